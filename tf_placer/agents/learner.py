@@ -160,7 +160,10 @@ class PolicyLearner(snt.Module):
     @property
     def served(self) -> tuple[tf.Variable, ...]:
         """Variables that ``apply`` changes: weights, and what optimizers keep."""
-        return (*self.policy.variables, *(one for _, optimizer in self._optimizers for one in optimizer.variables))
+        return (
+            *self.policy.variables,
+            *(one for _, optimizer in self._optimizers for one in optimizer.variables),
+        )
 
     def _trains(self, *trained: tuple[Variables, float], clip: float | None = None) -> None:
         """Makes an Adam for each of some variables, with a rate; ``clip`` is the global norm of each one's gradient."""
@@ -185,7 +188,9 @@ class PolicyLearner(snt.Module):
 
     def _update(self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Learns from rewards [B] of what was executed, before the update is counted."""
-        apply_gradients(self._update_gradients(actions, reward, runtime_s, valid), self._optimizers, self._clip)
+        apply_gradients(
+            self._update_gradients(actions, reward, runtime_s, valid), self._optimizers, self._clip
+        )
 
     def _update_gradients(
         self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
@@ -251,7 +256,9 @@ def loss_gradients(loss: Callable[[], tf.Tensor], steps: Steps) -> tuple[tf.Tens
     return value, tape.gradient(value, [variables for variables, _ in steps])
 
 
-def apply_gradients(gradients: Sequence[Sequence[tf.Tensor]], steps: Steps, clip: float | None = None) -> None:
+def apply_gradients(
+    gradients: Sequence[Sequence[tf.Tensor]], steps: Steps, clip: float | None = None
+) -> None:
     """Takes a step of each optimizer along its gradients; ``clip`` is the global norm of each one's."""
     for (variables, optimizer), each in zip(steps, gradients, strict=True):
         if clip is not None:

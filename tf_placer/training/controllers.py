@@ -153,7 +153,9 @@ class Controllers(tf.Module):
         self._nest = self._learner.gradients.get_concrete_function(*given).structured_outputs
         flat = tf.nest.flatten(self._nest, expand_composites=True)
         return [
-            tf.Variable(tf.zeros([size or 0 for size in one.shape], one.dtype), shape=one.shape, trainable=False)
+            tf.Variable(
+                tf.zeros([size or 0 for size in one.shape], one.dtype), shape=one.shape, trainable=False
+            )
             for one in flat
         ]
 
