@@ -145,7 +145,7 @@ def trained(row: Row, problem: Problem, evaluator: Evaluator | None, cells: path
 
 
 def raced_s(runtime: tf_placer.RuntimeEvaluator, start: np.ndarray, found: Trained) -> list[float]:
-    """Step times of where it began and of what it found, in turn: what was measured once, on a busy machine, misleads."""
+    """Step times of where it began and of what it found, in turn: best of many, each measured once, is luck too."""
     best = found.result.placement.device_of_unit
     if np.array_equal(best, start):
         return [found.result.runtime_s] * 2
@@ -484,9 +484,9 @@ def on_local_workers(plan: Plan, prepare: int, cells: pathlib.Path) -> list[str]
         "",
         f"{controllers} controllers, seed 0, {evaluations} placements of {_MEASURED}, each measured on the TensorFlow",
         "runtime. The workers of all controllers are the same two processes of a core each, one placement after the",
-        f"other: the clock says what it would be on {controllers * _WORKERS.value} such machines. In the end the best plan",
-        f"and the best single device were raced in turn, {_RACE_ROUNDS} steps each. Making a placement ready took",
-        f"{prepare / 1e9:.2f} s when little else ran on this machine; much else did while this was measured.",
+        f"other: the clock says what it would be on {controllers * _WORKERS.value} such machines. In the end the best",
+        f"plan and the best single device were raced in turn, {_RACE_ROUNDS} steps each. Making a placement ready took",
+        f"{prepare / 1e9:.2f} s, the least of {_PREPARED} times.",
         "",
         *header("method", "single device", "best plan", "share", "mean of samples, first and last",
                 "late: mean, most", "refused", "clock", "seconds that passed"),
