@@ -31,8 +31,9 @@ from experiments.main_program import out_flag, run_program
 from experiments.studies.formats import csv_text, header, line, machine_lines, png
 from experiments.studies.small_agents import by_controllers
 from tf_placer import workloads
-from tf_placer.agents.learner import WarmStart
+from tf_placer.agents.learner import PolicyLearner, WarmStart
 from tf_placer.base.files import reserved, write_atomically
+from tf_placer.base.method_spec import MethodSpec
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
 from tf_placer.planners.plain import single_device_placements
@@ -87,7 +88,7 @@ def plan_of(quick: bool, most: int) -> Plan:
         counts = (1, min(4, most)) if most > 1 else (1,)
         return Plan((("two_towers", "k40x2"),), counts, (400, 640, 24), (0,), (0,))
     counts = (*(2**power for power in range(most.bit_length()) if 2**power < most), most)
-    return Plan((("two_towers", "k40x2"),), counts, (1200, 1600, 64), (0, 1, 2, 3, 4), (0, 3))
+    return Plan((("two_towers", "k40x2"),), counts, (1000, 1200, 64), (0, 1, 2, 3, 4), (0, 3))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,7 @@ def trained(row: Row, problem: Problem, evaluator: Evaluator | None, cells: path
     start, single_s = best_single(problem, evaluator or SimulatedEvaluator(problem))
     found = train(
         problem,
-        row.method,
+        reused(row.method),
         row.training,
         budget_evaluations=row.evaluations,
         seed=row.seed,
@@ -142,6 +143,26 @@ def trained(row: Row, problem: Problem, evaluator: Evaluator | None, cells: path
         flush=True,
     )
     return cell
+
+
+@functools.cache
+def reused(method: str) -> MethodSpec:
+    """The row of a method whose learner is the last one again, set back, where that is the same: tracing is slow."""
+    spec = methods.find(method)
+    last: dict[Any, tuple[PolicyLearner, list[np.ndarray]]] = {}
+
+    def build(problem: Problem, config: Any, warm_start: WarmStart, seed: int) -> PolicyLearner:
+        key = id(problem), config, warm_start.plans.tobytes(), warm_start.reference_s, seed
+        if key not in last:
+            learner = spec.build(problem, config, warm_start, seed)
+            last.clear()
+            last[key] = learner, [one.numpy() for one in learner.variables]
+        learner, values = last[key]
+        for variable, value in zip(learner.variables, values, strict=True):
+            variable.assign(value)
+        return learner
+
+    return dataclasses.replace(spec, build=build)
 
 
 def raced_s(runtime: tf_placer.RuntimeEvaluator, start: np.ndarray, found: Trained) -> list[float]:
@@ -289,8 +310,9 @@ def by_program(plan: Plan, prepare: int, cells: pathlib.Path) -> tuple[Cells, li
             path = cells / f"durations_{workload}_{method}.json"
             parts = kept(path, functools.partial(update_durations, problem, method, _placements()))
             durations = Durations(prepare_ns=prepare, steps=_STEPS, **parts)
-            for name, training, evaluations in trainings(plan, durations, workload == plan.programs[-1][0]):
-                for seed in plan.seeds:
+            is_last = workload == plan.programs[-1][0]
+            for seed in plan.seeds:
+                for name, training, evaluations in trainings(plan, durations, is_last):
                     placements = max(_LEAST_PLACEMENTS, training.workers)
                     row = Row(workload, method, seed, training, evaluations, placements)
                     cell = trained(row, problem, None, cells)
