@@ -152,7 +152,7 @@ def reused(method: str) -> MethodSpec:
     last: dict[Any, tuple[PolicyLearner, list[np.ndarray]]] = {}
 
     def build(problem: Problem, config: Any, warm_start: WarmStart, seed: int) -> PolicyLearner:
-        key = id(problem), config, warm_start.plans.tobytes(), warm_start.reference_s, seed
+        key = problem.digest(), config, warm_start.plans.tobytes(), warm_start.reference_s, seed
         if key not in last:
             learner = spec.build(problem, config, warm_start, seed)
             last.clear()
@@ -351,6 +351,7 @@ def record(row: Row, name: str, cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def head(plan: Plan) -> list[str]:
+    """Command, seed, machine, day, and what is compared."""
     command = f"python -m experiments.{NAME}" + (" --quick" if _QUICK.value else "")
     return [
         "# Training by several controllers",
