@@ -263,11 +263,18 @@ def forget_kernels() -> None:
     context.context().clear_kernel_cache()
 
 
+_OTHER_SEED = 0x7F_9AC3_51D7
+
+
 @contextlib.contextmanager
 def random_state_kept() -> Iterator[None]:
     """Keeps what the block draws from the seeds of this process: Python's, NumPy's, and TensorFlow's of ops."""
     of_ops = getattr(context.context(), "_rng", None)  # there is none without tf.random.set_seed
-    states = random.getstate(), np.random.get_state(), None if of_ops is None else of_ops.getstate()
+    states = random.getstate(), np.random.get_state()
+    if (
+        of_ops is not None
+    ):  # other seeds than the program's: an op of the same seed would go on where this one was
+        context.context()._rng = random.Random(_OTHER_SEED)
     try:
         yield
     finally:
@@ -275,7 +282,6 @@ def random_state_kept() -> Iterator[None]:
         np.random.set_state(states[1])
         if of_ops is not None:
             context.context()._rng = of_ops
-            of_ops.setstate(states[2])
 
 
 def host_address_space() -> str:

@@ -262,6 +262,7 @@ class _Watched:
                 raise InputError(
                     f"{plan.source} has {plan.splitting}; make one of the whole batch, with --parts=1"
                 )
+            self._watcher.say(f"{name} runs as it is: {plan.source} is a plan for another program")
             return
         cluster = config.chosen_cluster()
         problem = analytic_problem(item, cluster)

@@ -205,7 +205,8 @@ def test_a_plan_for_another_program_is_told_at_the_end(
     assert run(["run", "--cluster=logical:2", "--plan=plan.json", "trains.py"]) == 2
     out, err = capfd.readouterr()
     assert out.count("\n") == 2  # the script ran as it is
-    [line] = lines(err)
+    first, line = lines(err)
+    assert first.startswith("tf-placer: one_step_on_data runs as it is: ")
     assert re.search(r"plan\.json: it is a plan for another program .*; make one with tf-placer place", line)
 
 
