@@ -12,9 +12,10 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.losses import square_root_reward
+from tf_placer.problem.decisions import Decisions
 
-# [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
-SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+# [B, U] int32 placements, or all that B plans decide -> step times [B] in seconds, and [B] bool: does it fit.
+SimulateFn = Callable[[np.ndarray | Decisions], tuple[np.ndarray, np.ndarray]]
 
 
 class Proposal(NamedTuple):
@@ -22,11 +23,11 @@ class Proposal(NamedTuple):
 
     Attributes:
       actions: a nest of tensors, the decisions that fix the placements; for ``Learner.learn``.
-      placements: [B, U] int32, what they mean.
+      placements: [B, U] int32, what they mean; or ``Decisions``, where more is decided than devices.
     """
 
     actions: Any
-    placements: tf.Tensor
+    placements: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from colocation.op_facts import values
+from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
-from tf_placer.transform.fusion.clusters import convex_clusters, why_not_fusible
+from tf_placer.transform.fusion.clusters import convex_clusters
 
 Labels = Sequence[object]
 """[N] what belongs together; None for ops that stay outside."""
