@@ -14,8 +14,8 @@ import tensorflow as tf
 from tf_placer.agents.losses import square_root_reward
 from tf_placer.problem.decisions import Decisions
 
-# [B, U] int32 placements, or all that B plans decide -> step times [B] in seconds, and [B] bool: does it fit.
-SimulateFn = Callable[[np.ndarray | Decisions], tuple[np.ndarray, np.ndarray]]
+# [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
+SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Proposal(NamedTuple):
@@ -27,7 +27,7 @@ class Proposal(NamedTuple):
     """
 
     actions: Any
-    placements: Any
+    placements: tf.Tensor | Decisions
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

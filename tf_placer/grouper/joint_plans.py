@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 
@@ -92,36 +91,6 @@ class JointPlans:
                 cluster_of_op = np.array(merged, np.int32).reshape(of_op.shape)
         return Decisions(device_of_unit, priority_of_op, cluster_of_op)
 
-    def best_levels(
-        self,
-        device_of_unit: np.ndarray,
-        simulate: Callable[[Decisions], tuple[np.ndarray, np.ndarray]],
-    ) -> np.ndarray:
-        """[L, G] int32, the fastest of what costs nothing to find: groups by bottom level or not, all fused or none.
-
-        Args:
-          device_of_unit: [U].
-          simulate: seconds [B] of plans, and whether each fits.
-        """
-        choices = [
-            (neutral, self._by_bottom_level() if task == PRIORITIES else legal[:, 1].astype(np.int32))
-            for task, neutral, legal in zip(self.leveled, self.neutral, self.legal, strict=True)
-        ]
-        every = np.array(list(itertools.product(*choices)), np.int32)  # the first is neutral
-        runtime_s, fits = simulate(
-            self.decisions(np.repeat(device_of_unit[np.newaxis], len(every), axis=0), every)
-        )
-        best: np.ndarray = every[int(np.argmin(np.where(fits, runtime_s, np.inf)))]
-        return best
-
     @property
     def _group_of_op(self) -> np.ndarray:
         return self.groups.group_of_unit[self.groups.problem.unit_of_op]
-
-    def _by_bottom_level(self) -> np.ndarray:
-        """[G] levels of equally many groups each: first the groups with the longest way to the end of the step."""
-        level_ns = self.groups.problem.op_graph.bottom_level_ns
-        ops = np.bincount(self._group_of_op, minlength=self.groups.count)
-        mean_ns = np.bincount(self._group_of_op, level_ns, self.groups.count) / np.maximum(ops, 1)
-        rank = np.argsort(np.argsort(-mean_ns, kind="stable"), kind="stable")
-        return (rank * self.levels // max(self.groups.count, 1)).astype(np.int32)

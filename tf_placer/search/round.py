@@ -395,12 +395,8 @@ def _simulate(context: Context) -> SimulateFn:
     """Simulator of plans that no method proposed: never the runtime."""
     simulator = simulator_beside(context.evaluator, context.problem)
 
-    def simulate(plans: np.ndarray | Decisions) -> tuple[np.ndarray, np.ndarray]:
-        decisions = decisions_of(plans, context.problem)
-        if decisions.cluster_of_op is not None:
-            measured = simulator.evaluate(decisions)
-            return measured.runtime_s, measured.status == Status.OK
-        times = simulator.times(decisions)
+    def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        times = simulator.times(tf.constant(rows))
         return times.runtime_s.numpy(), times.fits.numpy()
 
     return simulate

@@ -45,8 +45,7 @@ class GoConfig(Settings):
     clips each decision's ratio by itself, because that of thousands together leaves the clip's range at once; rewards
     are relative to a reference time; those in the docstrings of ``GraphSage`` and ``SegmentAttention``.
 
-    Further tasks begin, where ``begin`` is not "nothing", with the fastest of few simple levels: neutral, or by bottom
-    level; all fused, or nothing.
+    Further tasks begin where nothing is decided, as TensorFlow by itself: no order of ready ops, and no clusters.
 
     Attributes:
       tasks: what is decided, one of ``TASKS``; what is not stays as it begins, without an order or without clusters.

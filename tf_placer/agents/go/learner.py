@@ -94,10 +94,7 @@ class GoLearner(PolicyLearner):
         if config.begin != "nothing" or not self._decides_devices:
             begin = nodes.best_of(warm_start.plans, warm_start.simulate)
         if joint.leveled:
-            levels = joint.neutral
-            if config.begin != "nothing":
-                levels = joint.best_levels(nodes.expand(begin[np.newaxis])[0], warm_start.simulate)
-            begin = np.concatenate([begin[np.newaxis], levels])
+            begin = np.concatenate([begin[np.newaxis], joint.neutral])
         if policy is None:
             policy = MultiTaskPolicy(config, seed) if joint.leveled else GoPolicy(config, seed)
             if config.weights:

@@ -104,11 +104,16 @@ class MultiTaskPolicy(snt.Module):
             found.append(
                 self.placement.score(inputs, Chain(chain.begin[0], chain.steps[:, :passes]), encoded)
             )
-        state = self.state(chain)
-        for task in range(len(self._tasks)):
-            logits = self._logits(inputs, encoded, task, self._before(chain.begin, state, task))
-            level = state[:, 1 + task]
-            found.append(_scored(logits, level))
+        # All tasks at once, as so many samples.
+        state, tasks = self.state(chain), range(len(self._tasks))
+        before = [self._before(chain.begin, state, task) for task in tasks]
+        told = tf.concat(
+            [self._own.told(task, one[:, 1:]) for task, one in zip(tasks, before, strict=True)], axis=0
+        )
+        devices = tf.tile(state[:, 0], [len(self._tasks), 1])
+        states = tf.split(self.placement.states(inputs, encoded, devices, told), len(self._tasks))
+        for task, one in zip(tasks, before, strict=True):
+            found.append(_scored(self._logits(inputs, task, states[task], one), state[:, 1 + task]))
         return _joined(found)
 
     def _decided(
@@ -127,7 +132,10 @@ class MultiTaskPolicy(snt.Module):
             scores.append(placed[1])
             state = self.placed(begin, placed[0].executed)
         for task, of_task in enumerate(tf.unstack(noise)):
-            logits = self._logits(inputs, encoded, task, self._before(begin, state, task))
+            before = self._before(begin, state, task)
+            told = self._own.told(task, before[:, 1:])
+            states = self.placement.states(inputs, encoded, before[:, 0], told)
+            logits = self._logits(inputs, task, states, before)
             level = masked.largest(logits + of_task)
             steps.append(level[:, tf.newaxis])
             scores.append(_scored(logits, level))
@@ -139,10 +147,9 @@ class MultiTaskPolicy(snt.Module):
         later = tf.repeat(begin[tf.newaxis, 1 + task :], tf.shape(state)[0], axis=0)
         return tf.concat([state[:, : 1 + task], later], axis=1)
 
-    def _logits(self, inputs: GoInputs, encoded: Encoded, task: int, state: tf.Tensor) -> tf.Tensor:
-        """[B, V, K] masked logits of a task's levels."""
+    def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+        """[B, V, K] masked logits of a task, of what attention made [B, V, H] and what stands [B, 1 + L, V]."""
         config = self.config
-        states = self.placement.states(inputs, encoded, state[:, 0], self._own.told(task, state[:, 1:]))
         logits = self._own.logits(task, states)
         stands, legal = tf.one_hot(state[:, 1 + task], config.levels), self._legal(inputs, task)
         logits = masked.masked(logits + kept_logits(stands, legal, config.keep_probability), legal)
