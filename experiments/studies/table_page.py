@@ -249,10 +249,10 @@ def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float
 def _variants(study: Study) -> Iterator[str]:
     """Columns that are no method as shipped; those of another name first."""
     for one in sorted(study.candidates, key=lambda one: one.name == one.method):
-        further = f"order={one.order} " * (one.order != NO_ORDER) + "and the rules' clusters" * one.fused
-        if one.settings or one.name != one.method or further:
-            told = [f"`{_told(one.settings)}`"] if one.settings else []
-            told += [further.strip()] if further else []
+        told = [f"`{_told(one.settings)}`"] if one.settings else []
+        told += [f"order `{one.order}`"] if one.order != NO_ORDER else []
+        told += ["the clusters of rules"] if one.fused else []
+        if told or one.name != one.method:
             yield f"- {one.name}: `{one.method}`" + (f" with {', '.join(told)}" if told else "")
 
 

@@ -12,7 +12,6 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.losses import square_root_reward
-from tf_placer.problem.decisions import Decisions
 
 # [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
 SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -27,7 +26,7 @@ class Proposal(NamedTuple):
     """
 
     actions: Any
-    placements: tf.Tensor | Decisions
+    placements: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import sonnet as snt
 import tensorflow as tf
 
@@ -43,12 +41,7 @@ class MultiTaskPolicy(snt.Module):
         """
         super().__init__(name=name)
         tasks = config.tasks.split(",")
-        # A node is to stay as it is as often as where devices alone are decided.
-        self.config = config = dataclasses.replace(
-            config,
-            keep_probability=config.keep_probability ** (1 / len(tasks)),
-            exploration=1 - (1 - config.exploration) ** (1 / len(tasks)),
-        )
+        self.config = config
         self.placement = GoPolicy(config, seed)
         self._tasks = [task for task in tasks if task != DEVICES]
         self._own = _OfTasks(len(self._tasks), config.levels, config.width, seed)
