@@ -257,7 +257,7 @@ def test_a_file_that_is_not_there(tmp_path):
         read_study(tmp_path / "study.toml")
 
 
-UNPUBLISHED = ("go_generalization", "plain_search", "split")
+UNPUBLISHED = ("go_generalization", "go_multi_task", "plain_search", "split")
 
 
 def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
