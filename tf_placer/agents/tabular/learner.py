@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
 from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
@@ -200,7 +200,7 @@ class TabularLearner(PolicyLearner):
             start=start,
         )
         self._tables = tables
-        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+        self._trains((policy.trainable_variables, config.learning_rate))
 
     def propose(self) -> Proposal:
         """Draws B plans; the same ones until ``learn`` is called."""
@@ -234,12 +234,22 @@ class TabularLearner(PolicyLearner):
         """[B, G'] of each table."""
         return tf.unstack(actions, axis=1) if self._of_problem.joint.leveled else [actions]
 
+    @property
+    def pushes_gradients(self) -> bool:
+        """True unless the table moves to the elites in closed form."""
+        return self._config.loss != "cross_entropy"
+
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        of_tables = self._of_tables(actions)
-        if self._config.loss == "cross_entropy":
-            for (table, inputs), own in zip(self._each(), of_tables, strict=True):
-                self._move_to_elites(table, inputs, own, reward, tf.cast(valid, tf.float32))
+        if self.pushes_gradients:
+            super()._update(actions, reward, runtime_s, valid)
             return
+        for (table, inputs), own in zip(self._each(), self._of_tables(actions), strict=True):
+            self._move_to_elites(table, inputs, own, reward, tf.cast(valid, tf.float32))
+
+    def _update_gradients(
+        self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        of_tables = self._of_tables(actions)
         everyone = tf.ones_like(reward)
 
         def loss() -> tf.Tensor:
@@ -251,7 +261,7 @@ class TabularLearner(PolicyLearner):
             )
             return reinforce_loss(log_prob, standardized_advantage(reward, everyone), everyone)
 
-        descend(loss, [(self.policy.trainable_variables, self._optimizer)])
+        return self._gradients_of(loss)
 
     def _move_to_elites(
         self,
