@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import re
+import socket
 
 from tf_placer.base.arguments import InputError
 
@@ -55,6 +56,19 @@ class FleetAddress:
         if found is None or not 0 < int(found["port"]) < 2**16:
             raise InputError(f"--fleet={text} is no address of a fleet; {_GIVE}")
         return FleetAddress(found["host"], int(found["port"]))
+
+
+def check_reachable(address: FleetAddress, answer_s: float = 10.0) -> None:
+    """Raises InputError where nothing listens at the address of a running cluster."""
+    if address.is_local:
+        return
+    try:
+        socket.create_connection((address.host.strip("[]"), address.port), answer_s).close()
+    except OSError as error:
+        raise InputError(
+            f"--fleet={address}: nothing answers there within {answer_s:g} s ({error}); start it with "
+            "`ray start --head`, or correct the address"
+        ) from error
 
 
 def ray_version() -> str:

@@ -1,4 +1,4 @@
-"""Connection to a fleet: a Ray cluster of this process on the loopback, or one that runs, and an actor on each machine."""
+"""Connection to a fleet: a Ray cluster of this process, on the loopback, or one that runs; an actor on each machine."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import os
 import pathlib
 import secrets
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.fleet.address import FleetAddress, check_ray
+from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.fleet.fleet import Fleet, FleetConfig, UnreachableFleet
 from tf_placer.fleet.machine import Machine, MachineConfig
 from tf_placer.fleet.trial import machine_class, software
 
-_ANSWER_S = 10.0
 _STORE_BYTES = 2**30  # of shared memory, at most: it holds programs
 _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-# Without clusters on the network Ray takes the loopback for this machine's address, on which all of its processes listen.
+# Without clusters on the network Ray takes the loopback for this machine's address: all of its processes listen there.
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # it reports nothing to anybody
 
@@ -110,17 +108,15 @@ def _found(address: FleetAddress, said: str) -> Any:
     """Ray connected to a cluster that runs."""
     os.environ.setdefault(_MODE, "token")
     given = os.environ.get(_TOKEN) or os.environ.get(_TOKEN_FILE)
-    if os.environ[_MODE] == "token" and not given and not (pathlib.Path.home() / ".ray" / "auth_token").is_file():
+    if (
+        os.environ[_MODE] == "token"
+        and not given
+        and not (pathlib.Path.home() / ".ray" / "auth_token").is_file()
+    ):
         raise InputError(
             f"{said}: there is no token for it; put that of the cluster into ~/.ray/auth_token, or set {_TOKEN_FILE}"
         )
-    try:
-        socket.create_connection((address.host.strip("[]"), address.port), _ANSWER_S).close()
-    except OSError as error:
-        raise UnreachableFleet(
-            f"{said}: nothing answers there within {_ANSWER_S:g} s ({error}); start it with `ray start --head`, or "
-            "correct the address"
-        ) from error
+    check_reachable(address)
     ray: Any = importlib.import_module("ray")
     try:
         ray.init(address=str(address), log_to_driver=False, logging_level="ERROR")

@@ -208,7 +208,9 @@ class Fleet:
             self._ask_who_they_are()
             self._send(waiting, missing, sent)
             if all(machine.why_lost for machine in self._machines):
-                raise FleetLost(f"no machine of the fleet can measure any more: {self._machines[-1].why_lost}")
+                raise FleetLost(
+                    f"no machine of the fleet can measure any more: {self._machines[-1].why_lost}"
+                )
             for trial, reply in [*self._overdue(), *self._replies()]:
                 if trial.id not in missing:
                     self.counts.doubles += reply is not None
@@ -239,7 +241,7 @@ class Fleet:
                 sent[trial.id] += 1
                 self.counts.sent += 1
                 program = self._programs[trial.program]
-                self._call(machine, trial, lambda m, t=trial, p=program: m.handle.measure.remote(t, p))
+                self._call(machine, trial, machine.handle.measure.remote(trial, program))
 
     def _ask_who_they_are(self) -> None:
         """Asks machines that are new, or did not answer, who they are: what Ray starts anew may be another."""
@@ -247,11 +249,11 @@ class Fleet:
         for machine in self._machines:
             is_due = self._clock() >= machine.not_before_s
             if not machine.is_ready and not machine.why_lost and machine not in asked and is_due:
-                self._call(machine, None, lambda m: m.handle.hello.remote())
+                self._call(machine, None, machine.handle.hello.remote())
 
-    def _call(self, machine: _Machine, trial: Trial | None, call: Callable[[_Machine], Any]) -> None:
+    def _call(self, machine: _Machine, trial: Trial | None, reference: Any) -> None:
         machine.is_ready = False
-        self._calls[call(machine)] = _Call(machine, trial, self._clock())
+        self._calls[reference] = _Call(machine, trial, self._clock())
 
     def _overdue(self) -> Iterator[tuple[Trial, None]]:
         """Trials whose answer counts as lost from now on; their actors are started anew."""

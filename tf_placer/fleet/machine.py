@@ -133,17 +133,12 @@ class Machine:
         Raises:
           WorkerError: it does not run on this machine.
         """
-        if loaded.reference_s is None or loaded.plans >= self._config.reference_every:
-            for _ in range(_REFERENCE_ATTEMPTS):
-                found = loaded.evaluator.evaluate(program.reference.plain)
-                if found.status[0] == Status.OK:
-                    break
-            else:
-                status = Status(int(found.status[0])).name
-                raise WorkerError(f"the reference plan does not run: {status}: {found.messages[0]}")
-            now_s = float(found.runtime_s[0])
-            before_s = now_s if loaded.reference_s is None else loaded.reference_s
-            loaded.reference_s, loaded.plans = _KEEP * before_s + (1 - _KEEP) * now_s, 0
+        if loaded.reference_s is None:
+            _time_reference(loaded.evaluator, program)  # new processes are slow for a moment
+            loaded.reference_s = _time_reference(loaded.evaluator, program)
+        elif loaded.plans >= self._config.reference_every:
+            now_s = _time_reference(loaded.evaluator, program)
+            loaded.reference_s, loaded.plans = _KEEP * loaded.reference_s + (1 - _KEEP) * now_s, 0
         return loaded.reference_s
 
     def _count(self, loaded: _Loaded) -> None:
@@ -152,6 +147,21 @@ class Machine:
         if self._plans >= self._config.recycle_after:
             loaded.evaluator.close()  # the next plan starts fresh ones
             self._plans = 0
+
+
+def _time_reference(evaluator: RuntimeEvaluator, program: Program) -> float:
+    """Seconds of the reference plan, which may fail for once: processes are killed, and others start in their place.
+
+    Raises:
+      WorkerError: it does not run on this machine.
+    """
+    for _ in range(_REFERENCE_ATTEMPTS):
+        found = evaluator.evaluate(program.reference.plain)
+        if found.status[0] == Status.OK:
+            return float(found.runtime_s[0])
+    raise WorkerError(
+        f"the reference plan does not run: {Status(int(found.status[0])).name}: {found.messages[0]}"
+    )
 
 
 def _reply(trial: Trial, found: Measurement, reference_s: float) -> Reply:

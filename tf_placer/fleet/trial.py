@@ -78,9 +78,7 @@ class Program:
             problem.save(file)
             problem_file = np.frombuffer(file.read_bytes(), np.uint8)
         digest = _digest([item.fingerprint, reference.digest(0, problem), dataclasses.asdict(config)])
-        return Program(
-            digest, np.frombuffer(item_bytes(item), np.uint8), problem_file, reference, config
-        )
+        return Program(digest, np.frombuffer(item_bytes(item), np.uint8), problem_file, reference, config)
 
     def unpacked(self) -> tuple[Item, Problem]:
         """The program and its problem."""

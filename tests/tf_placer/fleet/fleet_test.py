@@ -179,14 +179,18 @@ def test_a_plan_that_kills_whatever_measures_it_is_crashed():
 def test_when_no_machine_is_left_it_is_said():
     fleet, _, _ = fleet_of(Known("a", error="no worker starts"), attempts=1000, failures=3)
     evaluator = evaluator_of(fleet)
-    with pytest.raises(FleetLost, match=r"no machine .* any more: actor 0 failed 3 times in a row, .*no worker starts"):
+    with pytest.raises(
+        FleetLost, match=r"no machine .* any more: actor 0 failed 3 times in a row, .*no worker starts"
+    ):
         evaluator.evaluate(plans_of(4))
 
 
 def test_a_worker_of_another_version_is_refused():
     other = {**software(), "TensorFlow": "2.0.0"}
     fleet, _, _ = fleet_of(Known("a"), Known("b", software=other))
-    with pytest.raises(InputError, match=r"machine b .* TensorFlow 2\.0\.0, and this one .*; install the same") as error:
+    with pytest.raises(
+        InputError, match=r"machine b .* TensorFlow 2\.0\.0, and this one .*; install the same"
+    ) as error:
         fleet.start()
     assert "\n" not in str(error.value)
 
@@ -306,5 +310,7 @@ def test_whatever_happens_nothing_is_lost_and_nothing_counts_twice(tmp_path):
         with JournaledEvaluator(evaluator, tmp_path / f"{seed}.jsonl") as journaled:
             for rows in (plans[:40], plans[20:]):
                 assert_true(journaled.evaluate(rows), rows, evaluator)
-            assert journaled.measured == len({row.tobytes() for row in plans} | {evaluator.reference.device_of_unit.tobytes()})
+            assert journaled.measured == len(
+                {row.tobytes() for row in plans} | {evaluator.reference.device_of_unit.tobytes()}
+            )
         assert fleet.counts.lost > 5

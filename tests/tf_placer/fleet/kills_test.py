@@ -1,4 +1,4 @@
-"""A fleet on this machine, with Ray: actors and the driver are killed at random, nothing is lost and nothing counts twice.
+"""A fleet on this machine, with Ray: actors and the driver are killed at random; nothing is lost or counts twice.
 
 ``make test-fleet`` runs it; it needs Ray (``pip install 'tf_placer[fleet]'``).
 """
@@ -25,9 +25,16 @@ _NAME = "ray::Machine"
 
 
 def started(folder: pathlib.Path, actors: int, plans: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.tf_placer.fleet.driver_process", str(folder), str(actors), str(plans)]
-    log = (folder / "driver.log").open("ab")
-    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.tf_placer.fleet.driver_process",
+        str(folder),
+        str(actors),
+        str(plans),
+    ]
+    with (folder / "driver.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
 def descendants(pid: int) -> list[int]:
@@ -113,8 +120,9 @@ def test_actors_and_the_driver_are_killed_at_random(actors: int, tmp_path: pathl
     lost, double = len(set(told["digests"]) - set(kept)), len(kept) - len(set(kept))
     print(
         f"\n{actors} actors, {_PLANS} plans: {killed_actors} actors and {killed_drivers} drivers killed, {lost} lost, "
-        f"{double} double, {told['status'].count(0)} OK, in {time.monotonic() - begin_s:.0f} s; the last driver found "
-        f"{told['kept']} in its journal, sent {told['sent']}, lost {told['lost']} calls, ignored {told['doubles']} answers"
+        f"{double} double, {told['status'].count(0)} OK, in {time.monotonic() - begin_s:.0f} s; the last "
+        f"driver found {told['kept']} in its journal, sent {told['sent']}, lost {told['lost']} calls, ignored "
+        f"{told['doubles']} answers"
     )
     assert (lost, double) == (0, 0)
     assert killed_drivers == _DRIVER_KILLS and killed_actors >= _ACTOR_KILLS

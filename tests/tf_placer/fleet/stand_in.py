@@ -29,7 +29,8 @@ class Actor:
     """One actor: its machine answers at once, unless ``fate`` says what becomes of a call.
 
     ``fate(actor, method, number)`` -> ``"die"`` (the actor, before it does anything), ``"die late"`` (after it has),
-    ``"lose"`` (no answer comes, but an error with the next kill), ``"late"`` (the answer comes with the kill), ``"hold"`` (with ``release``), None.
+    ``"lose"`` (no answer comes, but an error with the next kill), ``"late"`` (the answer comes with the kill),
+    ``"hold"`` (with ``release``), None.
     """
 
     def __init__(self, ray, make, fate=lambda actor, method, number: None):
@@ -59,7 +60,6 @@ class Actor:
             reference.value = (value,)
         return reference
 
-
     def release(self):
         for reference, value in self.held:
             reference.value = (value,)
@@ -68,7 +68,9 @@ class Actor:
 class Ray:
     """In place of the module."""
 
-    exceptions = types.SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, RayActorError=RayActorError)
+    exceptions = types.SimpleNamespace(
+        RayError=RayError, RayTaskError=RayTaskError, RayActorError=RayActorError
+    )
 
     def __init__(self):
         self.now_s = 0.0
