@@ -75,7 +75,7 @@ def print_measured(fleet: Fleet, item: tf_placer.Item, problem: Problem) -> None
             seconds = []
             for _ in range(5):
                 begin_s = time.monotonic()
-                one.evaluate(reference)  # type: ignore[attr-defined]
+                one.evaluate(reference)
                 seconds.append(time.monotonic() - begin_s)
             print(f"a measurement of one plan {name}: {statistics.median(seconds):.2f} s, median of 5")
 

@@ -41,7 +41,7 @@ class FleetConfig:
     max_restarts: int = 100
     attempts: int = 3
     repetitions: int = 1
-    start_s: float = 120.0
+    start_s: float = 300.0
     reply_s: float = 1800.0
     failures: int = 20
 
