@@ -15,6 +15,7 @@ import math
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
 import zipfile
 import zlib
@@ -163,24 +164,47 @@ _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES,
 def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
     """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written.
 
-    What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
+    What goes wrong leaves an older ``path`` as it was, and no ``path.new``. Of several processes that write at once one
+    waits for the other.
 
     Raises:
       InputError: its folder is not there, is full, or must not be written to.
     """
     temporary = path.with_name(path.name + UNFINISHED)
     try:
-        with open(temporary, "wb") as file:
+        with _in_turn(temporary) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
             raise _refused(path, error) from error
         raise
+
+
+@contextlib.contextmanager
+def _in_turn(temporary: pathlib.Path) -> Iterator[io.BufferedWriter]:
+    """Yields an empty file to write, when no other process writes one of that name any more."""
+    while True:
+        with open(temporary, "ab") as file:  # what is in it may be another's, who is writing
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+            try:
+                is_there = os.path.samestat(os.fstat(file.fileno()), os.stat(temporary))
+            except FileNotFoundError:
+                continue  # the other has renamed it
+            if not is_there:
+                continue
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.truncate(0)
+            yield file
+            return
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
+from tf_placer.base import compilations
 from tf_placer.base.arguments import MAX_SEED, InputError, nearest
 from tf_placer.base.files import user_cache_folder
 from tf_placer.base.quantities import size
@@ -27,7 +28,7 @@ from tf_placer.transform import AUTO, BATCH_STATISTICS
 
 ALL = "all"
 LIBRARIES = "libraries"  # files beside the folders
-KINDS = ("lessons", LIBRARIES, "plans", "profiles", "workload_facts", "workloads")
+KINDS = (compilations.KIND, "lessons", LIBRARIES, "plans", "profiles", "workload_facts", "workloads")
 _GB = 1e9
 
 

@@ -311,7 +311,7 @@ class _Placing(_Finding):
         elif self.runs:
             make_parts = self._put_in_parts if self._tries_parts else None
             stages = live_stages(self, self._progress, self._take_live, WHILE_BUILDING, make_parts=make_parts)
-            stages += [Stage(FUSE, self._fuse, share=self._fuse_share)] if self.request.fuse else []
+            stages += [self._fusing()] if self.request.fuse else []
         else:
             if is_live and self.item is not None:
                 why = f"No worker can run {self.item.name}: {self.item.why_not_standalone}."
@@ -468,10 +468,11 @@ class _Placing(_Finding):
         if not self.request.fuse:
             self.stop()
 
-    @property
-    def _fuse_share(self) -> float:
-        """Share of the budget: half of it, or nearly all where there is nothing else to search."""
-        return _FUSE_ALONE if len(self.asked.cluster.devices) == 1 else 1.0
+    def _fusing(self) -> Stage:
+        """With half of the budget, or nearly all where there is nothing else to search."""
+        if math.isinf(self.asked.whole_s):
+            return Stage(FUSE, self._fuse, _FUSE_MOST_S)
+        return Stage(FUSE, self._fuse, share=_FUSE_ALONE if len(self.asked.cluster.devices) == 1 else 1.0)
 
     def _fuse(self, seconds: float) -> None:
         """Clusters for the plan that is written, by measurement: evaluations are no limit to that."""

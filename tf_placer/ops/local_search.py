@@ -30,10 +30,15 @@ class MoveTables:
       piece_sizes: [S] int32, drawn from.
       allowed: [U, D] bool, where a unit may be.
       kind_of_unit: [U] int32, any numbers.
+      part_of_unit: [U] int32, the part of the batch that a unit is a copy for, -1 for none.
+      copies: [U, P] int32, a unit's copy for each other part, -1 for none; no columns where the batch is whole.
+      turned: [D, P] int32, the device so many places after each among those of its type, around.
       crossing_chance: that a piece grows from an end of an edge that crosses.
       towards_chance: that such a piece goes to the device of the other end.
       swap_chance: that a piece of the target comes back for it.
       kind_chance: that the pieces of a move are each of units of one kind.
+      copies_chance: that the copies of a piece go along, and nothing comes back.
+      together_chance: that they go to the piece's device, and not as many places on as their parts.
       path_chance: that a piece grows from the critical path of where the chain is; only the C++ draws such moves.
       draws: of each round, of which the one is tried that the network scores highest; only the C++ has more than one.
       uniform_chance: that a round draws one alone.
@@ -47,10 +52,15 @@ class MoveTables:
     piece_sizes: np.ndarray
     allowed: np.ndarray
     kind_of_unit: np.ndarray
+    part_of_unit: np.ndarray
+    copies: np.ndarray
+    turned: np.ndarray
     crossing_chance: int
     towards_chance: int
     swap_chance: int
     kind_chance: int
+    copies_chance: int
+    together_chance: int
     path_chance: int = 0
     draws: int = 1
     uniform_chance: int = 0

@@ -12,6 +12,7 @@ import numpy as np
 from tf_placer.base import arguments
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.base.quantities import excess
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, unit_slack
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
@@ -21,6 +22,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layer_of_unit
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import local_edges, unit_graph
+from tf_placer.transform.split.plans import copies_of_units
 
 # Settings.
 
@@ -42,6 +44,10 @@ class LocalSearchConfig(Settings):
       swaps: probability that a piece of as many units comes back in exchange.
       one_kind: probability that a piece grows over units of its first one's kind only: such as others wait for, or such
         as wait long themselves for the step to end (weight gradients), which may go where the others should not.
+      copies: probability that the copies of a piece for other parts of the batch go along, and nothing comes back; only
+        of programs in parts.
+      together: probability that they go to the device of the piece; else to that which is as many places on among the
+        devices of its type as their part is after the piece's, so that copies that are spread out stay so.
 
     Raises:
       InputError: a value out of its range.
@@ -54,6 +60,8 @@ class LocalSearchConfig(Settings):
     towards: float = setting(0.8, least=0, most=1)
     swaps: float = setting(0.3, least=0, most=1)
     one_kind: float = setting(0.5, least=0, most=1)
+    copies: float = setting(0.5, least=0, most=1)
+    together: float = setting(0.6, least=0, most=1)
 
     @property
     def num_chains(self) -> int:
@@ -115,6 +123,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
     work_ns = problem.work_ns()
     work = work_ns + max(int(work_ns.sum()) // len(work_ns) // _IDLE_WORK, 1)
     largest = max(config.largest_piece * problem.num_units, 2.0)
+    part_of_unit, copies = copies_of_units(problem)
     return MoveTables(
         edges=graph.edges,
         neighbor_offset=np.cumsum([0, *map(len, neighbors)]).astype(np.int32),
@@ -124,11 +133,26 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
         allowed=problem.allowed,
         kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
+        part_of_unit=part_of_unit,
+        copies=copies,
+        turned=_turned(problem.cluster, copies.shape[1]),
         crossing_chance=chance(config.crossing),
         towards_chance=chance(config.towards),
         swap_chance=chance(config.swaps),
         kind_chance=chance(config.one_kind),
+        copies_chance=chance(config.copies),
+        together_chance=chance(config.together),
     )
+
+
+def _turned(cluster: Cluster, parts: int) -> np.ndarray:
+    """[D, P] int32: the device so many places after each among those of its type, from the first on again."""
+    types = [device.type for device in cluster.devices]
+    turned = np.zeros((len(types), parts), np.int32)
+    for device, kind in enumerate(types):
+        alike = [other for other, its in enumerate(types) if its == kind]
+        turned[device] = np.resize(np.roll(alike, -alike.index(device)), parts)
+    return turned
 
 
 def chance(probability: float) -> int:
@@ -164,7 +188,11 @@ class Moves:
         source = int(device_of_unit[first])
         if target == source or not random.chance(tables.towards_chance):
             target = (source + 1 + random.below(devices - 1)) % devices
-        self._shift(moved, self._piece(device_of_unit, first, size, one_kind), target)
+        piece = self._piece(device_of_unit, first, size, one_kind)
+        self._shift(moved, piece, target)
+        if tables.copies.shape[1] and random.chance(tables.copies_chance):
+            self._shift_copies(moved, piece, target, together=random.chance(tables.together_chance))
+            return moved
         if not random.chance(tables.swap_chance):
             return moved
         for _ in range(_SWAP_TRIES):
@@ -190,6 +218,21 @@ class Moves:
     def _shift(self, moved: np.ndarray, piece: np.ndarray, target: int) -> None:
         """Moves a piece as far as it may be there."""
         moved[piece[self._tables.allowed[piece, target]]] = target
+
+    def _shift_copies(self, moved: np.ndarray, piece: np.ndarray, target: int, together: bool) -> None:
+        """Moves the copies of a piece's units, as far as they are in no piece and may be there."""
+        tables = self._tables
+        parts = tables.copies.shape[1]
+        taken = set(piece.tolist())
+        for unit in piece[tables.allowed[piece, target]].tolist():
+            part = int(tables.part_of_unit[unit])
+            for other, copy in enumerate(tables.copies[unit].tolist() if part >= 0 else ()):
+                if copy < 0 or copy in taken:
+                    continue
+                to = target if together else int(tables.turned[target, (other - part) % parts])
+                if to != moved[copy] and tables.allowed[copy, to]:
+                    moved[copy] = to
+                    taken.add(copy)
 
     def _piece(self, device_of_unit: np.ndarray, first: int, size: int, one_kind: bool) -> np.ndarray:
         """Up to ``size`` units of one device, and of one kind, around one of them, in breadth-first order."""

@@ -96,9 +96,9 @@ class Fusing:
         assert self.placement.cluster_of_op is not None  # it is faster
         saved = savings(self.placement.problem, self.placement.cluster_of_op)
         return (
-            f"{saved.sentence(self.name)}: {milliseconds(self.fused_s)}, {took}. XLA compiles them in "
-            f"{self.compile_s:.1f} s at the first step of every process; it may add in another order, so the last bits "
-            "differ."
+            f"{saved.sentence(self.name)}: {milliseconds(self.fused_s)}, {took}. The first step took "
+            f"{self.compile_s:.1f} s, in which XLA compiles them, or loads what it compiled here before; it may add in "
+            "another order, so the last bits differ."
         )
 
 

@@ -327,6 +327,10 @@ def survival_sentences(outcome: Outcome) -> list[str]:
     """In how many draws the plan is faster than each other plan; none where that is not known."""
     found = outcome.survival
     if found is None:
+        if outcome.written.measured_s is None and outcome.placement.cluster_of_op is not None:
+            return [
+                "The plan was not tried under draws of what is not known: draws are of ops, and its clusters are none."
+            ]
         return []
     one_device = None if outcome.single is None else outcome.single.name
     named = {"one device" if name == one_device else name: wins for name, wins in found.faster_than.items()}

@@ -29,6 +29,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
+from tf_placer.ops.compilations import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.functions import (
@@ -365,6 +366,8 @@ def placed_concrete_function(
       InputError: the plan does not fit the graph, or decides what cannot be written (``rewrite``).
     """
     device_of_op = with_host_ops_here(item, placement.device_names if device_of_op is None else device_of_op)
+    if placement.cluster_of_op is not None:
+        keep_compilations()
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
     placed_def = with_handle_data(rewrite(item, placement, device_of_op), concrete.graph)

@@ -81,8 +81,8 @@ class SameValues:
                 else "sums are in another order"
             )
             return (
-                f"{exact} with Grappler and oneDNN off, the batch being in parts: {why}; as this process has them, "
-                f"{as_run}"
+                f"{exact} with Grappler and oneDNN off: {why}, as the batch is in parts or XLA compiles clusters; as "
+                f"this process has them, {as_run}"
             )
         return f"the same bits with Grappler and oneDNN off; as this process has them, {as_run}"
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from tf_placer.base.arguments import InputError
+from tf_placer.base.compilations import with_kept_compilations
 from tf_placer.base.compiled_library import Library, compiled
 from tf_placer.workers import fork_server_process, worker_process
 
@@ -237,7 +238,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
                 stderr=self._stderr,
-                env=environment,
+                env=with_kept_compilations(environment),
                 pass_fds=(*descriptors, theirs.fileno()),
             )
         atexit.register(self.close)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -15,6 +17,23 @@ def test_writes_and_replaces(tmp_path):
     write_atomically(path, "old")
     write_atomically(path, "new ü")
     assert path.read_text(encoding="utf8") == "new ü"
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_of_many_processes_that_write_at_once_each_writes_a_whole_file(tmp_path):
+    path = tmp_path / "plan.json"
+    program = f"""
+import pathlib, sys
+from tf_placer.base.files import write_atomically
+for _ in range(100):
+    write_atomically(pathlib.Path({str(path)!r}), sys.argv[1] * int(sys.argv[2]))
+"""
+    given = [("a", 100_000), ("b", 50_000), ("c", 1)]
+    writers = [subprocess.Popen([sys.executable, "-c", program, text, str(n)]) for text, n in given]
+    while any(writer.poll() is None for writer in writers):
+        if path.exists():
+            assert path.read_text() in [text * n for text, n in given]
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert os.listdir(tmp_path) == ["plan.json"]
 
 

@@ -69,6 +69,13 @@ struct Graph {
       neighbor_offset.push_back(neighbors.size());
     }
     allowed = std::vector<char>(ops * devices, 1);
+    for (int32_t n = 0; n < ops; ++n) {  // two ops after each other are copies, some without a part
+      part_of_unit.push_back(random.Below(4) > 0 ? n % 2 : -1);
+      const int32_t other = n % 2 == 0 ? n + 1 : n - 1;
+      copies.insert(copies.end(), {-1, -1});
+      copies[2 * n + (n + 1) % 2] = other < ops ? other : -1;
+    }
+    for (int32_t d = 0; d < devices; ++d) turned.insert(turned.end(), {d, (d + 1) % devices});
     join_ns.assign(devices, 0);
     join_ns[0] = random.Below(20);
     dispatch_ns.assign(devices, 0);
@@ -126,13 +133,18 @@ struct Graph {
     m.piece_sizes = sizes.data();
     m.allowed = reinterpret_cast<const bool*>(allowed.data());
     m.kind_of_unit = priority.data();
+    m.num_parts = 2;
+    m.part_of_unit = part_of_unit.data();
+    m.copies = copies.data();
+    m.turned = turned.data();
+    m.copies_chance = m.together_chance = int64_t{1} << 31;
     m.crossing_chance = m.towards_chance = m.swap_chance = m.kind_chance = int64_t{1} << 31;
     return m;
   }
 
   const int32_t ops, devices;
   std::vector<int32_t> unit_of_op, priority, producer, offset, consumers, streams, channel, edges, neighbor_offset,
-      neighbors, sizes{1, 1, 2, 5};
+      neighbors, sizes{1, 1, 2, 5}, part_of_unit, copies, turned;
   std::vector<int64_t> compute_ns, bytes, resident, join_ns, dispatch_ns, latency_ns, bytes_per_s, send_ns, tensor_ns,
       none, work_before;
   std::vector<char> newest_first, allowed;

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, problem_of
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, RandomBits, move_tables
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.transform.split.plans import copies_of_units, data_parallel_plan
+from tf_placer.transform.split.split_batch import split_program
 
 CONFIG = LocalSearchConfig()
 
@@ -80,6 +85,28 @@ def test_pieces_of_one_kind_leave_what_others_wait_for():
     climber.learn(climber.propose(), np.array([1.0]))
     kinds = [set(tables.kind_of_unit[row > 0]) for row in proposals(climber, 60)]
     assert all(len(kind) == 1 for kind in kinds) and {0} in kinds and {1} in kinds
+
+
+@pytest.mark.parametrize("together", [0.0, 1.0])
+def test_copies_go_along_together_or_as_far_apart_as_they_are(together):
+    split = split_program(workloads.build("dense_small"), 2)
+    problem = analytic_problem(split.item, Cluster.preset("p100x2"))
+    gpus = [d for d, device in enumerate(problem.cluster.devices) if device.type == "GPU"]
+    start = data_parallel_plan(split, problem, gpus)
+    config = dataclasses.replace(CONFIG, copies=1.0, together=together)
+    climber = LocalSearch(problem, config, start, 0)
+    climber.learn(climber.propose(), np.array([1.0]))
+    part, copies = copies_of_units(problem)
+    pairs = np.array([(u, copies[u, 1]) for u in np.flatnonzero(part == 0) if copies[u, 1] >= 0])
+    changed = 0
+    for row in proposals(climber, 100):
+        for first, second in row[pairs[(row[pairs] != start[pairs]).all(axis=1)]]:
+            changed += 1
+            if first in gpus:
+                assert (first == second) == bool(together) and second in gpus
+            else:
+                assert first == second
+    assert changed > 5
 
 
 def test_it_goes_to_what_is_no_slower_than_before():

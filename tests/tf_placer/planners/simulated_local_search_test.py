@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.ops.simulator import simulate
 from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, SimulatedLocalSearch
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.transform.split.split_batch import split_program
 
 ROUNDS = 150
 
@@ -75,6 +79,14 @@ def test_it_decides_as_python_does(seed):
     problem = drawn_problem(rng)
     config = LocalSearchConfig(chains=2, late=int(rng.integers(1, 9)), largest_piece=float(rng.random()))
     check_equal(problem, config, legal_start(problem, rng), seed, SimulatedEvaluator(problem))
+
+
+@pytest.mark.parametrize("parts, cluster", [(2, "p100x2"), (4, "k40x4")])
+def test_copies_go_along_as_in_python(parts, cluster):
+    item = split_program(workloads.build("dense_small"), parts).item
+    problem = analytic_problem(item, Cluster.preset(cluster))
+    config = LocalSearchConfig(chains=1, late=5, copies=0.8)
+    check_equal(problem, config, problem.everything_on(0), parts, SimulatedEvaluator(problem), 60)
 
 
 @pytest.mark.parametrize("seed", range(6))

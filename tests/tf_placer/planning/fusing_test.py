@@ -1,11 +1,15 @@
 """A search for clusters keeps those that are faster, takes out those that are slower, and says what it did."""
 
 import contextlib
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_placer.base import compilations
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.attempts import Attempt
@@ -17,6 +21,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
 from tf_placer.transform.fusion.writer import PREFIX
+from tf_placer.workers.fork_server import environment
 
 OP_S, CALL_S = 4e-5, 4e-5  # of a kernel, and of a cluster
 
@@ -135,6 +140,43 @@ def test_without_xla_it_is_one_line(item, monkeypatch):
     monkeypatch.setattr(fusing, "has_xla", lambda: False)
     with pytest.raises(InputError, match=r"fusion needs XLA, which TensorFlow .* was built without here"):
         find_clusters(item, plan(item), Fake().try_programs, 1.0)
+
+
+@pytest.mark.slow
+def test_what_was_compiled_is_kept_for_a_later_process(item, tmp_path):
+    with environment(compilations.VARIABLE, compilations.flags_for(tmp_path)):
+        found = find_clusters_here(item, plan(item), 5.0, rounds=10)
+        kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+        assert found.tried and kept
+        for one in found.tried:
+            assert not one.message
+        find_clusters_here(item, plan(item), 5.0, rounds=10)
+    assert kept.items() <= {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}.items()
+
+
+@pytest.mark.slow
+def test_a_placed_function_keeps_what_was_compiled(tmp_path):
+    program = """
+import tensorflow as tf, tf_placer
+from tf_placer.base.compilations import compilations_folder
+f = tf.function(lambda x: tf.tanh(tf.exp(x) + x))
+x = tf.ones([8])
+item = tf_placer.Item.from_function(f, x)
+problem = tf_placer.build_problem(item, tf_placer.Cluster.logical(1))
+clusters = [0 if kind in ("Exp", "AddV2", "Tanh") else -1 for kind in item.index.op_types]
+placed = tf_placer.placed_function(f, tf_placer.Placement(problem, problem.everything_on(0), None, clusters), x)
+placed(x)
+print(*(path.name for path in compilations_folder().iterdir()))
+"""
+    own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    own.pop(compilations.VARIABLE, None)
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=own
+        ).stdout
+        for _ in range(2)
+    )
+    assert first.strip() and second == first
 
 
 @pytest.mark.slow

@@ -35,6 +35,9 @@ enum Input {
   kPieceSizes,
   kAllowed,
   kKindOfUnit,
+  kPartOfUnit,
+  kCopies,
+  kTurned,
   kCapacityBytes,
   kScorerWeights,
   kFirstOfSimulator,
@@ -54,6 +57,7 @@ absl::Status CheckShapes(OpKernelContext* ctx, int64_t draws) {
   const std::vector<std::tuple<int, const char*, int>> ranks = {{kRounds, "rounds", 1},
                                                                 {kDeviceOfUnit, "device_of_unit", 2},
                                                                 {kLateNs, "late_ns", 2},
+                                                                {kCopies, "copies", 2},
                                                                 {kFirstOfSimulator + kPriority, "priority", 2}};
   for (const auto& [input, name, rank] : ranks) {
     if (ctx->input(input).dims() != rank) {
@@ -66,6 +70,7 @@ absl::Status CheckShapes(OpKernelContext* ctx, int64_t draws) {
   const int64_t late = ctx->input(kLateNs).dim_size(1);
   const int64_t orders = ctx->input(kFirstOfSimulator + kPriority).dim_size(0);
   const int64_t devices = ctx->input(kCapacityBytes).NumElements();
+  const int64_t parts = ctx->input(kCopies).dim_size(1);
   if (orders < 1 || orders > kMostOrders) {
     return tensorflow::errors::InvalidArgument("priority: expected 1 to ", kMostOrders, " orders, got ", orders);
   }
@@ -89,6 +94,9 @@ absl::Status CheckShapes(OpKernelContext* ctx, int64_t draws) {
       {kPieceSizes, "piece_sizes", TensorShape({ctx->input(kPieceSizes).NumElements()})},
       {kAllowed, "allowed", TensorShape({units, devices})},
       {kKindOfUnit, "kind_of_unit", TensorShape({units})},
+      {kPartOfUnit, "part_of_unit", TensorShape({units})},
+      {kCopies, "copies", TensorShape({units, parts})},
+      {kTurned, "turned", TensorShape({devices, parts})},
       {kCapacityBytes, "capacity_bytes", TensorShape({devices})},
       {kScorerWeights, "scorer_weights", TensorShape({draws > 1 ? EditScorer::kWeights : 0})},
       {kFirstOfSimulator + kStreams, "streams", TensorShape({devices})},
@@ -120,6 +128,8 @@ class AdvanceLocalSearchOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("towards_chance", &towards_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("swap_chance", &swap_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("kind_chance", &kind_chance_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("copies_chance", &copies_chance_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("together_chance", &together_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("path_chance", &path_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("draws", &draws_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("uniform_chance", &uniform_chance_));
@@ -214,12 +224,19 @@ class AdvanceLocalSearchOp : public OpKernel {
     arrays.swap_chance = swap_chance_;
     arrays.kind_of_unit = ctx->input(kKindOfUnit).flat<int32_t>().data();
     arrays.kind_chance = kind_chance_;
+    arrays.num_parts = ctx->input(kCopies).dim_size(1);
+    arrays.part_of_unit = ctx->input(kPartOfUnit).flat<int32_t>().data();
+    arrays.copies = ctx->input(kCopies).flat<int32_t>().data();
+    arrays.turned = ctx->input(kTurned).flat<int32_t>().data();
+    arrays.copies_chance = copies_chance_;
+    arrays.together_chance = together_chance_;
     arrays.path_chance = path_chance_;
     arrays.reads_waits = draws_ > 1 || keep_edits_;
     return arrays;
   }
 
   int64_t crossing_chance_ = 0, towards_chance_ = 0, swap_chance_ = 0, kind_chance_ = 0;
+  int64_t copies_chance_ = 0, together_chance_ = 0;
   int64_t path_chance_ = 0, draws_ = 1, uniform_chance_ = 0;
   bool keep_edits_ = false;
   KeptFor<SearchProblem> kept_;

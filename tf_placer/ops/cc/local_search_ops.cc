@@ -24,6 +24,8 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Attr("towards_chance: int")
     .Attr("swap_chance: int")
     .Attr("kind_chance: int")
+    .Attr("copies_chance: int = 0")
+    .Attr("together_chance: int = 0")
     .Attr("path_chance: int = 0")
     .Attr("draws: int = 1")
     .Attr("uniform_chance: int = 0")
@@ -40,6 +42,9 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Input("piece_sizes: int32")
     .Input("allowed: bool")
     .Input("kind_of_unit: int32")
+    .Input("part_of_unit: int32")
+    .Input("copies: int32")
+    .Input("turned: int32")
     .Input("capacity_bytes: int64")
     .Input("scorer_weights: float")
     .Input("unit_of_op: int32")
@@ -82,6 +87,8 @@ crossing_chance: of 2^32, that a piece grows from an end of an edge that crosses
 towards_chance: of 2^32, that such a piece goes to the device of the other end.
 swap_chance: of 2^32, that a piece of the target comes back for it.
 kind_chance: of 2^32, that the pieces of a move are each of units of one kind.
+copies_chance: of 2^32, that the copies of a piece for other parts of the batch go along, and nothing comes back.
+together_chance: of 2^32, that such copies go to the piece's device, and not as many places on as their parts.
 path_chance: of 2^32, that a piece grows from the critical path of the first order's schedule.
 draws: of each round, of which the one is tried that scores highest.
 uniform_chance: of 2^32, that a round draws one alone.
@@ -98,6 +105,9 @@ work_before: [U + 1] ascending from 0; a unit is drawn in proportion to the step
 piece_sizes: [S] drawn from, each at least 1.
 allowed: [U, D] where a unit may be.
 kind_of_unit: [U] any numbers.
+part_of_unit: [U] the part of the batch that a unit is a copy for, -1 for none.
+copies: [U, P] a unit's copy for each other part, -1 for none; no columns where the batch is whole.
+turned: [D, P] the device so many places after each among those of its type, around.
 capacity_bytes: [D] memory of every device.
 scorer_weights: of the network that scores (tf_placer/ops/cc/edit_scorer.h); none where one is drawn alone.
 unit_of_op: [N] unit of every op; ops are in topological order.

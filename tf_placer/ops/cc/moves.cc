@@ -35,6 +35,15 @@ std::string CheckMoveArrays(const MoveArrays& a) {
   for (int64_t i = 0; i < a.num_sizes; ++i) {
     if (a.piece_sizes[i] < 1) return At("piece_sizes", i, "is below 1");
   }
+  for (int64_t i = 0; a.num_parts > 0 && i < a.num_units; ++i) {
+    if (a.part_of_unit[i] < -1 || a.part_of_unit[i] >= a.num_parts) return At("part_of_unit", i, "is not a part");
+  }
+  for (int64_t i = 0; i < int64_t{a.num_units} * a.num_parts; ++i) {
+    if (a.copies[i] < -1 || a.copies[i] >= a.num_units) return At("copies", i, "is not a unit");
+  }
+  for (int64_t i = 0; i < int64_t{a.num_devices} * a.num_parts; ++i) {
+    if (a.turned[i] < 0 || a.turned[i] >= a.num_devices) return At("turned", i, "is not a device");
+  }
   return "";
 }
 
@@ -64,6 +73,10 @@ const Move& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
     target = (source + 1 + static_cast<int32_t>(random->Below(devices - 1))) % devices;
   }
   Shift(device_of_unit, first.unit, growth, target);
+  if (arrays_.num_parts > 0 && random->Chance(arrays_.copies_chance)) {
+    ShiftCopies(device_of_unit, random->Chance(arrays_.together_chance));
+    return move_;
+  }
   if (!random->Chance(arrays_.swap_chance)) return move_;
   for (int i = 0; i < kSwapTries; ++i) {
     const int32_t unit = DrawFirst(device_of_unit, random).unit;
@@ -120,6 +133,28 @@ void Moves::Shift(const int32_t* device_of_unit, int32_t first, const Growth& gr
   for (const int32_t unit : piece_) {
     if (arrays_.allowed[int64_t{unit} * arrays_.num_devices + target]) {
       move_.steps.push_back({unit, device_of_unit[unit], target});
+    }
+  }
+}
+
+// The copies of what moves, as far as they are in no piece: to the same device, or to one that is as far from it as their
+// parts are, so that copies which are spread over devices stay so.
+void Moves::ShiftCopies(const int32_t* device_of_unit, bool together) {
+  const int32_t parts = arrays_.num_parts;
+  const size_t moved = move_.steps.size();
+  for (size_t i = 0; i < moved; ++i) {
+    const Step step = move_.steps[i];
+    const int32_t part = arrays_.part_of_unit[step.unit];
+    if (part < 0) continue;
+    for (int32_t p = 0; p < parts; ++p) {
+      const int32_t copy = arrays_.copies[int64_t{step.unit} * parts + p];
+      if (copy < 0 || piece_of_unit_[copy] == num_pieces_) continue;
+      const int32_t target =
+          together ? step.target : arrays_.turned[int64_t{step.target} * parts + (p - part + parts) % parts];
+      const int32_t source = device_of_unit[copy];
+      if (target == source || !arrays_.allowed[int64_t{copy} * arrays_.num_devices + target]) continue;
+      piece_of_unit_[copy] = num_pieces_;
+      move_.steps.push_back({copy, source, target});
     }
   }
 }

@@ -1,6 +1,7 @@
-// What local search tries next: one connected piece of units on another device, or two that change places. std only.
+// What local search tries next: one connected piece of units on another device, alone or with the copies of its units
+// for other parts of the batch, or two pieces that change places. std only.
 //
-// Letters: U units, D devices, E edges, K pairs of neighbors, S sizes.
+// Letters: U units, D devices, E edges, K pairs of neighbors, S sizes, P parts of the batch.
 
 #ifndef TF_PLACER_OPS_CC_MOVES_H_
 #define TF_PLACER_OPS_CC_MOVES_H_
@@ -23,6 +24,7 @@ struct MoveArrays {
   int32_t num_edges = 0;
   int32_t num_neighbors = 0;
   int32_t num_sizes = 0;
+  int32_t num_parts = 0;                     // 0 where the batch is whole
   const int32_t* edges = nullptr;            // [E, 2]
   const int32_t* neighbor_offset = nullptr;  // [U + 1]
   const int32_t* neighbors = nullptr;        // [K]
@@ -30,10 +32,15 @@ struct MoveArrays {
   const int32_t* piece_sizes = nullptr;      // [S] drawn from, each at least 1
   const bool* allowed = nullptr;             // [U, D]
   const int32_t* kind_of_unit = nullptr;     // [U]
+  const int32_t* part_of_unit = nullptr;     // [U] -1 for no copy
+  const int32_t* copies = nullptr;           // [U, P] the unit's copy for each other part, -1 for none
+  const int32_t* turned = nullptr;           // [D, P] the device so many places after each among those of its type
   int64_t crossing_chance = 0;               // that a piece grows from an end of an edge that crosses
   int64_t towards_chance = 0;                // that it goes to the device of the other end
   int64_t swap_chance = 0;                   // that a piece of the target comes back for it
   int64_t kind_chance = 0;                   // that a piece is of units of one kind
+  int64_t copies_chance = 0;                 // that the copies of a piece go along, and nothing comes back
+  int64_t together_chance = 0;               // that they go to its device, and not as many places on as parts
   int64_t path_chance = 0;                   // that a piece grows from the critical path instead
   bool reads_waits = false;                  // whether WaitsOf is asked for all the same
 };
@@ -91,6 +98,7 @@ class Moves {
   };
 
   void Shift(const int32_t* device_of_unit, int32_t first, const Growth& growth, int32_t target);
+  void ShiftCopies(const int32_t* device_of_unit, bool together);
   void Grow(const int32_t* device_of_unit, int32_t first, const Growth& growth);
 
   const MoveArrays& arrays_;

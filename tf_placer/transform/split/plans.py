@@ -66,6 +66,44 @@ def part_of_op(problem: Problem) -> np.ndarray:
     return np.array([splitting.part_of(name) for name in problem.op_names], np.int32)
 
 
+def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Which units do the same for different parts of the batch, by their costliest ops.
+
+    Args:
+      problem: of a whole batch or in P parts, U units, also of groups of units.
+
+    Returns:
+      [U] int32, the part that most of a unit's time is for, ``SHARED`` for none; and [U, P] int32, the unit that does
+      that for each other part, -1 for none. There are no columns where the batch is whole.
+    """
+    units, splitting = problem.num_units, problem.splitting
+    if splitting is None:
+        return np.full(units, SHARED, np.int32), np.zeros((units, 0), np.int32)
+    parts = splitting.parts
+    part, time_ns = part_of_op(problem), problem.compute_ns.max(axis=1) + 1
+    spent_ns = np.zeros((units, parts + 1), np.int64)  # the last column is of what is shared
+    np.add.at(spent_ns, (problem.unit_of_op, part), time_ns)
+    part_of = spent_ns.argmax(axis=1).astype(np.int32)
+    part_of[part_of == parts] = SHARED
+    part_of[problem.resident_bytes > 0] = SHARED
+    ops = np.flatnonzero(part != SHARED)
+    stems: dict[str, int] = {}
+    stem = np.array([stems.setdefault(problem.op_names[op].partition("/")[2], len(stems)) for op in ops], int)
+    op_of = np.full((len(stems), parts), -1)
+    op_of[stem, part[ops]] = ops
+    copies = np.full((units, parts), -1, np.int32)
+    for other in range(parts):
+        copy = op_of[stem, other]
+        pairs = (copy >= 0) & (part[ops] != other)
+        here, there = problem.unit_of_op[ops[pairs]], problem.unit_of_op[copy[pairs]]
+        counts = (part_of[here] == part[ops[pairs]]) & (part_of[there] == other)
+        both, of_pair = np.unique(here[counts].astype(np.int64) * units + there[counts], return_inverse=True)
+        shared_ns = np.bincount(of_pair, weights=time_ns[ops[pairs]][counts], minlength=len(both))
+        order = np.argsort(shared_ns, kind="stable")  # of several values NumPy writes the last
+        copies[both[order] // units, other] = both[order] % units
+    return part_of, copies
+
+
 def part_of_unit(split: SplitProgram, problem: Problem) -> np.ndarray:
     """[U] int32: the part that a unit computes, by most of its ops' time; ``SHARED`` where it is none.
 

@@ -6,9 +6,16 @@ import pytest
 import tf_placer
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.transform.split.plans import SHARED, carried_over, data_parallel_plan, part_of_unit
+from tf_placer.transform.split.plans import (
+    SHARED,
+    carried_over,
+    copies_of_units,
+    data_parallel_plan,
+    part_of_unit,
+)
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
 GPUS = (0, 1)
@@ -68,3 +75,39 @@ def test_a_placement_of_the_whole_is_carried_over_op_by_op(
 def test_another_program_is_refused(program: SplitProgram, whole: Problem) -> None:
     with pytest.raises(InputError, match="another program"):
         data_parallel_plan(program, whole, GPUS)
+
+
+def test_copies_are_the_units_that_do_the_same_for_other_parts(problem: Problem) -> None:
+    part, copies = copies_of_units(problem)
+    assert copies.shape == (problem.num_units, 2)
+    found = 0
+    for unit in np.flatnonzero(part != SHARED).tolist():
+        assert copies[unit, part[unit]] == -1
+        copy = int(copies[unit, 1 - part[unit]])
+        if copy >= 0:
+            found += 1
+            assert part[copy] == 1 - part[unit]
+            types = [
+                {
+                    name.partition("/")[2]
+                    for name, of in zip(problem.op_names, problem.unit_of_op, strict=True)
+                    if of == one
+                }
+                for one in (unit, copy)
+            ]
+            assert types[0] & types[1]
+    assert found > 10
+    assert (part[problem.resident_bytes > 0] == SHARED).all()
+
+
+def test_a_whole_batch_has_no_copies(whole: Problem) -> None:
+    part, copies = copies_of_units(whole)
+    assert (part == SHARED).all() and copies.shape == (whole.num_units, 0)
+
+
+def test_groups_have_the_copies_of_their_units(problem: Problem) -> None:
+    part = copies_of_units(problem)[0]
+    groups = Groups.of(problem, part + 1)  # one for what is shared, one for each part
+    of_group, copies = copies_of_units(groups.coarse_problem())
+    assert of_group.tolist() == [SHARED, 0, 1]
+    assert copies.tolist() == [[-1, -1], [-1, 2], [1, -1]]
