@@ -25,7 +25,9 @@ _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_
 # Without clusters on the network Ray takes the loopback for this machine's address: all of its processes listen there.
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # it reports nothing to anybody
-_NOT_NICE = {"RAY_worker_niceness": "0"}  # Ray's workers give way to all others, which measured times must not
+_NOT_NICE = {
+    "RAY_worker_niceness": "0"
+}  # Ray's workers give way to all others, which measured times must not
 
 
 def open_fleet(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.tf_placer.fleet.stand_in import Actor, Ray
 from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
@@ -15,9 +16,14 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.fleet import evaluator as evaluator_module
 from tf_placer.fleet.evaluator import FleetEvaluator
 from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetLost, UnreachableFleet
+from tf_placer.fleet.timing import FleetTiming
 from tf_placer.fleet.trial import Program, Reply, machine_class, software
+from tf_placer.planning.live import LiveConfig, search_live
+from tf_placer.planning.outcome import CONSTRUCTED
 from tf_placer.problem.decisions import Decisions
+from tf_placer.report.sentences import remarks
 from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.search.known import Budget
 
 PROBLEM = branches_problem(4, 6)
 TRUTH = SimulatedEvaluator(PROBLEM)
@@ -314,3 +320,40 @@ def test_whatever_happens_nothing_is_lost_and_nothing_counts_twice(tmp_path):
                 {row.tobytes() for row in plans} | {evaluator.reference.device_of_unit.tobytes()}
             )
         assert fleet.counts.lost > 5
+
+
+# A live search.
+
+
+def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
+    fleet, _, _ = fleet_of(Known("a"), Known("b", 3.0))
+    fleet.start()
+    here = OtherMachine(PROBLEM)
+    raced = []
+    race = here.race
+    here.race = lambda *given, **more: raced.append(given) or race(*given, **more)
+    with FleetTiming(fleet, None, tmp_path) as timing:
+        found = search_live(
+            PROBLEM, here, "random", Budget(evaluations=300), config=LiveConfig(rounds=15), fleet=timing
+        )
+    assert here.evaluated == 1, "the reference plan, for the unit of times"
+    assert len(raced) == 1 and found.written.is_raced
+    assert fleet.counts.counted == len(found.trials)
+    assert len([one for one in found.trials if one.name == CONSTRUCTED]) >= 2
+    assert (
+        f"{len(found.trials)} plans were measured by 2 actors of a fleet on 2 machines" in found.measured_on
+    )
+    assert found.measured_on in remarks(found)
+    level_s = found.trials[0].measured_s
+    truth = TRUTH.evaluate(np.stack([one.placement.device_of_unit for one in found.trials])).runtime_s
+    for trial, true_s in zip(found.trials, truth, strict=True):
+        if not trial.is_raced and not found.trials[0].is_raced:
+            assert trial.measured_s == pytest.approx(level_s * true_s / truth[0])
+    # Who searches again in that folder goes on from what was measured.
+    again, _, _ = fleet_of(Known("c"))
+    again.start()
+    with FleetTiming(again, None, tmp_path) as timing:
+        search_live(
+            PROBLEM, here, "random", Budget(evaluations=300), config=LiveConfig(rounds=15), fleet=timing
+        )
+    assert again.counts.counted < fleet.counts.counted
