@@ -29,7 +29,7 @@ from tf_placer.command_line.help_text import called, one_of_text, plain_help
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.search import known
-from tf_placer.search.known import Budget
+from tf_placer.search.known import TIME, Budget
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
@@ -344,9 +344,14 @@ def _check_fleet(values: flags.FlagValues) -> None:
             f"{said} measures on the devices of its machines, and --cluster={values.cluster} describes others; leave "
             "--cluster out, or give local:2, say"
         )
-    for other in ("graph", "op_library"):
-        if _given(values, other):
-            raise InputError(f"{said} and --{other} are given; leave one of them out")
+    given = {
+        "--graph": _given(values, "graph"),
+        "--op_library": _given(values, "op_library"),
+        "--plan": _given(values, "plan") and not values.complete_plan,
+        "--objective=memory": values.objective != TIME,
+    }
+    for other in (name for name, is_given in given.items() if is_given):
+        raise InputError(f"{said} and {other} are given; leave one of them out")
     check_ray(said)
     check_reachable(address)
 

@@ -124,9 +124,6 @@ class Request:
                     "--plan": self.is_applied,
                 },
             )
-        if self.fleet is not None:
-            given = {"--plan": self.is_applied, "--objective=memory": self.objective.is_memory}
-            self._check_searched(f"--fleet={self.fleet}", given)
         if self.fuse:
             self._check_searched(
                 "--fuse",

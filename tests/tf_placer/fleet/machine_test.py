@@ -72,7 +72,7 @@ def test_plans_are_timed_and_failures_are_answers(program, monkeypatch):
             os.kill(pid, signal.SIGKILL)
         again = machine.measure(trial_of(program), program)
         assert again.status == Status.OK and not again.error, "fresh processes took the place of those killed"
-        assert len(asked) == 6 and again.reference_s != reply.reference_s, "the reference was due"
+        assert len(asked) >= 6 and again.reference_s != reply.reference_s, "the reference was due"
     finally:
         loaded.evaluator.close()
 
