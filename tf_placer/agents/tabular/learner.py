@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
 from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
@@ -168,23 +168,33 @@ class TabularLearner(PolicyLearner):
         policy = TabularPolicy(groups.count, problem.num_devices, config.exploration)
         inputs = tabular_inputs(groups, start, config.start_probability)
         super().__init__("tabular_learner", policy, config, warm_start, [seed, 0x7AB], inputs=inputs)
-        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+        self._trains((policy.trainable_variables, config.learning_rate))
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
         actions = self.policy.sample(self.inputs, self._config.samples, seed)  # [B, G']
         return Proposal(actions, self.policy.placements(self.inputs, actions))
 
+    @property
+    def pushes_gradients(self) -> bool:
+        """True unless the table moves to the elites in closed form."""
+        return self._config.loss != "cross_entropy"
+
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        if self._config.loss == "cross_entropy":
+        if self.pushes_gradients:
+            super()._update(actions, reward, runtime_s, valid)
+        else:
             self._move_to_elites(actions, reward, tf.cast(valid, tf.float32))
-            return
+
+    def _update_gradients(
+        self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
         everyone = tf.ones_like(reward)
 
         def loss() -> tf.Tensor:
             log_prob = self.policy.score(self.inputs, actions)
             return reinforce_loss(log_prob, standardized_advantage(reward, everyone), everyone)
 
-        descend(loss, [(self.policy.trainable_variables, self._optimizer)])
+        return self._gradients_of(loss)
 
     def _move_to_elites(self, actions: tf.Tensor, reward: tf.Tensor, runs: tf.Tensor) -> None:
         """p <- (1 - a) p + a frequency among the elites, where there are any."""
