@@ -266,6 +266,7 @@ def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
         "colocrl_2017",
         "go_2020",
         "go_generalization",
+        "go_multi_task",
         "hdp_2018",
         "mars_2021",
         "placeto_2019",
