@@ -182,7 +182,7 @@ def test_it_learns_all_of_them_beyond_what_it_drew_at_first():
             plan = Placement.from_decisions(PROBLEM, proposal.placements.row(row))
             assert plan.cluster_of_op is None or fused_plan(plan)
     first, last = np.mean(found[:3], axis=0), np.mean(found[-3:], axis=0)
-    assert (last > first + 0.2).all(), (first, last)
+    assert (last > np.maximum(first + 0.1, 0.9)).all(), (first, last)
 
 
 @pytest.mark.slow
