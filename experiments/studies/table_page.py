@@ -280,7 +280,8 @@ def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
             math.exp(statistics.fmean(map(math.log, shares))) if all(map(math.isfinite, shares)) else math.nan
         )
         saved = "-" if math.isnan(mean) else f"{100 * (1 - mean):.1f} %"
-        lines.append(line(name, *(f"{share:.3f}" for share in shares), f"{mean:.3f}", saved))
+        told = ["-" if math.isnan(share) else f"{share:.3f}" for share in (*shares, mean)]
+        lines.append(line(name, *told, saved))
     return lines
 
 
