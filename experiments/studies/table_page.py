@@ -129,7 +129,7 @@ def draw(study: Study, rows: Sequence[Filled]) -> bytes:
     fractions = [[mean_s(row.times_s(name)) / row.best_known_s for name in names] for row in rows]
     most = max((value for row in fractions for value in row if math.isfinite(value)), default=1.0)
     edge = 1.3 * max(most, 1.1)
-    figure = Figure(figsize=(9, 0.45 * len(rows) + 1.5), layout="constrained")
+    figure = Figure(figsize=(9, max(0.45 * len(rows) + 1.5, 0.22 * len(names) + 0.3)), layout="constrained")
     axis = figure.add_subplot()
     for i, name in enumerate(names):
         at = [(row[i], y) for y, row in enumerate(fractions)]
