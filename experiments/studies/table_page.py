@@ -20,6 +20,7 @@ from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, 
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.report.gpu_fidelity import fidelity_sentences
+from tf_placer.search.known import NO_ORDER
 
 _GIB = 2**30
 _MARKERS = "os^vD<>P*hX"
@@ -106,6 +107,8 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     if study.has_parts:
         lines += ["", "## The batch in parts", "", *_parts_beside_the_whole(study, rows)]
     lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
+    if study.against:
+        lines += ["", f"## Step time over {study.against}", "", *_shares(study, rows)]
     for filled in rows:
         lines += ["", f"## {filled.row.name}", "", *_section(study, filled)]
     return "\n".join(lines) + "\n"
@@ -246,8 +249,11 @@ def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float
 def _variants(study: Study) -> Iterator[str]:
     """Columns that are no method as shipped; those of another name first."""
     for one in sorted(study.candidates, key=lambda one: one.name == one.method):
-        if one.settings or one.name != one.method:
-            yield f"- {one.name}: `{one.method}`" + (f" with `{_told(one.settings)}`" if one.settings else "")
+        told = [f"`{_told(one.settings)}`"] if one.settings else []
+        told += [f"order `{one.order}`"] if one.order != NO_ORDER else []
+        told += ["the clusters of rules"] if one.fused else []
+        if told or one.name != one.method:
+            yield f"- {one.name}: `{one.method}`" + (f" with {', '.join(told)}" if told else "")
 
 
 def _told(settings: Mapping[str, Any]) -> str:
@@ -262,6 +268,19 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
     for filled in rows:
         cells = [_fraction(filled, name) for name in names]
         lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(filled.bound_s), *cells))
+    return lines
+
+
+def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
+    """A line for each candidate: its mean step in each row over that of ``study.against``, and what it saves of it."""
+    lines = header("method", *(filled.row.name for filled in rows), "geometric mean", "saved")
+    for name in (one.name for one in study.candidates):
+        shares = [mean_s(one.times_s(name)) / mean_s(one.times_s(study.against)) for one in rows]
+        mean = (
+            math.exp(statistics.fmean(map(math.log, shares))) if all(map(math.isfinite, shares)) else math.nan
+        )
+        saved = "-" if math.isnan(mean) else f"{100 * (1 - mean):.1f} %"
+        lines.append(line(name, *(f"{share:.3f}" for share in shares), f"{mean:.3f}", saved))
     return lines
 
 
