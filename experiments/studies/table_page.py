@@ -129,7 +129,7 @@ def draw(study: Study, rows: Sequence[Filled]) -> bytes:
     fractions = [[mean_s(row.times_s(name)) / row.best_known_s for name in names] for row in rows]
     most = max((value for row in fractions for value in row if math.isfinite(value)), default=1.0)
     edge = 1.3 * max(most, 1.1)
-    figure = Figure(figsize=(9, 0.45 * len(rows) + 1.5), layout="constrained")
+    figure = Figure(figsize=(9, max(0.45 * len(rows) + 1.5, 0.22 * len(names) + 0.3)), layout="constrained")
     axis = figure.add_subplot()
     for i, name in enumerate(names):
         at = [(row[i], y) for y, row in enumerate(fractions)]
@@ -280,7 +280,8 @@ def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
             math.exp(statistics.fmean(map(math.log, shares))) if all(map(math.isfinite, shares)) else math.nan
         )
         saved = "-" if math.isnan(mean) else f"{100 * (1 - mean):.1f} %"
-        lines.append(line(name, *(f"{share:.3f}" for share in shares), f"{mean:.3f}", saved))
+        told = ["-" if math.isnan(share) else f"{share:.3f}" for share in (*shares, mean)]
+        lines.append(line(name, *told, saved))
     return lines
 
 

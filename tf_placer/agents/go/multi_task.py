@@ -15,7 +15,7 @@ _FAINT = 0.1  # of the weights of the last layer: at first levels stay about as 
 
 
 class MultiTaskPolicy(snt.Module):
-    """p(devices, order, fusion | graph) of a graph's nodes (Zhou et al. 2020, section 3.3).
+    """p(devices, order, fusion | graph) of a graph's nodes (Zhou et al. 2020).
 
     p(chain, l^1 .. l^L) = p(chain) prod_k prod_v p(l^k_v | devices, l^1 .. l^(k-1))
 

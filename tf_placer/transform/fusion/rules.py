@@ -119,7 +119,7 @@ _LEAST_MERGED = 2  # kernels in a cluster: with one there is nothing to save
 def merged_by_priority(problem: Problem, device_of_op: np.ndarray, priority_of_op: np.ndarray) -> np.ndarray:
     """[N] int32, legal clusters as ``Decisions`` take them; -1 for ops in none.
 
-    GO merges ops with their neighbors in the order of a priority of each (Zhou et al. 2020, section 3.1). Priorities
+    GO merges ops with their neighbors in the order of a priority of each (Zhou et al. 2020). Priorities
     are few, so all ops of one are merged together, with those of higher ones: what was merged before stays together,
     and what a cycle through it forbids later stays apart (``convex_roots``).
 

@@ -14,6 +14,7 @@ from tf_placer.agents.go.learner import GoLearner, GoStudent
 from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import Chain, GoPolicy, go_inputs
 from tf_placer.agents.learner import WarmStart
+from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import ordered_groups
 from tf_placer.grouper.joint_plans import TASKS, JointPlans
@@ -146,10 +147,13 @@ def test_the_layers_are_those_of_the_placement(policy):
     assert own == 2 * 8 + 2 * 3 * 8 + 2 * (8 * 3 + 3)
 
 
-def learner_of(config, plans=None):
-    plans = PROBLEM.everything_on(0)[np.newaxis] if plans is None else plans
-    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return GoLearner(PROBLEM, config, warm_start, seed=3)
+WARM_START = WarmStart(
+    PROBLEM.everything_on(0)[np.newaxis], 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool))
+)
+
+
+def learner_of(config):
+    return GoLearner(PROBLEM, config, WARM_START, seed=3)
 
 
 def wanted(decisions):
@@ -160,29 +164,31 @@ def wanted(decisions):
     return np.stack([device, later, fused], axis=1)
 
 
-@pytest.mark.slow
-def test_it_learns_all_of_them_beyond_what_it_drew_at_first():
-    config = dataclasses.replace(
-        OF_GROUPS,
-        tasks=TASKS[-1],
-        levels=3,
-        keep_probability=0.7,
-        rollouts=16,
-        learning_rate=2e-2,
-        begin="plan",
-    )
-    learner, found = learner_of(config), []
-    for _ in range(40):
+def taught(learner, updates=40, count=16):
+    """Mean shares of what is wanted in the first three batches and in the last three; all its plans are legal."""
+    found = []
+    for _ in range(updates):
         proposal = learner.propose()
         shares = wanted(proposal.placements)
         found.append(shares.mean(axis=0))
-        times = tf.constant(2 - shares.mean(axis=1))
-        learner.learn(proposal.actions, times, tf.fill([16], True))
-        for row in range(16):
+        learner.learn(proposal.actions, tf.constant(2 - shares.mean(axis=1)), tf.fill([count], True))
+        for row in range(count):
             plan = Placement.from_decisions(PROBLEM, proposal.placements.row(row))
             assert plan.cluster_of_op is None or fused_plan(plan)
-    first, last = np.mean(found[:3], axis=0), np.mean(found[-3:], axis=0)
+    return np.mean(found[:3], axis=0), np.mean(found[-3:], axis=0)
+
+
+@pytest.mark.slow
+def test_it_learns_all_of_them_beyond_what_it_drew_at_first_and_as_much_as_its_own_table():
+    shared = {"tasks": TASKS[-1], "levels": 3, "num_groups": 6}
+    config = dataclasses.replace(
+        OF_GROUPS, **shared, keep_probability=0.7, rollouts=16, learning_rate=2e-2, begin="plan"
+    )
+    first, last = taught(learner_of(config))
     assert (last > np.maximum(first + 0.1, 0.9)).all(), (first, last)
+    table = TabularConfig(**shared, samples=16, start_probability=0.7, learning_rate=0.2)
+    _, of_table = taught(TabularLearner(PROBLEM, table, WARM_START, seed=3))
+    assert last.mean() > of_table.mean() - 0.05, (last, of_table)
 
 
 @pytest.mark.slow
