@@ -18,12 +18,13 @@ def open_keras_steps(say: Callable[[str], None]) -> None:
     """
     compile_as_it_is = keras.Model.compile
     signature = inspect.signature(compile_as_it_is)
+    default = signature.parameters["jit_compile"].default  # Keras decides
 
     @functools.wraps(compile_as_it_is)
     def compile_open(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         result = compile_as_it_is(self, *args, **kwargs)
-        asked = signature.bind(self, *args, **kwargs).arguments.get("jit_compile", "auto")
-        if asked == "auto" and self.jit_compile:
+        asked = signature.bind(self, *args, **kwargs).arguments.get("jit_compile", default)
+        if asked == default and self.jit_compile:
             self.jit_compile = False
             say(
                 f"model {self.name}: jit_compile='auto' would compile its step as one program; it is left open"
