@@ -41,6 +41,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig, race_times_s
 from tf_placer.search import methods
 from tf_placer.training.controllers import Durations, Trained, Training, train
+from tf_placer.training.processes import train_in_processes
 
 _CONTROLLERS = flags.DEFINE_integer(
     "controllers", 8, "Most controllers; those of 1, 2, 4 ... up to it are compared.", lower_bound=1
@@ -289,8 +290,9 @@ def main(argv: list[str]) -> None:
         prepare = int(kept(cells / "prepare_ns.json", lambda: prepared_ns(cells)))
         rows, records = by_program(plan, prepare, cells)
         local = on_local_workers(plan, prepare, cells)
+        real = in_processes(plan, cells)
         pages = [head(plan), summary(plan, rows), several(plan, rows), staleness(plan, rows)]
-        pages += [as_papers(plan, rows), local]
+        pages += [as_papers(plan, rows), real, local]
         write_atomically(out / f"{NAME}.csv", csv_text(list(records[0]), records))
         write_atomically(out / f"{NAME}.png", draw(plan, rows))
         write_atomically(out / f"{NAME}.md", "\n".join(line for page in pages for line in page) + "\n")
@@ -524,6 +526,59 @@ def on_local_workers(plan: Plan, prepare: int, cells: pathlib.Path) -> list[str]
                 method, f"{1e3 * single_s:.0f} ms", f"{1e3 * best_s:.0f} ms", f"{best_s / single_s:.2f}", f"{means} ms",
                 f"{cell['mean_late']:.1f}, {cell['most_late']}", str(cell["refused"]), _clock(cell["seconds"][-1]),
                 _clock(cell["search_s"]),
+            )
+        )  # fmt: skip
+    return lines
+
+
+def in_processes(plan: Plan, cells: pathlib.Path) -> list[str]:
+    """Table of controllers that are processes of this machine."""
+    workload, cluster = plan.programs[0]
+    method, evaluations = list(by_controllers(1, 1))[-1], plan.evaluations[0] // 2
+    problem = tf_placer.build_problem(workloads.build(workload), tf_placer.Cluster.preset(cluster))
+    start, single_s = best_single(problem, SimulatedEvaluator(problem))
+    config = by_controllers(_placements(), evaluations // _placements())[method]
+
+    def measure(count: int) -> dict[str, Any]:
+        found = train_in_processes(
+            problem,
+            method,
+            Training(count, _WORKERS.value),
+            config,
+            budget_evaluations=evaluations,
+            seed=0,
+            start=start,
+        )
+        return as_cell(found, single_s)
+
+    lines = [
+        "",
+        "## Controllers that are processes",
+        "",
+        "No clock is simulated here: each controller is a process that draws, simulates and pushes when it is ready;",
+        f"{method}, {evaluations} placements of {workload}, seed 0. Two processes and the server share the two cores of this",
+        "machine with whatever else runs on it, so only how late gradients are says something of other machines. Seconds",
+        "are those between the first measured placements and the last.",
+        "",
+        *header(
+            "processes",
+            "best",
+            "mean of the last samples",
+            "placements a second",
+            "late: mean, most",
+            "refused",
+        ),
+    ]
+    for count in (2,) if _QUICK.value else (1, 2):
+        cell = kept(
+            cells / f"processes_{method}_{count}_{evaluations}.json", functools.partial(measure, count)
+        )
+        took_s = cell["seconds"][-1] - cell["seconds"][0]
+        rate = (len(cell["seconds"]) - 1) * _placements() / took_s
+        lines.append(
+            line(
+                str(count), f"{cell['best']:.3f}", f"{cell['last_mean']:.3f}", f"{rate:.3g}",
+                f"{cell['mean_late']:.1f}, {cell['most_late']}", _refused([cell]),
             )
         )  # fmt: skip
     return lines

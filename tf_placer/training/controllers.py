@@ -87,6 +87,41 @@ class Training:
         return {f"training {name}": value for name, value in flat.items()}
 
 
+def learned(method: str | MethodSpec) -> MethodSpec:
+    """The row of a method with a policy.
+
+    Raises:
+      InputError: no method, or one without.
+    """
+    spec = methods.find(method) if isinstance(method, str) else method
+    arguments.instance_of("method", spec, MethodSpec, "give the name of a method or its row")
+    if spec.kind != Kind.LEARNED:
+        raise InputError(f"method {spec.name!r} has no policy to train; give a learned one")
+    return spec
+
+
+def pushing(learner: Any) -> PolicyLearner:
+    """The learner, if its update is one gradient.
+
+    Raises:
+      InputError: it is more.
+    """
+    if not (isinstance(learner, PolicyLearner) and learner.pushes_gradients):
+        raise InputError(
+            f"an update of {type(learner).__name__} is more than one gradient that can be pushed to a server; give "
+            "an agent whose update is one, or settings with which it is (loss='reinforce', epochs=1)"
+        )
+    return learner
+
+
+def gradients_nest(learner: PolicyLearner) -> Any:
+    """Nest of what ``learner.gradients`` gives, with symbolic tensors for values."""
+    proposal = learner.propose()
+    samples = len(proposal.placements)
+    given = proposal.actions, tf.zeros([samples], tf.float64), tf.ones([samples], tf.bool)
+    return learner.gradients.get_concrete_function(*given).structured_outputs
+
+
 _NEVER = -1  # a controller that has not begun; a gradient that was not refused
 
 
@@ -124,17 +159,13 @@ class Controllers(tf.Module):
           InputError: the update of this learner, or with these settings, is more than one gradient.
         """
         super().__init__(name="controllers")
-        if not (isinstance(learner, PolicyLearner) and learner.pushes_gradients):
-            raise InputError(
-                f"an update of {type(learner).__name__} is more than one gradient that can be pushed to a server; give "
-                "an agent whose update is one, or settings with which it is (loss='reinforce', epochs=1)"
-            )
-        self._learner = learner
+        self._learner = pushing(learner)
         self._training = training
         count = training.controllers
         served = {id(one) for one in (*learner.served, learner.updates)}
         self._own = [one for one in learner.variables if id(one) not in served]
         self._kept = [[tf.Variable(one, trainable=False) for one in self._own] for _ in range(count)]
+        self._nest = gradients_nest(learner)
         self._pending = [self._like_gradients() for _ in range(count)]
         self._due_ns = tf.Variable(np.full(count, _NEVER, np.int64), trainable=False)
         self._fetched = tf.Variable(np.zeros(count, np.int64), trainable=False)  # ``applied`` at that time
@@ -147,16 +178,10 @@ class Controllers(tf.Module):
 
     def _like_gradients(self) -> list[tf.Variable]:
         """Variables for one gradient, laid out flat."""
-        proposal = self._learner.propose()
-        samples = len(proposal.placements)
-        given = proposal.actions, tf.zeros([samples], tf.float64), tf.ones([samples], tf.bool)
-        self._nest = self._learner.gradients.get_concrete_function(*given).structured_outputs
         flat = tf.nest.flatten(self._nest, expand_composites=True)
+        zeros = [tf.zeros([size or 0 for size in one.shape], one.dtype) for one in flat]
         return [
-            tf.Variable(
-                tf.zeros([size or 0 for size in one.shape], one.dtype), shape=one.shape, trainable=False
-            )
-            for one in flat
+            tf.Variable(zero, shape=one.shape, trainable=False) for zero, one in zip(zeros, flat, strict=True)
         ]
 
     def propose(self) -> Proposal:
@@ -266,10 +291,7 @@ def train(
       NothingFits, KeyboardInterrupt, WorkerError: as ``search``.
     """
     arguments.instance_of("training", training, Training, "give one")
-    spec = methods.find(method) if isinstance(method, str) else method
-    arguments.instance_of("method", spec, MethodSpec, "give the name of a method or its row")
-    if spec.kind != Kind.LEARNED:
-        raise InputError(f"method {spec.name!r} has no policy to train; give a learned one")
+    spec = learned(method)
     made: list[Controllers] = []
 
     def build(problem: Problem, config: Any, warm_start: WarmStart, seed: int) -> Controllers:
