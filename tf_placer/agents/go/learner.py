@@ -131,11 +131,6 @@ class GoLearner(PolicyLearner):
         chain = Chain(begin, self._with_begin(begin, devices))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
 
-    @property
-    def pushes_gradients(self) -> bool:
-        """False: an update is steps on minibatches."""
-        return False
-
     def _update(self, actions: Drawn, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config = self._config
         drawn = self._is_drawn()
