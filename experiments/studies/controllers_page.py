@@ -78,14 +78,15 @@ def head(plan: Plan) -> list[str]:
         "waits. Where no bound is named, it is twice the controllers. Each has its own baseline of rewards.",
         "",
         "**What two cores can show:** what late gradients do to learning, and not how fast so many machines are. All",
-        "of it runs in one process. Clocks are simulated, event by event, from times that were measured on this",
-        "machine: of drawing, of a gradient, of applying one, and of making a placement of two_towers ready on two",
-        f"workers. A worker then runs {STEPS} steps, each as long as the evaluator says. No network is in the clocks.",
+        "but one section runs in one process. Clocks are simulated, event by event, from times that were measured on",
+        "this machine, whatever else ran on it: of drawing, of a gradient, of applying one, and of making a placement",
+        f"of {MEASURED} ready on two workers. A worker then runs {STEPS} steps, each as long as the evaluator says. No",
+        "network is in the clocks.",
         "",
         "Every training begins at the best single device, which is 1; 0.8 is a step that takes 20 % less time. Those",
-        f"of the first two tables try {plan.evaluations[0]} placements, {plan.placements} for each update, with",
-        f"{plan.workers} workers a controller. Policies are small (`experiments/studies/small_agents.py`); baselines",
-        "and losses are the papers'.",
+        f"of the first two tables try {plan.evaluations[0]} placements, {plan.placements} for each update, with "
+        f"{plan.workers} workers a controller.",
+        "Policies are small (`experiments/studies/small_agents.py`); baselines and losses are the papers'.",
         "",
         f"![Best step over placements and over seconds of the clock]({NAME}.png)",
     ]
@@ -178,8 +179,7 @@ def as_papers(plan: Plan, found: Cells) -> list[str]:
         "",
         f"## {controllers} controllers with {workers} workers each",
         "",
-        f"The papers' numbers, {plan.evaluations[1]} placements of {workload} each, {workers} for each update; the",
-        "clock is simulated as above.",
+        f"The papers' numbers; {plan.evaluations[1]} placements of {workload} each, {workers} for each update.",
         "",
         *header("method", "controllers", "best, each seed", "mean", "mean of the last samples", "clock",
                 "placements a second", "late: mean, most", "refused"),
@@ -303,7 +303,12 @@ def draw(plan: Plan, found: Cells) -> bytes:
                         for cell in some
                     ]
                 )
-                axis.plot(at, values.mean(axis=0), label=f"{count} controllers", color=f"C{number}")
+                axis.plot(
+                    at,
+                    values.mean(axis=0),
+                    label=f"{count} controller{'s' * (count > 1)}",
+                    color=f"C{number}",
+                )
                 axis.fill_between(at, values.min(axis=0), values.max(axis=0), color=f"C{number}", alpha=0.15)
         axes[0].set_title(f"{program}, {method}", fontsize=9)
         axes[0].set_ylabel("step / best single device", fontsize=8)
