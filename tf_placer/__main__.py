@@ -10,7 +10,7 @@ import dataclasses
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -53,6 +53,7 @@ class Command:
       word: the flag that a word without dashes stands for; None where there must be none.
       one_of: flags of which exactly one must be given.
       example: flags of a command line that works.
+      implied: flag -> another and the value that this one has where the first is given and it is not.
       run_light: does what needs no TensorFlow, prints it, and returns it as JSON data; None where it is ``run_command``
         that does it: where this is None, or returns None.
     """
@@ -63,6 +64,7 @@ class Command:
     word: str | None = None
     one_of: tuple[str, ...] = ()
     example: str = ""
+    implied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     run_light: Callable[[flags.FlagValues, rich.console.Console], Any] | None = None
 
     def define(self, values: flags.FlagValues) -> None:
@@ -108,6 +110,7 @@ COMMANDS = {
         _SCRIPT,
         (*_PROGRAM, "graph"),
         "--workload=two_towers --cluster=local --budget_s=60 --out=out/plan",
+        {"fleet": ("cluster", "local")},
     ),
     "compare": Command(
         "try several methods",
@@ -185,7 +188,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             raise InputError(f"unknown command {name!r}; {of_no_command(list(argv), COMMANDS)}")
         command, values = COMMANDS[name], _flags_of(name)
         refuse_graph(name, values, argv[1:])
-        parse_flags(values, argv, command.required, command.word, command.one_of, command.example)
+        needed = command.required, command.word, command.one_of, command.example
+        parse_flags(values, argv, *needed, command.implied)
         check_flags(name, values)
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened, _warnings_are_lines():

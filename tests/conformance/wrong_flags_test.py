@@ -50,6 +50,7 @@ OF_NAME = {
     "set": ("a", "=1", "num_group=64", "hpd.num_groups=64", "list_schedule.depth=1"),
     "settings": ("nowhere", "FOLDER", "FILE"),
     "methods": ("hpd", "single,hpd", "single random"),
+    "fleet": ("nowhere", "local:", "local:0", "local:two", "local:65", "a:0", "a:b", "127.0.0.1:1"),
     "plan": ("nowhere", "FOLDER", "FILE"),
     "placement": ("nowhere", "FOLDER", "FILE"),
     "op": ("nowhere",),

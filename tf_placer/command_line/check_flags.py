@@ -6,7 +6,7 @@ import ast
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -27,8 +27,9 @@ from tf_placer.cluster.cluster import (
 from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.command_line.help_text import called, one_of_text, plain_help
 from tf_placer.command_line.scripts.script import Script
+from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.search import known
-from tf_placer.search.known import Budget
+from tf_placer.search.known import TIME, Budget
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
@@ -262,6 +263,7 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
         if _given(values, name):
             _check_file(f"--{name}={values[name].value}", pathlib.Path(values[name].value), what)
     _check_together(values)
+    _check_fleet(values)
     _check_clusters(command, values)
     if "budget_s" in values:
         seconds, evaluations = values.budget_s, values.budget_evaluations
@@ -332,6 +334,28 @@ def _check_together(values: flags.FlagValues) -> None:
     )
 
 
+def _check_fleet(values: flags.FlagValues) -> None:
+    if not _given(values, "fleet"):
+        return
+    said = f"--fleet={values.fleet}"
+    address = FleetAddress.parse(values.fleet)
+    if values.cluster.partition(":")[0] != LOCAL:
+        raise InputError(
+            f"{said} measures on the devices of its machines, and --cluster={values.cluster} describes others; leave "
+            "--cluster out, or give local:2, say"
+        )
+    given = {
+        "--graph": _given(values, "graph"),
+        "--op_library": _given(values, "op_library"),
+        "--plan": _given(values, "plan") and not values.complete_plan,
+        "--objective=memory": values.objective != TIME,
+    }
+    for other in (name for name, is_given in given.items() if is_given):
+        raise InputError(f"{said} and {other} are given; leave one of them out")
+    check_ray(said)
+    check_reachable(address)
+
+
 def _check_clusters(command: str, values: flags.FlagValues) -> None:
     """All but what this machine has: it is probed only when all else is right."""
     for flag in ("cluster", "clusters"):
@@ -369,6 +393,7 @@ def parse_flags(
     word: str | None = None,
     one_of: Sequence[str] = (),
     example: str = "",
+    implied: Mapping[str, tuple[str, str]] = {},
 ) -> None:
     """Reads what comes after ``argv[0]``.
 
@@ -379,6 +404,7 @@ def parse_flags(
       word: the flag that one word without dashes stands for; None where there must be none.
       one_of: flags of which exactly one must be given; empty where there are none.
       example: flags of a command line that works, told with all that is missing; "" for none.
+      implied: flag -> another and the value that this one has where the first is given and it is not.
 
     Raises:
       InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
@@ -399,6 +425,9 @@ def parse_flags(
         _take_words(values, argv[0], rest, word)
     for name in values:
         _check_given(values[name])
+    for name, (other, value) in implied.items():
+        if _given(values, name) and not values[other].value:
+            values[other].value = value
     _check_needed(values, argv[0], required, word, one_of, example)
 
 

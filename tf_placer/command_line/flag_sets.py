@@ -418,6 +418,12 @@ def of_place(values: flags.FlagValues) -> None:
         "Have XLA compile clusters of the plan's ops, where that is measured to be clearly faster.",
         flag_values=values,
     )
+    flags.DEFINE_string(
+        "fleet",
+        None,
+        "Measure on many machines through Ray: HOST:PORT of its head, or local:N for N actors here.",
+        values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",

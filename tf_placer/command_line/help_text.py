@@ -30,7 +30,16 @@ GROUPS = {
         "facts",
         "names",
     ),
-    "devices": ("cluster", "clusters", "memory_limit", "costs", "pin", "respect_devices", "open_workers"),
+    "devices": (
+        "cluster",
+        "clusters",
+        "fleet",
+        "memory_limit",
+        "costs",
+        "pin",
+        "respect_devices",
+        "open_workers",
+    ),
     "search": (
         "budget_s",
         "budget_evaluations",

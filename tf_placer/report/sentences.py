@@ -90,6 +90,8 @@ def remarks(outcome: Outcome) -> list[str]:
     found = []
     if outcome.search.interrupted:
         found.append("The search was interrupted; this is the best it had found.")
+    if outcome.measured_on:
+        found.append(outcome.measured_on)
     if problem.guessed_op_types:
         guesses = ", ".join(f"{op} x {count}" for op, count in problem.guessed_op_types.items())
         found.append(f"The cost of these ops is a guess: {guesses}.")
