@@ -24,11 +24,11 @@ class Proposal(NamedTuple):
 
     Attributes:
       actions: a nest of tensors, the decisions that fix the placements; for ``Learner.learn``.
-      placements: [B, U] int32, what they mean.
+      placements: [B, U] int32, what they mean; or ``Decisions``, where more is decided than devices.
     """
 
     actions: Any
-    placements: tf.Tensor
+    placements: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A driver that measures plans on a fleet of this machine, with a journal: to be killed, and started again."""
+"""A driver that measures plans on a fleet, with a journal: to be killed, and started again."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def plans_of(problem: Problem, count: int) -> np.ndarray:
     return np.unique(rows, axis=0)[:count]
 
 
-def main(folder: str, actors: str, count: str) -> None:
+def main(folder: str, address: str, count: str) -> None:
     item = workloads.build(WORKLOAD)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(cores=2), costs="analytic")
     plans = plans_of(problem, int(count))
     config = FleetConfig(attempts=50)
-    with open_fleet(FleetAddress(actors=int(actors)), problem.cluster, config) as fleet:
+    with open_fleet(FleetAddress.parse(address), problem.cluster, config) as fleet:
         evaluator = FleetEvaluator(item, problem, fleet, RuntimeConfig(warmup_steps=1, steps=3, keep=3))
         with JournaledEvaluator(evaluator, pathlib.Path(folder, "measured.jsonl")) as journaled:
             print("ready", flush=True)
@@ -44,6 +44,7 @@ def main(folder: str, actors: str, count: str) -> None:
                 "kept": journaled.kept,
                 "measured": journaled.measured,
                 "baselines_s": evaluator.baselines_s,
+                "actors": fleet.actors,
                 **vars(fleet.counts),
             }
     pathlib.Path(folder, "done.json").write_text(json.dumps(told))

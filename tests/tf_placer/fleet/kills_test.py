@@ -9,9 +9,13 @@ import json
 import os
 import pathlib
 import random
+import secrets
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -24,17 +28,11 @@ _DEADLINE_S = 900.0
 _NAME = "ray::Machine"
 
 
-def started(folder: pathlib.Path, actors: int, plans: int) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.tf_placer.fleet.driver_process",
-        str(folder),
-        str(actors),
-        str(plans),
-    ]
+def started(folder: pathlib.Path, fleet: str, plans: int, **environment: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.tf_placer.fleet.driver_process", str(folder), fleet, str(plans)]
+    env = {**os.environ, **environment}
     with (folder / "driver.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=env)
 
 
 def descendants(pid: int) -> list[int]:
@@ -92,7 +90,7 @@ def listeners(pids: set[int]) -> set[str]:
 def test_actors_and_the_driver_are_killed_at_random(actors: int, tmp_path: pathlib.Path) -> None:
     chance, journal = random.Random(actors), tmp_path / "measured.jsonl"
     begin_s, killed_actors, killed_drivers, heard = time.monotonic(), 0, 0, set()
-    driver = started(tmp_path, actors, _PLANS)
+    driver = started(tmp_path, f"local:{actors}", _PLANS)
     try:
         while driver.poll() is None or killed_drivers < _DRIVER_KILLS:
             assert time.monotonic() - begin_s < _DEADLINE_S, (tmp_path / "driver.log").read_text()[-3000:]
@@ -105,7 +103,7 @@ def test_actors_and_the_driver_are_killed_at_random(actors: int, tmp_path: pathl
                 os.kill(driver.pid, signal.SIGKILL)
                 driver.wait()
                 killed_drivers += 1
-                driver = started(tmp_path, actors, _PLANS)
+                driver = started(tmp_path, f"local:{actors}", _PLANS)
             elif living and done >= next_actor and driver.poll() is None:
                 os.kill(chance.choice(living), signal.SIGKILL)
                 killed_actors += 1
@@ -129,3 +127,39 @@ def test_actors_and_the_driver_are_killed_at_random(actors: int, tmp_path: pathl
     assert set(told["status"]) == {0}
     assert heard and all(address.endswith("0100007F") for address in heard), f"listens on {heard}"
     assert descendants(driver.pid) == []
+
+
+def test_a_cluster_that_runs_is_joined_with_its_token_and_with_no_other(tmp_path: pathlib.Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name in ("token", "other"):
+        (tmp_path / name).write_text(secrets.token_hex(32))
+    ray = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token"),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the loopback for this machine's address
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    folder = tempfile.mkdtemp(prefix="tfp-", dir="/tmp")  # names of sockets are short
+    head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}", "--num-cpus=1"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *head, "--block"]
+    with (tmp_path / "head.log").open("ab") as log:
+        node = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=os.environ | ray)
+    try:
+        begin_s = time.monotonic()
+        while "Ray runtime started" not in (tmp_path / "head.log").read_text():
+            assert time.monotonic() - begin_s < _DEADLINE_S / 10 and node.poll() is None
+            time.sleep(0.5)
+        for token, status in (("other", 1), ("token", 0)):
+            environment = ray | {"RAY_AUTH_TOKEN_PATH": str(tmp_path / token)}
+            driver = started(tmp_path, f"127.0.0.1:{port}", 20, **environment)
+            assert driver.wait(_DEADLINE_S) == status, (tmp_path / "driver.log").read_text()[-3000:]
+            assert (tmp_path / "done.json").exists() == (status == 0)
+        assert "UnreachableFleet: --fleet=127.0.0.1:" in (tmp_path / "driver.log").read_text()
+        told = json.loads((tmp_path / "done.json").read_text())
+        assert told["actors"] == 1 and told["status"] == [0] * 20
+    finally:
+        node.send_signal(signal.SIGTERM)
+        node.wait(60)
+        shutil.rmtree(folder, ignore_errors=True)
