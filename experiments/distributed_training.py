@@ -37,6 +37,7 @@ from experiments.studies.controllers_page import (
     Cells,
     Plan,
     as_papers,
+    by_controllers,
     draw,
     head,
     of_processes,
@@ -46,7 +47,6 @@ from experiments.studies.controllers_page import (
     summary,
 )
 from experiments.studies.formats import csv_text
-from experiments.studies.small_agents import by_controllers
 from tf_placer import workloads
 from tf_placer.agents.learner import PolicyLearner, WarmStart
 from tf_placer.base.files import reserved, write_atomically
@@ -57,8 +57,7 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig, race_times_s
 from tf_placer.search import methods
-from tf_placer.training.controllers import Durations, Trained, Training, train
-from tf_placer.training.processes import train_in_processes
+from tf_placer.training.controllers import Durations, Trained, Training, train, train_in_processes
 
 _CONTROLLERS = flags.DEFINE_integer(
     "controllers", 8, "Most controllers; those of 1, 2, 4 ... up to it are compared.", lower_bound=1

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.studies.formats import header, line, machine_lines, png
-from experiments.studies.small_agents import by_controllers
+from tf_placer.agents.colocrl.learner import ColocRlConfig
+from tf_placer.agents.hdp.config import HdpConfig
 
 NAME = "distributed_training"
 STEPS = 10  # that a worker times of each placement, as HDP had it
@@ -22,6 +23,51 @@ MEASURED, PREPARED = (
 RACE_ROUNDS = 25
 _LEAST_PLACEMENTS = 4
 _NEAR = 1.05  # "near" what one controller ends with
+
+
+def by_controllers(placements: int, updates: int) -> dict[str, ColocRlConfig | HdpConfig]:
+    """Settings for controllers: moving-average baselines and no elites, as in the papers, and small policies.
+
+    Args:
+      placements: K, of an update.
+      updates: over half of which the policy explores less and less.
+    """
+    half = max(1, updates // 2)
+    return {
+        "colocrl": ColocRlConfig(
+            max_groups=32,
+            hidden=32,
+            start_probability=0.5,
+            placements=placements,
+            learning_rate=5e-3,
+            standardize=False,
+            elite_share=0.0,
+            entropy_start=0.6,
+            entropy_end=0.1,
+            entropy_updates=half,
+            valid_only_after=20,
+        ),
+        "hdp": HdpConfig(
+            num_groups=16,
+            grouper_hidden=32,
+            placer_hidden=32,
+            landmarks=8,
+            groupings=1,
+            placements=placements,
+            loss="reinforce",
+            incumbent=False,
+            row_rate=0.0,
+            learning_rate=1e-2,
+            grouper_learning_rate=1e-4,
+            start_probability=0.5,
+            standardize=False,
+            entropy_start=0.6,
+            entropy_end=0.1,
+            entropy_updates=half,
+            noise_updates=20,
+            valid_only_after=20,
+        ),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +132,7 @@ def head(plan: Plan) -> list[str]:
         "Every training begins at the best single device, which is 1; 0.8 is a step that takes 20 % less time. Those",
         f"of the first two tables try {plan.evaluations[0]} placements, {plan.placements} for each update, with "
         f"{plan.workers} workers a controller.",
-        "Policies are small (`experiments/studies/small_agents.py`); baselines and losses are the papers'.",
+        "Policies are small (`experiments/studies/controllers_page.py`); baselines and losses are the papers'.",
         "",
         f"![Best step over placements and over seconds of the clock]({NAME}.png)",
     ]

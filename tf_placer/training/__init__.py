@@ -5,7 +5,7 @@ from tf_placer.training.controllers import Durations
 from tf_placer.training.controllers import Trained
 from tf_placer.training.controllers import Training
 from tf_placer.training.controllers import train
-from tf_placer.training.processes import train_in_processes
+from tf_placer.training.controllers import train_in_processes
 from tf_placer.training.teach import Plans
 from tf_placer.training.teach import kept_plans
 from tf_placer.training.teach import lesson_of

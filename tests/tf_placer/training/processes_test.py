@@ -7,13 +7,12 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from experiments.studies.small_agents import by_controllers
+from experiments.studies.controllers_page import by_controllers
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.base.arguments import InputError
 from tf_placer.search.recorder import Silent
 from tf_placer.search.search import search
-from tf_placer.training.controllers import Training
-from tf_placer.training.processes import train_in_processes
+from tf_placer.training.controllers import Training, train_in_processes
 from tf_placer.workers.local_workers import WorkerError
 
 PROBLEM = branches_problem(3, 4)
