@@ -25,8 +25,10 @@ from absl import flags, logging
 
 import tf_placer
 from experiments.main_program import out_flag, run_program, seed_flag
-from experiments.studies.small_agents import ON_RUNTIME
 from tf_placer import workloads
+from tf_placer.agents.colocrl.learner import ColocRlConfig
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.placeto.inputs import PlacetoConfig
 from tf_placer.base.files import reserved, write_atomically
 from tf_placer.base.method_spec import MethodSpec
 from tf_placer.evaluation.journal import JournaledEvaluator
@@ -35,6 +37,50 @@ from tf_placer.runtime.timing import RuntimeConfig, clearly_slower, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress, SearchResult
+
+# For some hundred samples instead of a hundred thousand: small policies that take few, large steps.
+ON_RUNTIME = {
+    "colocrl": ColocRlConfig(
+        max_groups=8,
+        hidden=32,
+        start_probability=0.5,
+        placements=8,
+        learning_rate=1e-2,
+        entropy_start=0.6,
+        entropy_end=0.1,
+        entropy_updates=20,
+        valid_only_after=20,
+    ),
+    "hdp": HdpConfig(
+        num_groups=8,
+        grouper_hidden=32,
+        placer_hidden=32,
+        landmarks=8,
+        groupings=1,
+        placements=8,
+        loss="reinforce",
+        incumbent=False,
+        row_rate=0.0,
+        learning_rate=1e-2,
+        grouper_learning_rate=1e-4,
+        start_probability=0.5,
+        entropy_start=0.6,
+        entropy_end=0.1,
+        entropy_updates=20,
+        noise_updates=20,
+        valid_only_after=20,
+    ),
+    # A reward for each step of an episode is a measurement for each step, so there is one at its end.
+    "placeto": PlacetoConfig(
+        parts=8,
+        landmarks=8,
+        reward="end",
+        keep_probability=0.5,
+        learning_rate=1e-2,
+        learning_rate_updates=28,
+        entropy_updates=28,
+    ),
+}
 
 _METHOD = flags.DEFINE_enum("method", "hdp", sorted(ON_RUNTIME), "The agent.")
 _WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")

@@ -18,18 +18,35 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import flags
-from matplotlib.figure import Figure
 
 import tf_placer
 from experiments.main_program import out_flag, run_program
-from experiments.studies.formats import csv_text, header, line, machine_lines, png
-from experiments.studies.small_agents import by_controllers
+from experiments.studies.controllers_page import (
+    MEASURED,
+    NAME,
+    PAPER,
+    PREPARED,
+    RACE_ROUNDS,
+    STEPS,
+    Cells,
+    Plan,
+    as_papers,
+    by_controllers,
+    draw,
+    head,
+    of_processes,
+    on_workers,
+    several,
+    staleness,
+    summary,
+)
+from experiments.studies.formats import csv_text
 from tf_placer import workloads
 from tf_placer.agents.learner import PolicyLearner, WarmStart
 from tf_placer.base.files import reserved, write_atomically
@@ -40,7 +57,7 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig, race_times_s
 from tf_placer.search import methods
-from tf_placer.training.controllers import Durations, Trained, Training, train
+from tf_placer.training.controllers import Durations, Trained, Training, train, train_in_processes
 
 _CONTROLLERS = flags.DEFINE_integer(
     "controllers", 8, "Most controllers; those of 1, 2, 4 ... up to it are compared.", lower_bound=1
@@ -49,46 +66,19 @@ _WORKERS = flags.DEFINE_integer("workers", 2, "Workers of each controller.", low
 _QUICK = flags.DEFINE_bool("quick", False, "One program, few placements, one seed, at most four controllers.")
 _OUT = out_flag(None, "Folder for the results; docs/results, or out/results with --quick.")
 
-NAME = "distributed_training"
-_LEAST_PLACEMENTS = 4  # of an update: as HDP's k
-_STEPS = 10  # that a worker times of each placement, as HDP had it
-_PAPER = (20, 8)  # controllers and workers of the papers
-_MEASURED, _PREPARED = (
-    "two_towers",
-    8,
-)  # what runs on this machine's own workers, and how often to find its times
 _TIMING = RuntimeConfig(warmup_steps=1, steps=3, keep=3)
-_RACE_ROUNDS = 25
-_NEAR = 1.05  # "near" what one controller ends with
 _LAST = 8  # the last samples are this part of all
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Sizes of all that the page compares.
-
-    Attributes:
-      programs: workload and preset, each.
-      controllers: counts that are compared.
-      evaluations: placements of each training; of those with the papers' controllers; of those that measure.
-      seeds: of each row.
-      bounds: updates that a gradient of the most controllers may be late.
-    """
-
-    programs: tuple[tuple[str, str], ...]
-    controllers: tuple[int, ...]
-    evaluations: tuple[int, int, int]
-    seeds: tuple[int, ...]
-    bounds: tuple[int, ...]
-
-
-def plan_of(quick: bool, most: int) -> Plan:
+def plan_of(quick: bool, most: int, workers: int) -> Plan:
     """What ``--quick`` leaves of it."""
+    command = f"python -m experiments.{NAME}{' --quick' * quick} --controllers={most} --workers={workers}"
+    programs = (("two_towers", "k40x2"),)
     if quick:
         counts = (1, min(4, most)) if most > 1 else (1,)
-        return Plan((("two_towers", "k40x2"),), counts, (400, 640, 24), (0,), (0,))
+        return Plan(programs, counts, (400, 640, 24), (0,), (0,), workers, (2,), command)
     counts = (*(2**power for power in range(most.bit_length()) if 2**power < most), most)
-    return Plan((("two_towers", "k40x2"),), counts, (1000, 1200, 64), (0, 1, 2, 3, 4), (0, 3))
+    return Plan(programs, counts, (1000, 1200, 64), (0, 1, 2, 3, 4), (0, 3), workers, (1, 2), command)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +160,7 @@ def raced_s(runtime: tf_placer.RuntimeEvaluator, start: np.ndarray, found: Train
     best = found.result.placement.device_of_unit
     if np.array_equal(best, start):
         return [found.result.runtime_s] * 2
-    return race_times_s(runtime.race(np.stack([start, best]), _RACE_ROUNDS))
+    return race_times_s(runtime.race(np.stack([start, best]), RACE_ROUNDS))
 
 
 def as_cell(found: Trained, single_s: float) -> dict[str, Any]:
@@ -255,7 +245,7 @@ def prepare_ns(runtime: tf_placer.RuntimeEvaluator, repeats: int) -> int:
 @contextlib.contextmanager
 def on_runtime(cells: pathlib.Path) -> Iterator[tf_placer.RuntimeEvaluator]:
     """What measures on this machine's own workers, the same ones each time."""
-    item = workloads.build(_MEASURED)
+    item = workloads.build(MEASURED)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(kept_in=cells / "cluster.toml"))
     with tf_placer.RuntimeEvaluator(item, problem, _TIMING) as runtime:
         yield runtime
@@ -264,7 +254,7 @@ def on_runtime(cells: pathlib.Path) -> Iterator[tf_placer.RuntimeEvaluator]:
 def prepared_ns(cells: pathlib.Path) -> int:
     """The same as ``prepare_ns``, of workers that are started for it."""
     with on_runtime(cells) as runtime:
-        return prepare_ns(runtime, _PREPARED)
+        return prepare_ns(runtime, PREPARED)
 
 
 def kept(path: pathlib.Path, measure: Callable[[], Any]) -> Any:
@@ -284,20 +274,22 @@ def main(argv: list[str]) -> None:
     out = pathlib.Path(_OUT.value or ("out/results" if _QUICK.value else "docs/results"))
     cells = out / "cells" / NAME
     cells.mkdir(parents=True, exist_ok=True)
-    plan = plan_of(_QUICK.value, _CONTROLLERS.value)
+    plan = plan_of(_QUICK.value, _CONTROLLERS.value, _WORKERS.value)
     with reserved(cells, f"--out={out}"):
         prepare = int(kept(cells / "prepare_ns.json", lambda: prepared_ns(cells)))
         rows, records = by_program(plan, prepare, cells)
+        method, processes = in_processes(plan, cells)
         local = on_local_workers(plan, prepare, cells)
         pages = [head(plan), summary(plan, rows), several(plan, rows), staleness(plan, rows)]
-        pages += [as_papers(plan, rows), local]
+        pages += [
+            as_papers(plan, rows),
+            of_processes(plan, method, processes),
+            on_workers(plan, prepare, local),
+        ]
         write_atomically(out / f"{NAME}.csv", csv_text(list(records[0]), records))
         write_atomically(out / f"{NAME}.png", draw(plan, rows))
         write_atomically(out / f"{NAME}.md", "\n".join(line for page in pages for line in page) + "\n")
     print(f"wrote {out / NAME}.md, its CSV and its picture")
-
-
-Cells = dict[tuple[str, str, str], list[dict[str, Any]]]  # program, method, row -> a cell a seed
 
 
 def by_program(plan: Plan, prepare: int, cells: pathlib.Path) -> tuple[Cells, list[dict[str, Any]]]:
@@ -308,12 +300,12 @@ def by_program(plan: Plan, prepare: int, cells: pathlib.Path) -> tuple[Cells, li
         problem = tf_placer.build_problem(workloads.build(workload), tf_placer.Cluster.preset(cluster))
         for method in by_controllers(1, 1):
             path = cells / f"durations_{workload}_{method}.json"
-            parts = kept(path, functools.partial(update_durations, problem, method, _placements()))
-            durations = Durations(prepare_ns=prepare, steps=_STEPS, **parts)
+            parts = kept(path, functools.partial(update_durations, problem, method, plan.placements))
+            durations = Durations(prepare_ns=prepare, steps=STEPS, **parts)
             is_last = workload == plan.programs[-1][0]
             for seed in plan.seeds:
                 for name, training, evaluations in trainings(plan, durations, is_last):
-                    placements = max(_LEAST_PLACEMENTS, training.workers)
+                    placements = max(plan.placements, training.workers)
                     row = Row(workload, method, seed, training, evaluations, placements)
                     cell = trained(row, problem, None, cells)
                     found.setdefault((workload, method, name), []).append(cell)
@@ -325,17 +317,13 @@ def trainings(plan: Plan, durations: Durations, is_last: bool) -> Iterator[tuple
     """Rows of a program: controllers, bounds, and for the last program the papers' numbers."""
     few, many, _ = plan.evaluations
     for count in plan.controllers:
-        yield str(count), Training(count, _WORKERS.value, durations=durations), few
+        yield str(count), Training(count, plan.workers, durations=durations), few
     for bound in plan.bounds:
         most = plan.controllers[-1]
-        yield f"late {bound}", Training(most, _WORKERS.value, bound, durations), few
+        yield f"late {bound}", Training(most, plan.workers, bound, durations), few
     if is_last:
-        for count in (1, _PAPER[0]):
-            yield f"paper {count}", Training(count, _PAPER[1], durations=durations), many
-
-
-def _placements() -> int:
-    return max(_LEAST_PLACEMENTS, _WORKERS.value)
+        for count in (1, PAPER[0]):
+            yield f"paper {count}", Training(count, PAPER[1], durations=durations), many
 
 
 def record(row: Row, name: str, cell: dict[str, Any]) -> dict[str, Any]:
@@ -350,248 +338,43 @@ def record(row: Row, name: str, cell: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def head(plan: Plan) -> list[str]:
-    """Command, seed, machine, day, and what is compared."""
-    command = f"python -m experiments.{NAME}" + (" --quick" if _QUICK.value else "")
-    return [
-        "# Training by several controllers",
-        "",
-        f"- Command: `{command} --controllers={_CONTROLLERS.value} --workers={_WORKERS.value}`",
-        f"- Seed: {', '.join(map(str, plan.seeds))}",
-        *machine_lines(),
-        "",
-        "ColocRL (2017) and HDP (2018) trained their policies with 20 controllers around a parameter server, each",
-        "with 4 or 8 machines that measure. Here a controller fetches the weights, draws placements, has its workers",
-        "measure them, computes a gradient by the weights that it fetched, and pushes it. Others have pushed",
-        "meanwhile, so the gradient is late. One that is later than a bound is refused and counted; no controller",
-        "waits. Where no bound is named, it is twice the controllers. Each has its own baseline of rewards.",
-        "",
-        "**What two cores can show:** what late gradients do to learning, and not how fast so many machines are. All",
-        "of it runs in one process. Clocks are simulated, event by event, from times that were measured on this",
-        "machine: of drawing, of a gradient, of applying one, and of making a placement of two_towers ready on two",
-        f"workers. A worker then runs {_STEPS} steps, each as long as the evaluator says. No network is in the clocks.",
-        "",
-        "Every training begins at the best single device, which is 1; 0.8 is a step that takes 20 % less time. Those",
-        f"of the first two tables try {plan.evaluations[0]} placements, {_placements()} for each update, with",
-        f"{_WORKERS.value} workers a controller. Policies are small (`experiments/studies/small_agents.py`); baselines",
-        "and losses are the papers'.",
-        "",
-        f"![Best step over placements and over seconds of the clock]({NAME}.png)",
-    ]
-
-
-def summary(plan: Plan, found: Cells) -> list[str]:
-    """What the most controllers gain and lose, a line for each program and method."""
-    most, lines = plan.controllers[-1], [""]
-    for workload, _ in plan.programs:
-        for method in by_controllers(1, 1):
-            one, all_ = (found[workload, method, str(count)] for count in (plan.controllers[0], most))
-            clock = _mean_clock_s(all_) / _mean_clock_s(one)
-            lines.append(
-                f"- {method} on {workload}: {most} controllers tried as many placements as one in {clock:.2f} of the "
-                f"clock.\n  Gradients were {_mean(all_, 'mean_late'):.1f} updates late. Best {_mean(all_, 'best'):.3f} "
-                f"beside {_mean(one, 'best'):.3f}, mean of the last samples {_mean(all_, 'last_mean'):.3f} beside "
-                f"{_mean(one, 'last_mean'):.3f}."
-            )
-    return lines
-
-
-def several(plan: Plan, found: Cells) -> list[str]:
-    """Table of counts of controllers."""
-    lines = ["", "## Controllers", ""]
-    lines += header(
-        "program", "method", "controllers", "best, each seed", "mean", "mean of the last samples", "clock",
-        f"seeds within {_NEAR - 1:.0%} of one controller's mean best", "placements until then", "clock until then",
-        "late: mean, most", "refused",
-    )  # fmt: skip
-    for workload, _ in plan.programs:
-        for method in by_controllers(1, 1):
-            one = found[workload, method, str(plan.controllers[0])]
-            target = _NEAR * _mean(one, "best")
-            for count in plan.controllers:
-                some = found[workload, method, str(count)]
-                reached = [when for cell in some if (when := until(cell, target)) is not None]
-                lines.append(
-                    line(
-                        workload, method, str(count), " ".join(f"{cell['best']:.3f}" for cell in some),
-                        f"{_mean(some, 'best'):.3f}", f"{_mean(some, 'last_mean'):.3f}",
-                        _clock(_mean_clock_s(some)),
-                        f"{len(reached)} of {len(some)}",
-                        f"{np.mean([when[0] for when in reached]):.0f}" if reached else "-",
-                        _clock(float(np.mean([when[1] for when in reached]))) if reached else "-",
-                        f"{_mean(some, 'mean_late'):.1f}, {max(cell['most_late'] for cell in some)}",
-                        _refused(some),
-                    )
-                )  # fmt: skip
-    return lines
-
-
-def staleness(plan: Plan, found: Cells) -> list[str]:
-    """Table of bounds on how late gradients may be."""
-    most = plan.controllers[-1]
-    lines = [
-        "",
-        "## What late gradients cost",
-        "",
-        f"{most} controllers, and one by itself, which is never late, after as many placements. With a bound of 0 only",
-        "gradients of the weights as they are get applied. Lateness is of all that were pushed, refused ones too.",
-        "",
-        *header(
-            "program", "method", "controllers", "may be late", "best", "mean of the last samples", "late: mean, most",
-            "refused", "clock",
-        ),
-    ]  # fmt: skip
-    for workload, _ in plan.programs:
-        for method in by_controllers(1, 1):
-            rows = [(1, "-", str(plan.controllers[0]))]
-            rows += [(most, str(bound), f"late {bound}") for bound in plan.bounds]
-            rows += [(most, str(2 * most), str(most))]
-            for count, bound, name in rows:
-                some = found[workload, method, name]
-                lines.append(
-                    line(
-                        workload, method, str(count), bound, f"{_mean(some, 'best'):.3f}",
-                        f"{_mean(some, 'last_mean'):.3f}",
-                        f"{_mean(some, 'mean_late'):.1f}, {max(cell['most_late'] for cell in some)}", _refused(some),
-                        _clock(_mean_clock_s(some)),
-                    )
-                )  # fmt: skip
-    return lines
-
-
-def as_papers(plan: Plan, found: Cells) -> list[str]:
-    """Table of the papers' numbers."""
-    controllers, workers = _PAPER
-    workload = plan.programs[-1][0]
-    lines = [
-        "",
-        f"## {controllers} controllers with {workers} workers each",
-        "",
-        f"The papers' numbers, {plan.evaluations[1]} placements of {workload} each, {workers} for each update; the",
-        "clock is simulated as above.",
-        "",
-        *header("method", "controllers", "best, each seed", "mean", "mean of the last samples", "clock",
-                "placements a second", "late: mean, most", "refused"),
-    ]  # fmt: skip
-    for method in by_controllers(1, 1):
-        for count in (1, controllers):
-            some = found[workload, method, f"paper {count}"]
-            clock_s = _mean_clock_s(some)
-            lines.append(
-                line(
-                    method, str(count), " ".join(f"{cell['best']:.3f}" for cell in some), f"{_mean(some, 'best'):.3f}",
-                    f"{_mean(some, 'last_mean'):.3f}", _clock(clock_s), f"{plan.evaluations[1] / clock_s:.3g}",
-                    f"{_mean(some, 'mean_late'):.1f}, {max(cell['most_late'] for cell in some)}", _refused(some),
-                )
-            )  # fmt: skip
-    return lines
-
-
-def on_local_workers(plan: Plan, prepare: int, cells: pathlib.Path) -> list[str]:
-    """Two controllers that measure on this machine's own workers; ``prepare`` is in ns."""
-    evaluations, controllers = plan.evaluations[2], min(2, plan.controllers[-1])
+def on_local_workers(plan: Plan, prepare: int, cells: pathlib.Path) -> dict[str, dict[str, Any]]:
+    """Trainings of each method that measure on this machine's own workers; ``prepare`` is in ns."""
     found = {}
     with on_runtime(cells) as runtime:
         for method in by_controllers(1, 1):
             path = cells / f"durations_local_{method}.json"
-            measure = functools.partial(update_durations, runtime.problem, method, _placements())
-            durations = Durations(
-                prepare_ns=prepare, steps=_TIMING.warmup_steps + _TIMING.steps, **kept(path, measure)
-            )
-            training = Training(controllers, _WORKERS.value, durations=durations)
-            row = Row(f"{_MEASURED}_local", method, 0, training, evaluations, _placements())
+            measure = functools.partial(update_durations, runtime.problem, method, plan.placements)
+            steps = _TIMING.warmup_steps + _TIMING.steps
+            durations = Durations(prepare_ns=prepare, steps=steps, **kept(path, measure))
+            training = Training(plan.local_controllers, plan.workers, durations=durations)
+            row = Row(f"{MEASURED}_local", method, 0, training, plan.evaluations[2], plan.placements)
             found[method] = trained(row, runtime.problem, runtime, cells)
-    lines = [
-        "",
-        "## On this machine's own workers",
-        "",
-        f"{controllers} controllers, seed 0, {evaluations} placements of {_MEASURED}, each measured on the TensorFlow",
-        "runtime. The workers of all controllers are the same two processes of a core each, one placement after the",
-        f"other: the clock says what it would be on {controllers * _WORKERS.value} such machines. In the end the best",
-        f"plan and the best single device were raced in turn, {_RACE_ROUNDS} steps each. Making a placement ready took",
-        f"{prepare / 1e9:.2f} s, the least of {_PREPARED} times.",
-        "",
-        *header("method", "single device", "best plan", "share", "mean of samples, first and last",
-                "late: mean, most", "refused", "clock", "seconds that passed"),
-    ]  # fmt: skip
-    for method, cell in found.items():
-        single_s, best_s = cell["raced_s"]
-        means = " to ".join(
-            f"{1e3 * cell['single_s'] * cell[name]:.0f}" for name in ("first_mean", "last_mean")
+    return found
+
+
+def in_processes(plan: Plan, cells: pathlib.Path) -> tuple[str, dict[int, dict[str, Any]]]:
+    """A method, and trainings of it by controllers that are processes of this machine."""
+    workload, cluster = plan.programs[0]
+    method, evaluations = list(by_controllers(1, 1))[-1], plan.evaluations[0] // 2
+    problem = tf_placer.build_problem(workloads.build(workload), tf_placer.Cluster.preset(cluster))
+    start, single_s = best_single(problem, SimulatedEvaluator(problem))
+
+    def measure(count: int) -> dict[str, Any]:
+        found = train_in_processes(
+            problem,
+            method,
+            Training(count),
+            by_controllers(plan.placements, evaluations // plan.placements)[method],
+            budget_evaluations=evaluations,
+            start=start,
         )
-        lines.append(
-            line(
-                method, f"{1e3 * single_s:.0f} ms", f"{1e3 * best_s:.0f} ms", f"{best_s / single_s:.2f}", f"{means} ms",
-                f"{cell['mean_late']:.1f}, {cell['most_late']}", str(cell["refused"]), _clock(cell["seconds"][-1]),
-                _clock(cell["search_s"]),
-            )
-        )  # fmt: skip
-    return lines
+        return as_cell(found, single_s)
 
-
-def until(cell: dict[str, Any], target: float) -> tuple[int, float] | None:
-    """Placements and seconds of the clock until the best is as good as that; None if it never is."""
-    counts = [
-        count
-        for count, best in zip(cell["evaluations"], cell["best_by_evaluations"], strict=True)
-        if best <= target
-    ]
-    seconds = [s for s, best in zip(cell["seconds"], cell["best_by_seconds"], strict=True) if best <= target]
-    return (counts[0], seconds[0]) if counts and seconds else None
-
-
-def _mean(cells: Sequence[dict[str, Any]], name: str) -> float:
-    return float(np.mean([cell[name] for cell in cells]))
-
-
-def _mean_clock_s(cells: Sequence[dict[str, Any]]) -> float:
-    return float(np.mean([cell["seconds"][-1] for cell in cells]))
-
-
-def _refused(cells: Sequence[dict[str, Any]]) -> str:
-    pushed = sum(cell["pushed"] for cell in cells)
-    return f"{sum(cell['refused'] for cell in cells) / max(1, pushed):.0%}"
-
-
-def _clock(seconds: float) -> str:
-    """Seconds as people read them, of three digits at most."""
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 5400 else f"{seconds / 3600:.3g} h"
-
-
-def draw(plan: Plan, found: Cells) -> bytes:
-    """A PNG: best over placements and over the clock, the mean over seeds and the band of all."""
-    lanes = [(program, method) for program, _ in plan.programs for method in by_controllers(1, 1)]
-    figure = Figure(figsize=(10, 2.8 * len(lanes) + 0.4), layout="constrained")
-    grid: Any = figure.subplots(len(lanes), 2, squeeze=False)
-    for axes, (program, method) in zip(grid, lanes, strict=True):
-        for number, count in enumerate(plan.controllers):
-            some = found[program, method, str(count)]
-            for axis, x, y in (
-                (axes[0], "evaluations", "best_by_evaluations"),
-                (axes[1], "seconds", "best_by_seconds"),
-            ):
-                last = min(cell[x][-1] for cell in some)
-                first = max(cell[x][0] for cell in some)
-                at = np.linspace(first, last, 200)
-                values = np.array(
-                    [
-                        np.array(cell[y])[np.searchsorted(cell[x], at + 1e-9, side="right") - 1]
-                        for cell in some
-                    ]
-                )
-                axis.plot(at, values.mean(axis=0), label=f"{count} controllers", color=f"C{number}")
-                axis.fill_between(at, values.min(axis=0), values.max(axis=0), color=f"C{number}", alpha=0.15)
-        axes[0].set_title(f"{program}, {method}", fontsize=9)
-        axes[0].set_ylabel("step / best single device", fontsize=8)
-        axes[0].set_xlabel("placements", fontsize=8)
-        axes[1].set_xlabel("seconds of the clock", fontsize=8)
-        axes[1].set_xscale("log")
-        for axis in axes:
-            axis.tick_params(labelsize=8)
-    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-    return png(figure, dpi=100)
+    names = {count: f"processes_{method}_{count}_{evaluations}.json" for count in plan.processes}
+    return method, {
+        count: kept(cells / name, functools.partial(measure, count)) for count, name in names.items()
+    }
 
 
 if __name__ == "__main__":

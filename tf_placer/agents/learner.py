@@ -90,7 +90,7 @@ class PolicyLearner(snt.Module):
 
     An update is one gradient, which is then applied: ``learn`` does both, and whoever has several copies of a policy
     (``tf_placer.training.controllers``) calls ``gradients`` and ``apply`` by themselves. An agent whose update is more,
-    such as steps on minibatches, has an ``_update`` of its own instead, and says so in ``pushes_gradients``.
+    such as steps on minibatches, has an ``_update`` of its own; where settings decide, ``pushes_gradients``, too.
 
     Rewards are R = -sqrt(r / r_ref) or the failing one (``square_root_reward``). What is not in variables, such as the
     problem, is in ``_of_problem``, which no checkpoint has: it is of the policy alone.
@@ -145,7 +145,7 @@ class PolicyLearner(snt.Module):
     @property
     def pushes_gradients(self) -> bool:
         """True if an update is one gradient: ``learn`` is ``gradients``, ``apply``, and one update more."""
-        return True
+        return type(self)._update_gradients is not PolicyLearner._update_gradients
 
     @tf.function(autograph=False)
     def gradients(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> Any:

@@ -5,6 +5,7 @@ from tf_placer.training.controllers import Durations
 from tf_placer.training.controllers import Trained
 from tf_placer.training.controllers import Training
 from tf_placer.training.controllers import train
+from tf_placer.training.controllers import train_in_processes
 from tf_placer.training.teach import Plans
 from tf_placer.training.teach import kept_plans
 from tf_placer.training.teach import lesson_of
@@ -22,4 +23,5 @@ __all__ = [
     "lesson_of",
     "teach",
     "train",
+    "train_in_processes",
 ]

@@ -147,11 +147,6 @@ class GoLearner(PolicyLearner):
         chain = Chain(begin, self._with_begin(begin, steps))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(self.policy.devices(chain)))
 
-    @property
-    def pushes_gradients(self) -> bool:
-        """False: an update is steps on minibatches."""
-        return False
-
     def _update(self, actions: Drawn, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config = self._config
         drawn = self._is_drawn()

@@ -160,11 +160,6 @@ class MarsLearner(PolicyLearner):
         """Takes an optimizer step for each minibatch, which are traced one by one; see ``Learner``."""
         self._learn(actions, runtime_s, valid)
 
-    @property
-    def pushes_gradients(self) -> bool:
-        """False: an update is steps on minibatches."""
-        return False
-
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config, everyone = self._config, tf.ones_like(reward)
         if config.standardize:

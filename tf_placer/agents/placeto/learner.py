@@ -78,11 +78,6 @@ class PlacetoLearner(PolicyLearner):
         """Takes one optimizer step, traced but for the values of states; see ``Learner``."""
         self._learn(actions, runtime_s, valid)
 
-    @property
-    def pushes_gradients(self) -> bool:
-        """False: an episode's states are looked up outside of what is traced."""
-        return False
-
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         self._step(actions.episodes, tf.gather(reward, actions.row))
 
