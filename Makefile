@@ -9,6 +9,7 @@ PYTHON := $(VENV)/bin/python
 VENV_STAMP := $(VENV)/.stamp
 OP_STAMP := $(VENV)/.op.stamp
 OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h tf_placer/workers/cc/*.cc) \
+  $(wildcard tf_placer/rewrite/cc/*.cc tf_placer/rewrite/cc/*.h) tf_placer/rewrite/plug_in.py \
   tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/compiled_library.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
@@ -30,6 +31,7 @@ $(VENV_STAMP): requirements.txt
 $(OP_STAMP): $(VENV_STAMP) $(OP_SOURCES)
 	$(PYTHON) -m tf_placer.ops.build
 	$(PYTHON) -c 'from tf_placer.workers.fork_server import loopback_library; print(loopback_library())'
+	$(PYTHON) -c 'from tf_placer.rewrite.plug_in import plug_in; print(plug_in())'
 	touch $@
 
 # The demo is for reading: what TensorFlow logs at start-up as errors (no GPU, say) stays off.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import signal
 import sys
 import warnings
@@ -20,6 +21,7 @@ from tf_placer import native_log, workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.check_flags import (
+    PASSED_ON,
     check_flags,
     list_clusters,
     of_no_command,
@@ -30,6 +32,7 @@ from tf_placer.command_line.completion import SHELLS, CommandWords, completion
 from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.help_text import help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
+from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
@@ -70,7 +73,8 @@ class Command:
     def define(self, values: flags.FlagValues) -> None:
         """Adds all its flags."""
         self.own_flags(values)
-        flag_sets.of_every_command(values)
+        if self.word != PASSED_ON:  # whose standard output is the script's
+            flag_sets.of_every_command(values)
 
 
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
@@ -136,6 +140,13 @@ COMMANDS = {
         ("op", "layer"),
         "--plan=out/plan/placement.json --op=MatMul",
     ),
+    "run": Command(
+        "run a script under a plan",
+        flag_sets.of_run,
+        (PASSED_ON,),
+        PASSED_ON,
+        example="--cluster=local train.py --epochs=3",
+    ),
     "profile": Command(
         "measure ops and links on this machine",
         flag_sets.of_profile,
@@ -175,7 +186,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
       console: where results go; standard output when not given.
 
     Returns:
-      The exit status: 0 done, 2 bad input, told in one line on stderr. A failure of ours is an exception.
+      The exit status: 0 done, 2 bad input, told in one line on stderr; of ``run``, the script's. A failure of ours is
+      an exception.
     """
     console = console or rich.console.Console(highlight=False, markup=False)
     try:
@@ -191,6 +203,10 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         needed = command.required, command.word, command.one_of, command.example
         parse_flags(values, argv, *needed, command.implied)
         check_flags(name, values)
+        if command.word == PASSED_ON:
+            return run_script(
+                tuple(values.program), values.cluster, values.plan, values.budget_s, values.batch_size
+            )
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened, _warnings_are_lines():
             _run(name, values, console)
@@ -224,6 +240,10 @@ def _help_asked(argv: Sequence[str]) -> str | None:
         return usage()
     if argv[0] in _VERSION:
         return f"tf_placer {VERSION}"
+    if (
+        argv[0] in COMMANDS and COMMANDS[argv[0]].word == PASSED_ON
+    ):  # what comes behind the script is the script's
+        argv = [argv[0], *itertools.takewhile(lambda word: word.startswith("-") or word == "help", argv[1:])]
     is_first = argv[0] == "help" or argv[0] in _HELP
     if not is_first and not (argv[0] in COMMANDS and (_HELP & set(argv[1:]) or argv[1:] == ["help"])):
         return None

@@ -28,6 +28,7 @@ OF_NAME = {
     "workload": ("dense_smal",),
     "script": ("nowhere", "nowhere.py:f", "nowhere:f", "FOLDER:f", "FILE:f"),
     "args": ("nowhere",),
+    "program": ("nowhere.py", "FOLDER", "FILE"),
     "saved_model": ("nowhere", "FOLDER", "FILE"),
     "signature": ("train", "serving_default,train"),
     "tags": ("train", "serve,train"),
@@ -41,7 +42,16 @@ OF_NAME = {
     "held_out": ("dense_smal", "dense_small"),
     "clusters": ("k40x3", "nowhere.toml", "k40x2,local:1"),
     "weights": ("nowhere", "FOLDER"),
-    "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
+    "cluster": (
+        "k40x3",
+        "nowhere.toml",
+        "FOLDER/",
+        "local:two",
+        "local:0",
+        "local:1000000",
+        "local:",
+        "logical:0",
+    ),
     "memory_limit": ("a", "CPU:0=", "CPU:0=5 apples", "CPU:0=0", "GPU:7=1GB", "CPU:0=9999TB"),
     "out": ("FILE", "FILE/out"),
     "tensorboard": ("FILE", "FILE/logs"),
@@ -128,6 +138,7 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
             "clusters": "k40x2",
             "out": str(folder / "weights.npz"),
         },
+        "run": {"program": str(folder / "functions.py")} if about != "program" else {},
         "completion": {"shell": "bash"},
     }.get(command, {})
 

@@ -36,6 +36,7 @@ def folder(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> path
     """Has what the pages' lines name: a script, a module, a SavedModel, graphs, and a plan to explain and to apply."""
     folder = tmp_path_factory.mktemp("commands")
     (folder / "my_script.py").write_text(SCRIPT)
+    (folder / "train.py").write_text("import sys\n")
     (folder / "package").mkdir()
     (folder / "package" / "module.py").write_text(SCRIPT)
     (folder / "profiled.json").write_text(blocks(root / "docs" / "graph_file.md", "json")[0].text)

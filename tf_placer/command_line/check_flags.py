@@ -17,6 +17,7 @@ from tf_placer.base.arguments import InputError, nearest, nearest_of
 from tf_placer.base.files import check_writable
 from tf_placer.cluster.cluster import (
     LOCAL,
+    LOGICAL,
     Cluster,
     choose_cluster,
     is_about_this_machine,
@@ -34,6 +35,7 @@ from tf_placer.search.known import TIME, Budget
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
 OP, LAYER = "op", "layer"
+PASSED_ON = "program"  # the flag of a script with arguments of its own: flags of ours end at the first word
 BY = (OP, LAYER)
 
 
@@ -244,6 +246,7 @@ _FILES = {
     "weights": "one that `train` wrote",
 }
 _NEED_LIVE_DEVICES = ("measure", "profile")
+_RUN = "run"  # on live or logical devices
 _FOLDERS = ("out", "tensorboard")
 
 
@@ -265,7 +268,7 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
     _check_together(values)
     _check_fleet(values)
     _check_clusters(command, values)
-    if "budget_s" in values:
+    if "budget_evaluations" in values:
         seconds, evaluations = values.budget_s, values.budget_evaluations
         if seconds is not None or evaluations is not None:
             Budget(math.inf if seconds is None else seconds, evaluations)
@@ -295,6 +298,8 @@ def _check_names(values: flags.FlagValues) -> None:
 
 
 def _check_program(command: str, values: flags.FlagValues) -> None:
+    if _given(values, PASSED_ON):
+        _check_passed_on(values[PASSED_ON].value[0])
     if _given(values, "script"):
         check_script(command, values.script)
         Script.named(values.script).check_found()
@@ -309,6 +314,18 @@ def _check_program(command: str, values: flags.FlagValues) -> None:
         raise InputError(
             "--meta_graph needs --fetches: what to compute, for example --fetches=loss:0,train_op"
         )
+
+
+def _check_passed_on(script: str) -> None:
+    """Raises InputError where a script to run is none, as far as its name and its first look tell."""
+    said, path = f"--{PASSED_ON}={script}", pathlib.Path(script)
+    if not path.is_file():
+        why = "that is a folder" if path.is_dir() else "no such file"
+        raise InputError(f"{said}: {why}; give a Python script: tf-placer run [--flag=value] SCRIPT.py ARGS")
+    try:
+        ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError) as error:
+        raise InputError(f"{said} is no Python script ({error}); give one that python runs") from None
 
 
 def _check_file(said: str, path: pathlib.Path, what: str) -> None:
@@ -364,7 +381,8 @@ def _check_clusters(command: str, values: flags.FlagValues) -> None:
             local_cores(text, said)
             cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
             name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
-            if command in _NEED_LIVE_DEVICES:
+            is_logical = cluster is not None and cluster.kind == LOGICAL
+            if command in _NEED_LIVE_DEVICES or (command == _RUN and not is_logical):
                 check_runs_on(command, name, is_live)
             check_not_run_on(_given(values, "graph"), name, is_live)
             if cluster is not None and _given(values, "memory_limit"):
@@ -410,7 +428,9 @@ def parse_flags(
       InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
         flag, or required flags that are missing: all of them at once.
     """
-    values.set_gnu_getopt(True)  # flags may come after a word
+    values.set_gnu_getopt(
+        word != PASSED_ON
+    )  # flags may come after a word, but for those of a script that is run
     try:
         rest = values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
@@ -455,6 +475,9 @@ def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], wor
     """Sets the flag that a word stands for."""
     if word is None:
         raise InputError(f"{command} takes flags only, got {rest[0]!r}; write --flag=value")
+    if word == PASSED_ON and not values[word].present:
+        values[word].parse(rest)
+        return
     if len(rest) > 1:
         raise InputError(f"{command} takes one word beside flags, got {rest[1]!r} too; write --flag=value")
     if values[word].present:

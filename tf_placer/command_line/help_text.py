@@ -13,6 +13,7 @@ GROUPS = {
     "program (what is placed)": (
         "workload",
         "script",
+        "program",
         "args",
         "saved_model",
         "tags",
