@@ -9,13 +9,14 @@ PYTHON := $(VENV)/bin/python
 VENV_STAMP := $(VENV)/.stamp
 OP_STAMP := $(VENV)/.op.stamp
 OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h tf_placer/workers/cc/*.cc) \
+  $(wildcard tf_placer/rewrite/cc/*.cc tf_placer/rewrite/cc/*.h) tf_placer/rewrite/plug_in.py \
   tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/compiled_library.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 # The tests start many processes; compiling every module again takes each a second or two.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo test test-slow test-equivalence test-all bazel-test format clean
+.PHONY: setup demo test test-slow test-equivalence test-fleet test-all bazel-test format clean
 .DEFAULT_GOAL := setup
 
 setup: $(OP_STAMP)
@@ -30,6 +31,7 @@ $(VENV_STAMP): requirements.txt
 $(OP_STAMP): $(VENV_STAMP) $(OP_SOURCES)
 	$(PYTHON) -m tf_placer.ops.build
 	$(PYTHON) -c 'from tf_placer.workers.fork_server import loopback_library; print(loopback_library())'
+	$(PYTHON) -c 'from tf_placer.rewrite.plug_in import plug_in; print(plug_in())'
 	touch $@
 
 # The demo is for reading: what TensorFlow logs at start-up as errors (no GPU, say) stays off.
@@ -39,7 +41,7 @@ demo: setup
 
 # Two processes take whole files in turn; what must be alone is (conftest.py). The last line has the sum and the time.
 test: setup
-	$(PYTHON) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not equivalence"
+	$(PYTHON) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not equivalence and not fleet"
 
 test-slow: setup
 	$(PYTHON) -m pytest -m slow
@@ -47,6 +49,11 @@ test-slow: setup
 # 10,000 random programs and placements on two cores, and the bugs that these must catch: ten minutes.
 test-equivalence: setup
 	$(PYTHON) -m pytest -m equivalence
+
+# Actors and the driver of a fleet on this machine, killed at random: ten minutes.
+test-fleet: setup
+	@$(PYTHON) -c "import ray" || { echo "test-fleet needs Ray: $(PYTHON) -m pip install 'ray>=2.52'" >&2; exit 1; }
+	$(PYTHON) -m pytest -m fleet -s tests/tf_placer/fleet
 
 test-all: setup
 	$(PYTHON) -m pytest

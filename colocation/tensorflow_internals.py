@@ -11,7 +11,8 @@ import contextlib
 import functools
 import gc
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ __all__ = [
     "first_run",
     "first_trace",
     "folded_constant",
+    "forget_kernels",
     "functions_of",
     "get_resource_handle_data",
     "graph_of_function_def",
@@ -75,6 +77,7 @@ __all__ = [
     "local_devices",
     "new_storage",
     "process_config",
+    "random_state_kept",
     "registered_gradient",
     "registered_kernels",
     "registered_op",
@@ -86,6 +89,7 @@ __all__ = [
     "trace",
     "untraced",
     "wait_for_ops",
+    "watch_calls",
     "watched_variables",
 ]
 
@@ -233,6 +237,51 @@ def _options(function: Function) -> tracing_compilation.TracingOptions:
     if function._created_variables:
         return function._no_variable_creation_config
     return function._variable_creation_config
+
+
+def watch_calls(hook: Callable[..., Any]) -> Callable[[], None]:
+    """Has a hook called in place of every ``tf.function`` of this process; returns what ends that.
+
+    Args:
+      hook: is given the function, what calls it as TensorFlow does, the arguments and the keyword arguments.
+    """
+    original = Function.__call__
+
+    @functools.wraps(original)
+    def watched(self: Function, *args: Any, **kwargs: Any) -> Any:
+        return hook(self, functools.partial(original, self), args, kwargs)
+
+    def end() -> None:
+        Function.__call__ = original
+
+    Function.__call__ = watched
+    return end
+
+
+def forget_kernels() -> None:
+    """Has TensorFlow make the graphs of all functions anew when these are called next."""
+    context.context().clear_kernel_cache()
+
+
+_OTHER_SEED = 0x7F_9AC3_51D7
+
+
+@contextlib.contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Keeps what the block draws from the seeds of this process: Python's, NumPy's, and TensorFlow's of ops."""
+    of_ops = getattr(context.context(), "_rng", None)  # there is none without tf.random.set_seed
+    states = random.getstate(), np.random.get_state()
+    if (
+        of_ops is not None
+    ):  # other seeds than the program's: an op of the same seed would go on where this one was
+        context.context()._rng = random.Random(_OTHER_SEED)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        if of_ops is not None:
+            context.context()._rng = of_ops
 
 
 def host_address_space() -> str:

@@ -39,7 +39,7 @@ from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress, SearchResult
 
 # For some hundred samples instead of a hundred thousand: small policies that take few, large steps.
-CONFIGS = {
+ON_RUNTIME = {
     "colocrl": ColocRlConfig(
         max_groups=8,
         hidden=32,
@@ -82,7 +82,7 @@ CONFIGS = {
     ),
 }
 
-_METHOD = flags.DEFINE_enum("method", "hdp", sorted(CONFIGS), "The agent.")
+_METHOD = flags.DEFINE_enum("method", "hdp", sorted(ON_RUNTIME), "The agent.")
 _WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that the agent tries.", lower_bound=1)
 _KILL_AFTER = flags.DEFINE_integer(
@@ -205,7 +205,7 @@ def search_and_race(out: pathlib.Path) -> None:
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(kept_in=out / "cluster.toml"))
     with tf_placer.RuntimeEvaluator(item, problem, TIMING) as runtime:
-        spec = dataclasses.replace(methods.find(name), default=CONFIGS[name])
+        spec = dataclasses.replace(methods.find(name), default=ON_RUNTIME[name])
         agent, evaluator = run(out, spec, name, runtime)
         if _CHILD.value:
             return

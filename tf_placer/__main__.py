@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -20,6 +21,7 @@ from tf_placer import native_log, workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.check_flags import (
+    PASSED_ON,
     check_flags,
     list_clusters,
     of_no_command,
@@ -30,6 +32,7 @@ from tf_placer.command_line.completion import SHELLS, CommandWords, completion
 from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.help_text import help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
+from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
@@ -53,6 +56,7 @@ class Command:
       word: the flag that a word without dashes stands for; None where there must be none.
       one_of: flags of which exactly one must be given.
       example: flags of a command line that works.
+      implied: flag -> another and the value that this one has where the first is given and it is not.
       run_light: does what needs no TensorFlow, prints it, and returns it as JSON data; None where it is ``run_command``
         that does it: where this is None, or returns None.
     """
@@ -63,12 +67,14 @@ class Command:
     word: str | None = None
     one_of: tuple[str, ...] = ()
     example: str = ""
+    implied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     run_light: Callable[[flags.FlagValues, rich.console.Console], Any] | None = None
 
     def define(self, values: flags.FlagValues) -> None:
         """Adds all its flags."""
         self.own_flags(values)
-        flag_sets.of_every_command(values)
+        if self.word != PASSED_ON:  # whose standard output is the script's
+            flag_sets.of_every_command(values)
 
 
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
@@ -108,6 +114,7 @@ COMMANDS = {
         _SCRIPT,
         (*_PROGRAM, "graph"),
         "--workload=two_towers --cluster=local --budget_s=60 --out=out/plan",
+        {"fleet": ("cluster", "local")},
     ),
     "compare": Command(
         "try several methods",
@@ -132,6 +139,13 @@ COMMANDS = {
         _SCRIPT,
         ("op", "layer"),
         "--plan=out/plan/placement.json --op=MatMul",
+    ),
+    "run": Command(
+        "run a script under a plan",
+        flag_sets.of_run,
+        (PASSED_ON,),
+        PASSED_ON,
+        example="--cluster=local train.py --epochs=3",
     ),
     "profile": Command(
         "measure ops and links on this machine",
@@ -172,7 +186,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
       console: where results go; standard output when not given.
 
     Returns:
-      The exit status: 0 done, 2 bad input, told in one line on stderr. A failure of ours is an exception.
+      The exit status: 0 done, 2 bad input, told in one line on stderr; of ``run``, the script's. A failure of ours is
+      an exception.
     """
     console = console or rich.console.Console(highlight=False, markup=False)
     try:
@@ -185,8 +200,13 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             raise InputError(f"unknown command {name!r}; {of_no_command(list(argv), COMMANDS)}")
         command, values = COMMANDS[name], _flags_of(name)
         refuse_graph(name, values, argv[1:])
-        parse_flags(values, argv, command.required, command.word, command.one_of, command.example)
+        needed = command.required, command.word, command.one_of, command.example
+        parse_flags(values, argv, *needed, command.implied)
         check_flags(name, values)
+        if command.word == PASSED_ON:
+            return run_script(
+                tuple(values.program), values.cluster, values.plan, values.budget_s, values.batch_size
+            )
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened, _warnings_are_lines():
             _run(name, values, console)
@@ -220,6 +240,10 @@ def _help_asked(argv: Sequence[str]) -> str | None:
         return usage()
     if argv[0] in _VERSION:
         return f"tf_placer {VERSION}"
+    if (
+        argv[0] in COMMANDS and COMMANDS[argv[0]].word == PASSED_ON
+    ):  # what comes behind the script is the script's
+        argv = [argv[0], *itertools.takewhile(lambda word: word.startswith("-") or word == "help", argv[1:])]
     is_first = argv[0] == "help" or argv[0] in _HELP
     if not is_first and not (argv[0] in COMMANDS and (_HELP & set(argv[1:]) or argv[1:] == ["help"])):
         return None

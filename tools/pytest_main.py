@@ -10,6 +10,7 @@ import pytest
 # Built by Bazel beside the sources; relative to the runfiles' workspace, the directory of the test.
 _PREBUILT = {
     "TF_PLACER_OPS_LIBRARY": pathlib.Path("tf_placer/ops/cc/libtf_placer_ops.so"),
+    "TF_PLACER_PLUG_IN_LIBRARY": pathlib.Path("tf_placer/rewrite/cc/libtf_placer_plug_in.so"),
     "TF_PLACER_LOOPBACK_LIBRARY": pathlib.Path("tf_placer/workers/cc/libtf_placer_loopback.so"),
 }
 

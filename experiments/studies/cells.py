@@ -34,15 +34,18 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
 from tf_placer.graph.item import Item
+from tf_placer.planning.fusing import fastest_clusters
 from tf_placer.planning.in_parts import InParts
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
+from tf_placer.search.known import NO_ORDER
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
+from tf_placer.transform.fusion.rules import RULES
 from tf_placer.transform.split.plans import data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program
 
@@ -211,11 +214,13 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
     print(told, flush=True)
     for one in study.candidates_of(row):
         start = None
+        if study.begins:
+            start = search(problem, study.begins, budget_evaluations=_CHEAP).placement.device_of_unit
         if split is not None and one.variant == IN_PARTS:
             starts = split.starts(_best_placement(study, filled, problem))
             start = np.stack([one.device_of_unit for one in starts])
         cells = tuple(
-            _kept_cell(study, row, *begun[one.variant], one, seed, folder, start)
+            _kept_cell(study, row, *begun[one.variant], one, seed, folder, start, item)
             for seed in one.seeds_of(study.seeds)
         )
         filled = dataclasses.replace(filled, cells={**filled.cells, one.name: cells})
@@ -289,6 +294,7 @@ def _kept_cell(
     seed: int,
     folder: pathlib.Path,
     start: np.ndarray | None = None,
+    item: Item | None = None,
 ) -> Cell:
     """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
     config = one.config(row, problem.num_units)
@@ -299,12 +305,14 @@ def _kept_cell(
         made |= {"keeps_devices": True}
     if start is not None:
         made |= {"begins_at": hashlib.sha256(start.tobytes()).hexdigest()}
+    if one.order != NO_ORDER or one.fused:
+        made |= {"order": one.order, "fused": one.fused}
     stem = re.sub(r"[^\w.-]+", "_", f"{row.workload}@{row.cluster}@{one.name}@{seed}".replace("@", "--"))
     path = folder / f"{stem}.json"
     known = read_kept(path, made)
     if known is not None:
         return known
-    cell = _searched(study, problem, reference, one.method, config, seed, start)
+    cell = _searched(study, problem, reference, one, config, seed, start, item)
     if row.parts == 1 or one.variant != "as_shipped":
         cell = dataclasses.replace(cell, devices=[])
     # A library can be installed, so what could not run is asked again the next time.
@@ -319,12 +327,13 @@ def _searched(
     study: Study,
     problem: Problem,
     reference: SearchResult | None,
-    method: str,
+    one: Candidate,
     config: dict[str, Any],
     seed: int,
-    start: np.ndarray | None = None,
+    start: np.ndarray | None,
+    item: Item | None,
 ) -> Cell:
-    spec, seen = methods.find(method), None
+    spec, seen = methods.find(one.method), None
     if not spec.uses_start:
         start = None
     if reference is not None:
@@ -333,8 +342,11 @@ def _searched(
             start = reference.placement.device_of_unit
         if spec.kind == Kind.LEARNED:
             spec, seen = observed(spec, study.evaluations)
+    evaluations = max(1, study.evaluations - len(RULES)) if one.fused else study.evaluations
     try:
-        result = search(problem, spec, study.cap_s, study.evaluations, seed, start=start, config=config)
+        result = search(
+            problem, spec, study.cap_s, evaluations, seed, start=start, config=config, order=one.order
+        )
     except NothingFits as error:
         return Cell(OUT_OF_MEMORY, math.inf, message=str(error))
     except InputError as error:
@@ -350,11 +362,22 @@ def _searched(
         capped=result.search_s >= study.cap_s,
         devices=result.placement.device_of_unit.tolist(),
     )
+    if one.fused and item is not None:
+        cell = _fused(cell, item, result.placement)
     if reference is None:
         return cell
     history = result.history if seen is None else seen.history
     cell = dataclasses.replace(cell, curve=[list(dataclasses.astuple(p)) for p in curve_of(history, POINTS)])
     return cell if seen is None else _learned(cell, seen, study.window)
+
+
+def _fused(cell: Cell, item: Item, plan: Placement) -> Cell:
+    """The cell with the clusters of the rule that is fastest on its plan, if any is faster than none."""
+    cell = dataclasses.replace(cell, evaluations=cell.evaluations + len(RULES))
+    found = fastest_clusters(item, plan)
+    if found is None or found.runtime_s >= cell.runtime_s:
+        return cell
+    return dataclasses.replace(cell, runtime_s=found.runtime_s, peak_bytes=found.peak_bytes)
 
 
 def _learned(cell: Cell, seen: Seen, window: int) -> Cell:

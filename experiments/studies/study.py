@@ -26,6 +26,7 @@ from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
+from tf_placer.search.known import NO_ORDER, ORDERS
 from tf_placer.search.round import configured
 
 STUDIES = pathlib.Path(__file__).parent
@@ -105,6 +106,8 @@ class Candidate:
         the best placement of the whole batch that candidates before it found, where that is faster.
       only: names of the rows where it is run; all where it is empty.
       once: whether the first seed stands for all; None: where the method draws nothing.
+      order: of execution, as ``search`` takes it.
+      fused: whether the clusters of each rule are tried on the best plan at the end, which counts as evaluations.
     """
 
     name: str
@@ -115,6 +118,8 @@ class Candidate:
     variant: str = "as_shipped"
     only: tuple[str, ...] = ()
     once: bool | None = None
+    order: str = NO_ORDER
+    fused: bool = False
 
     def config(self, row: Row, num_units: int) -> dict[str, Any]:
         """Its settings for the problem of a row."""
@@ -143,7 +148,8 @@ class Study:
       notes: name of a row -> why its order is not the paper's.
       about: a sentence or two below the title; a table need not have it.
       window: samples that are an agent's first and last ones; of curves, as are the next two.
-      against: the candidate that all are compared with seed by seed; "" is none.
+      against: the candidate that all are compared with, on a page of curves seed by seed; "" is none.
+      begins: the method at whose plan searches of a table begin; "" is whatever they begin at by themselves.
       towards: the candidate whose mean best the others are timed to; "" is none.
       quick_evaluations: of a quick study; 0 is a tenth.
       quick_seeds: how many of the seeds a quick study has.
@@ -166,6 +172,7 @@ class Study:
     about: str = ""
     window: int = 0
     against: str = ""
+    begins: str = ""
     towards: str = ""
     quick_evaluations: int = 0
     quick_seeds: int = 1
@@ -217,12 +224,15 @@ class Study:
             for workload in filter(None, (row.workload, row.quick)):
                 workloads.check_name(workload)
             preset_path(row.cluster)
+        if self.begins:
+            methods.find(self.begins)
         for method, settings in self.quick_settings.items():
             configured(methods.find(method), settings)
         for one in self.candidates:
             arguments.one_of(f"variant of candidate {one.name!r}", one.variant, VARIANTS)
             for row in self.rows:
                 configured(methods.find(one.method), one.config(row, num_units=1))
+            arguments.one_of(f"order of candidate {one.name!r}", one.order, ORDERS)
             for name in one.only:
                 if name not in [row.name for row in self.rows]:
                     raise InputError(f"candidate {one.name!r} is run on {name!r}, which is no row; give one")
@@ -255,6 +265,7 @@ class Study:
             seeds=self.seeds[: num_seeds or None],
             rows=tuple(rows),
             candidates=tuple(one for one in self.candidates if one.name in kept),
+            against=self.against if self.against in kept else "",
             published_as={
                 name: column for name, column in self.published_as.items() if name in (*kept, ONE_ACCELERATOR)
             },
@@ -312,7 +323,7 @@ def _study(name: str, table: Mapping[str, Any]) -> Study:
     plain = keys_of(Study) - {"name", "rows", "candidates"}
     of_candidates = {"candidate", "methods", "once", "variants", "settings", "every_agent"}
     check_keys("the study", table, Study, plain | of_candidates | {"row"})
-    for key in {"title", "source", "about", "against", "towards"} & table.keys():
+    for key in {"title", "source", "about", "against", "begins", "towards"} & table.keys():
         arguments.text(key, table[key], "give a sentence")
     for key in {"published_as", "notes", "quick_settings"} & table.keys():
         table_of(key, table[key])
@@ -378,6 +389,8 @@ def _part(of: type, what: str, table: object) -> Any:
             table_of(key, value)
         elif key == "parts":
             arguments.whole_number(key, value, least=1)
+        elif key == "fused":
+            arguments.truth(key, value)
         else:
             arguments.text(key, value, "give a name")
     return of(**taken)

@@ -20,6 +20,7 @@ from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, 
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.report.gpu_fidelity import fidelity_sentences
+from tf_placer.search.known import NO_ORDER
 
 _GIB = 2**30
 _MARKERS = "os^vD<>P*hX"
@@ -106,6 +107,8 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     if study.has_parts:
         lines += ["", "## The batch in parts", "", *_parts_beside_the_whole(study, rows)]
     lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
+    if study.against:
+        lines += ["", f"## Step time over {study.against}", "", *_shares(study, rows)]
     for filled in rows:
         lines += ["", f"## {filled.row.name}", "", *_section(study, filled)]
     return "\n".join(lines) + "\n"
@@ -126,7 +129,7 @@ def draw(study: Study, rows: Sequence[Filled]) -> bytes:
     fractions = [[mean_s(row.times_s(name)) / row.best_known_s for name in names] for row in rows]
     most = max((value for row in fractions for value in row if math.isfinite(value)), default=1.0)
     edge = 1.3 * max(most, 1.1)
-    figure = Figure(figsize=(9, 0.45 * len(rows) + 1.5), layout="constrained")
+    figure = Figure(figsize=(9, max(0.45 * len(rows) + 1.5, 0.22 * len(names) + 0.3)), layout="constrained")
     axis = figure.add_subplot()
     for i, name in enumerate(names):
         at = [(row[i], y) for y, row in enumerate(fractions)]
@@ -246,8 +249,11 @@ def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float
 def _variants(study: Study) -> Iterator[str]:
     """Columns that are no method as shipped; those of another name first."""
     for one in sorted(study.candidates, key=lambda one: one.name == one.method):
-        if one.settings or one.name != one.method:
-            yield f"- {one.name}: `{one.method}`" + (f" with `{_told(one.settings)}`" if one.settings else "")
+        told = [f"`{_told(one.settings)}`"] if one.settings else []
+        told += [f"order `{one.order}`"] if one.order != NO_ORDER else []
+        told += ["the clusters of rules"] if one.fused else []
+        if told or one.name != one.method:
+            yield f"- {one.name}: `{one.method}`" + (f" with {', '.join(told)}" if told else "")
 
 
 def _told(settings: Mapping[str, Any]) -> str:
@@ -262,6 +268,20 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
     for filled in rows:
         cells = [_fraction(filled, name) for name in names]
         lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(filled.bound_s), *cells))
+    return lines
+
+
+def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
+    """A line for each candidate: its mean step in each row over that of ``study.against``, and what it saves of it."""
+    lines = header("method", *(filled.row.name for filled in rows), "geometric mean", "saved")
+    for name in (one.name for one in study.candidates):
+        shares = [mean_s(one.times_s(name)) / mean_s(one.times_s(study.against)) for one in rows]
+        mean = (
+            math.exp(statistics.fmean(map(math.log, shares))) if all(map(math.isfinite, shares)) else math.nan
+        )
+        saved = "-" if math.isnan(mean) else f"{100 * (1 - mean):.1f} %"
+        told = ["-" if math.isnan(share) else f"{share:.3f}" for share in (*shares, mean)]
+        lines.append(line(name, *told, saved))
     return lines
 
 

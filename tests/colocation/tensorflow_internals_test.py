@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import random
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
+from tensorflow.python.eager import context
 from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import function as defun
 from tensorflow.python.util import object_identity
@@ -415,6 +417,61 @@ def traces_of_an_untraced_one_are_its_own() -> None:
     assert other.python_function is function.python_function
 
 
+def calls_can_be_watched() -> None:
+    seen = []
+
+    def hook(function, as_it_is, args, kwargs):
+        seen.append(function)
+        return as_it_is(*args, **kwargs)
+
+    @tf.function
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return x + 1.0
+
+    end = internals.watch_calls(hook)
+    try:
+        assert function(tf.constant(1.0)).numpy() == 2.0
+    finally:
+        end()
+    function(tf.constant(1.0))
+    assert len(seen) == 1 and seen[0] is function
+
+
+def graphs_are_made_anew() -> None:
+    @tf.function
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return x + 1.0
+
+    def graphs() -> int:
+        context.context().enable_graph_collection()
+        function(tf.constant(1.0))
+        found = len(context.context().export_run_metadata().function_graphs)
+        context.context().disable_graph_collection()
+        return found
+
+    function(tf.constant(1.0))
+    assert graphs() == 0
+    internals.forget_kernels()
+    assert graphs() > 0
+
+
+def seeds_are_kept() -> None:
+    def drawn() -> tuple[float, float, float]:
+        return random.random(), np.random.uniform(), float(tf.random.uniform([]).numpy())
+
+    def seeded() -> None:
+        tf.random.set_seed(3)
+        random.seed(3)
+        np.random.seed(3)
+
+    seeded()
+    expected = drawn()
+    seeded()
+    with internals.random_state_kept():
+        drawn()
+    assert drawn() == expected
+
+
 def functions_of_every_kind_are_found() -> None:
     @defun.Defun(tf.float32, python_grad_func=lambda op, upstream: upstream)
     def gradients(x: tf.Tensor) -> tf.Tensor:
@@ -488,6 +545,9 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "eager_mode": execution_is_eager_where_it_is_off,
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
+    "forget_kernels": graphs_are_made_anew,
+    "random_state_kept": seeds_are_kept,
+    "watch_calls": calls_can_be_watched,
     "folded_constant": constants_are_folded,
     "functions_of": functions_of_every_kind_are_found,
     "get_resource_handle_data": handles_tell_their_variables,

@@ -13,7 +13,7 @@ from tools.module_map import SOURCE_ROOTS, Module, imported_modules, read_module
 
 MAX_FUNCTION_LINES = 80
 # Over these the house is tangled: other modules that one imports, imports for each 1,000 lines, and modules.
-MAX_FAN_OUT, MAX_EDGES, MAX_MODULES = 25, 26, 330
+MAX_FAN_OUT, MAX_EDGES, MAX_MODULES = 25, 26, 340
 _FLAG_MODULES = (
     "tf_placer.__main__",
     *(

@@ -129,6 +129,7 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
     assert {
         "tf_placer/ops/cc/simulator.cc",
         "tf_placer/ops/cc/simulator.h",
+        "tf_placer/rewrite/cc/plan_pass.h",
         "tf_placer/workers/cc/loopback.cc",
         "tf_placer/cluster/models.toml",
         "tf_placer/cluster/presets/k40x2.toml",

@@ -188,8 +188,7 @@ def test_command_lines_on_the_pages_parse(root: pathlib.Path) -> None:
         assert line[0] in command_line.COMMANDS, f"{page.name}: {line}"
         values = flags_of(line[0])
         try:
-            parse_flags(
-                values, line, command_line.COMMANDS[line[0]].required, command_line.COMMANDS[line[0]].word
-            )
+            command = command_line.COMMANDS[line[0]]
+            parse_flags(values, line, command.required, command.word, implied=command.implied)
         except InputError as error:
             pytest.fail(f"{page.relative_to(root)}: {' '.join(line)}: {error}")

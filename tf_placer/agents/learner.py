@@ -15,6 +15,8 @@ from tf_placer.agents.losses import square_root_reward
 
 # [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
 SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Variables = Sequence[tf.Variable]
+Steps = Sequence[tuple[Variables, snt.optimizers.Adam]]  # variables, and what changes them
 
 
 class Proposal(NamedTuple):
@@ -22,11 +24,11 @@ class Proposal(NamedTuple):
 
     Attributes:
       actions: a nest of tensors, the decisions that fix the placements; for ``Learner.learn``.
-      placements: [B, U] int32, what they mean.
+      placements: [B, U] int32, what they mean; or ``Decisions``, where more is decided than devices.
     """
 
     actions: Any
-    placements: tf.Tensor
+    placements: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,14 +79,18 @@ class PolicyLearner(snt.Module):
             def __init__(self, problem, config, warm_start, seed):
                 policy, inputs = ...
                 super().__init__("my_learner", policy, config, warm_start, [seed, 0x3E], inputs=inputs)
-                self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+                self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
 
             def _draw(self, seed):
                 actions = self.policy.sample(self.inputs, self._config.samples, seed)
                 return Proposal(actions, self.policy.placements(self.inputs, actions))
 
-            def _update(self, actions, reward, runtime_s, valid):
-                descend(lambda: ..., [(self.policy.trainable_variables, self._optimizer)])
+            def _update_gradients(self, actions, reward, runtime_s, valid):
+                return self._gradients_of(lambda: ...)
+
+    An update is one gradient, which is then applied: ``learn`` does both, and whoever has several copies of a policy
+    (``tf_placer.training.controllers``) calls ``gradients`` and ``apply`` by themselves. An agent whose update is more,
+    such as steps on minibatches, has an ``_update`` of its own; where settings decide, ``pushes_gradients``, too.
 
     Rewards are R = -sqrt(r / r_ref) or the failing one (``square_root_reward``). What is not in variables, such as the
     problem, is in ``_of_problem``, which no checkpoint has: it is of the policy alone.
@@ -136,11 +142,41 @@ class PolicyLearner(snt.Module):
         """Takes an optimizer step or several, by teacher forcing of what was executed; see ``Learner``."""
         self._learn(actions, runtime_s, valid)
 
+    @property
+    def pushes_gradients(self) -> bool:
+        """True if an update is one gradient: ``learn`` is ``gradients``, ``apply``, and one update more."""
+        return type(self)._update_gradients is not PolicyLearner._update_gradients
+
+    @tf.function(autograph=False)
+    def gradients(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> Any:
+        """The gradients of an update, which changes baselines and the like, and no weight; a nest for ``apply``."""
+        return self._update_gradients(actions, self._reward(runtime_s, valid), runtime_s, valid)
+
+    @tf.function(autograph=False)
+    def apply(self, gradients: Any) -> None:
+        """Takes an optimizer step along what ``gradients`` gave, by these or by older weights; counts no update."""
+        apply_gradients(gradients, self._optimizers, self._clip)
+
+    @property
+    def served(self) -> tuple[tf.Variable, ...]:
+        """Variables that ``apply`` changes: weights, and what optimizers keep."""
+        return (
+            *self.policy.variables,
+            *(one for _, optimizer in self._optimizers for one in optimizer.variables),
+        )
+
+    def _trains(self, *trained: tuple[Variables, float], clip: float | None = None) -> None:
+        """Makes an Adam for each of some variables, with a rate; ``clip`` is the global norm of each one's gradient."""
+        self._optimizers = [(variables, adam(rate, variables)) for variables, rate in trained]
+        self._clip = clip
+
     def _learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """The same, untraced."""
-        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
-        self._update(actions, reward, runtime_s, valid)
+        """The same as ``learn``, untraced."""
+        self._update(actions, self._reward(runtime_s, valid), runtime_s, valid)
         self.updates.assign_add(1)
+
+    def _reward(self, runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+        return square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
 
     def _now(self) -> tf.Tensor:
         """[2] the seed of this update."""
@@ -152,7 +188,19 @@ class PolicyLearner(snt.Module):
 
     def _update(self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Learns from rewards [B] of what was executed, before the update is counted."""
+        apply_gradients(
+            self._update_gradients(actions, reward, runtime_s, valid), self._optimizers, self._clip
+        )
+
+    def _update_gradients(
+        self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        """The gradients of an update by rewards [B] of what was executed."""
         raise NotImplementedError
+
+    def _gradients_of(self, loss: Callable[[], tf.Tensor]) -> list[list[tf.Tensor]]:
+        """Gradients of a loss, of the variables of each optimizer."""
+        return loss_gradients(loss, self._optimizers)[1]
 
     def _fade(self, updates: int) -> tf.Tensor:
         """Factor that falls from 1 to 0 over that many updates."""
@@ -172,8 +220,6 @@ def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 
 # Gradient steps: optimizers with all variables made beforehand, clipped gradients, gradients in parts.
 
-Variables = Sequence[tf.Variable]
-
 
 def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam:
     """Adam whose moments are there: the first update would make them and be traced twice, and a checkpoint lack them.
@@ -190,11 +236,7 @@ def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam
     return optimizer
 
 
-def descend(
-    loss: Callable[[], tf.Tensor],
-    steps: Sequence[tuple[Variables, snt.optimizers.Adam]],
-    clip: float | None = None,
-) -> tf.Tensor:
+def descend(loss: Callable[[], tf.Tensor], steps: Steps, clip: float | None = None) -> tf.Tensor:
     """Takes a step of each optimizer on its variables; the scalar loss before it.
 
     Args:
@@ -202,14 +244,26 @@ def descend(
       steps: variables, and what changes them.
       clip: global norm of each optimizer's gradient.
     """
+    value, gradients = loss_gradients(loss, steps)
+    apply_gradients(gradients, steps, clip)
+    return value
+
+
+def loss_gradients(loss: Callable[[], tf.Tensor], steps: Steps) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+    """A scalar loss, and its gradients by the variables of each optimizer."""
     with tf.GradientTape() as tape:
         value = loss()
-    every = tape.gradient(value, [variables for variables, _ in steps])
-    for (variables, optimizer), gradients in zip(steps, every, strict=True):
+    return value, tape.gradient(value, [variables for variables, _ in steps])
+
+
+def apply_gradients(
+    gradients: Sequence[Sequence[tf.Tensor]], steps: Steps, clip: float | None = None
+) -> None:
+    """Takes a step of each optimizer along its gradients; ``clip`` is the global norm of each one's."""
+    for (variables, optimizer), each in zip(steps, gradients, strict=True):
         if clip is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, clip)
-        optimizer.apply(gradients, variables)
-    return value
+            each, _ = tf.clip_by_global_norm(each, clip)
+        optimizer.apply(each, variables)
 
 
 def summed_gradients(

@@ -73,6 +73,11 @@ def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
 _FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
 
 
+def is_from_the_program(error: Exception) -> bool:
+    """True for an error of a program that has run; False for what TensorFlow or this package says before that."""
+    return isinstance(error, tf.errors.OpError) and not any(text in str(error) for text in _FROM_THE_PLACER)
+
+
 # One function is placed at a time: what moves variables must be the only one that does.
 _PLACING = threading.RLock()
 
@@ -161,13 +166,11 @@ class AutoPlaced(WrappingFunction):
         try:
             outputs = self._run(concrete, signature, inputs, fits)
         except Exception as error:
-            if isinstance(error, tf.errors.OpError) and not any(
-                text in str(error) for text in _FROM_THE_PLACER
-            ):
-                raise  # from the program itself, which has run
+            if is_from_the_program(error):
+                raise
             # From TensorFlow, while it built what a tape or an accumulator asked for, or looked for the devices:
             # nothing has run yet.
-            self._tell(_one_line(error), error)
+            self._tell(one_line(error), error)
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)
         # Not above: whatever goes wrong here, the step has run and must not run again.
@@ -201,7 +204,7 @@ class AutoPlaced(WrappingFunction):
                 with outside_functions():
                     trial.end()
             except Exception as error:  # noqa: BLE001 - as where it is placed without a trial
-                self._tell(_one_line(error), error)
+                self._tell(one_line(error), error)
                 self._signatures[id(concrete)] = Signature(concrete, concrete)
             self._settle(concrete)
         return self._signatures[id(concrete)].concrete
@@ -213,7 +216,7 @@ class AutoPlaced(WrappingFunction):
                 try:
                     self._signatures[key] = signature.taken_back()
                 except InputError as error:
-                    self._tell(_one_line(error), error)
+                    self._tell(one_line(error), error)
 
     def _settle(self, concrete: ConcreteFunction) -> None:
         """Applies the verdict of a trial, if there is one, and keeps it for later processes."""
@@ -388,17 +391,15 @@ class AutoPlaced(WrappingFunction):
     ) -> Signature:
         others = [one.item for one in self._signatures.values() if one.item is not None]
         try:
-            signature = placed_signature(
-                str(self.name), self.unplaced, concrete, inputs, self._config, others, is_called
-            )
+            signature = placed_signature(str(self.name), concrete, inputs, self._config, others, is_called)
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
-            self._tell(_one_line(error), error)
+            self._tell(one_line(error), error)
             return Signature(concrete, concrete)
         self._tell_of_the_plan(signature)
         return signature
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Reason why a function is not placed, as a sentence; a fault of this package is named as one."""
     if isinstance(error, InputError | WorkerError):
         return str(error)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import rich.console
 import tensorflow as tf
 
-from colocation.tensorflow_internals import ConcreteFunction, Function, host_address_space
+from colocation.tensorflow_internals import ConcreteFunction, host_address_space
 from tf_placer.automatic.config import AutoPlaceConfig, attach, check_attachable, is_attached, names_here
 from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
@@ -42,6 +42,23 @@ from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import import_meanwhile
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+    """The way in which a plan becomes what runs.
+
+    Attributes:
+      write: makes the function that runs by a plan, of a traced function, its item, the plan and its devices here.
+      undo: takes that back, before variables move back.
+      called: the function whose calls are timed, where it calls the traced one; None: the traced one.
+    """
+
+    write: Callable[[ConcreteFunction, Item, Placement, Mapping[str, str]], ConcreteFunction] = (
+        placed_concrete_function
+    )
+    undo: Callable[[], None] = lambda: None
+    called: ConcreteFunction | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -200,23 +217,23 @@ class Signature:
 
 def placed_signature(
     name: str,
-    function: Function,
     concrete: ConcreteFunction,
     inputs: Sequence[tf.Tensor],
     config: AutoPlaceConfig,
     others: Sequence[Item] = (),
     is_called: bool = True,
+    writing: Writing = Writing(),
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
     Args:
       name: what to call it in reports.
-      function: that was traced.
-      concrete: its trace.
+      concrete: the traced function.
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
       is_called: by ``AutoPlaced``, which looks at sizes; what is saved in parts needs a trace that says its batch.
+      writing: how the plan becomes what runs.
 
     Raises:
       InputError: it cannot be placed; the message says why.
@@ -224,7 +241,7 @@ def placed_signature(
     began_s = time.monotonic()
     cluster = config.chosen_cluster()
     import_meanwhile(cluster)
-    examples = [_example(value, config.batch_size) for value in inputs]
+    examples = [example(value, config.batch_size) for value in inputs]
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
@@ -264,20 +281,30 @@ def placed_signature(
         return Signature(concrete, concrete, kept, plan, staying)
     check_clusters_of(form, plan.placement)  # before any variable moves
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
-
-    were: dict[str, str] = {}
+    is_tried = config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None
+    home: dict[str, str] = {}
 
     def place() -> ConcreteFunction:
-        were.update(_where_variables_live(concrete, kept))
-        here = attach(cluster)
-        devices = {op: here[device] for op, device in plan.placement.device_names.items()}
-        move_variables(concrete, to_place, devices)
-        return placed_concrete_function(concrete, to_place, plan.placement, devices)
+        home.update(_where_variables_live(concrete, kept))
+        return _moved_and_written(concrete, to_place, plan.placement, cluster, writing)
 
-    if config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None:
-        trial = Trial(concrete, place, lambda: move_back(concrete, kept, were))
-        return Signature(concrete, concrete, kept, plan, staying, trial, were)
-    return Signature(concrete, place(), kept, plan, staying, home=were)
+    def take_back() -> None:
+        writing.undo()
+        move_back(concrete, kept, home)
+
+    trial = Trial(writing.called or concrete, place, take_back) if is_tried else None
+    runs = concrete if is_tried else place()
+    return Signature(concrete, runs, kept, plan, staying, trial, home)
+
+
+def _moved_and_written(
+    concrete: ConcreteFunction, item: Item, placement: Placement, cluster: Cluster, writing: Writing
+) -> ConcreteFunction:
+    """What runs by a plan, after its variables have moved."""
+    here = attach(cluster)
+    devices = {op: here[device] for op, device in placement.device_names.items()}
+    move_variables(concrete, item, devices)
+    return writing.write(concrete, item, placement, devices)
 
 
 def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:
@@ -315,7 +342,7 @@ def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:
     return ""
 
 
-def _example(value: tf.Tensor, batch_size: int) -> Any:
+def example(value: tf.Tensor, batch_size: int) -> Any:
     """A value for a tensor that may have none: where functions call each other while they are traced."""
     if hasattr(value, "numpy") or value.dtype == tf.resource:
         return value

@@ -108,7 +108,7 @@ class Trial:
             start_s = self._clock()
             outputs = call_flat(concrete, inputs)
             if is_timed:
-                _wait_for(outputs)
+                wait_for(outputs)
             took_s = self._clock() - start_s
             with self._lock:
                 if is_timed and not self._is_overlapped:
@@ -173,7 +173,7 @@ class Trial:
         self._verdict = Verdict(is_used, float(np.median(placed_s)), float(np.median(unplaced_s)))
 
 
-def _wait_for(outputs: Any) -> None:
+def wait_for(outputs: Any) -> None:
     """Waits until the outputs of a step can be read, wherever they are."""
     for output in tf.nest.flatten(outputs, expand_composites=True):
         if isinstance(output, tf.Tensor) and output.dtype not in (tf.resource, tf.variant):

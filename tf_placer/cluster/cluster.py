@@ -388,7 +388,8 @@ def _quote(text: str) -> str:
     return json.dumps(text)
 
 
-LOCAL = "local"
+LOCAL, LOGICAL = "local", "logical"
+_MOST_DIGITS = 9
 # Users' words for the devices of their own machine.
 _THIS_MACHINE = frozenset(
     [
@@ -409,7 +410,7 @@ _THIS_MACHINE = frozenset(
 
 
 def choose_cluster(text: str, said: str) -> Cluster:
-    """``local``, ``local:2`` (so many CPU workers), a cluster file (ends in ``.toml`` or has a slash), or a preset.
+    """``local``, ``local:2`` (so many CPU workers), ``logical:2``, a cluster file (``.toml`` or a slash), or a preset.
 
     Args:
       text: the word.
@@ -419,9 +420,14 @@ def choose_cluster(text: str, said: str) -> Cluster:
       InputError: no such preset, the file is not a valid cluster, or there are not as many cores; begins with ``said``.
     """
     cores = local_cores(text, said)
+    word, _, count = text.partition(":")
     try:
-        if text.partition(":")[0] == LOCAL:
+        if word == LOCAL:
             return Cluster.local(cores)
+        if word == LOGICAL:
+            if not count.isdecimal() or int(count[:_MOST_DIGITS]) < 1:
+                raise InputError(f"{count!r} is no number of logical CPU devices; write logical:2, say")
+            return Cluster.logical(int(count[:_MOST_DIGITS]))
         if is_about_this_machine(text):
             raise InputError(
                 f"unknown cluster preset {text!r}; did you mean {LOCAL!r}, this machine's GPUs, or else its CPU cores?"

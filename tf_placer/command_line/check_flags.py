@@ -6,7 +6,7 @@ import ast
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -17,6 +17,7 @@ from tf_placer.base.arguments import InputError, nearest, nearest_of
 from tf_placer.base.files import check_writable
 from tf_placer.cluster.cluster import (
     LOCAL,
+    LOGICAL,
     Cluster,
     choose_cluster,
     is_about_this_machine,
@@ -27,12 +28,14 @@ from tf_placer.cluster.cluster import (
 from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.command_line.help_text import called, one_of_text, plain_help
 from tf_placer.command_line.scripts.script import Script
+from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.search import known
-from tf_placer.search.known import Budget
+from tf_placer.search.known import TIME, Budget
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
 OP, LAYER = "op", "layer"
+PASSED_ON = "program"  # the flag of a script with arguments of its own: flags of ours end at the first word
 BY = (OP, LAYER)
 
 
@@ -243,6 +246,7 @@ _FILES = {
     "weights": "one that `train` wrote",
 }
 _NEED_LIVE_DEVICES = ("measure", "profile")
+_RUN = "run"  # on live or logical devices
 _FOLDERS = ("out", "tensorboard")
 
 
@@ -262,8 +266,9 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
         if _given(values, name):
             _check_file(f"--{name}={values[name].value}", pathlib.Path(values[name].value), what)
     _check_together(values)
+    _check_fleet(values)
     _check_clusters(command, values)
-    if "budget_s" in values:
+    if "budget_evaluations" in values:
         seconds, evaluations = values.budget_s, values.budget_evaluations
         if seconds is not None or evaluations is not None:
             Budget(math.inf if seconds is None else seconds, evaluations)
@@ -293,6 +298,8 @@ def _check_names(values: flags.FlagValues) -> None:
 
 
 def _check_program(command: str, values: flags.FlagValues) -> None:
+    if _given(values, PASSED_ON):
+        _check_passed_on(values[PASSED_ON].value[0])
     if _given(values, "script"):
         check_script(command, values.script)
         Script.named(values.script).check_found()
@@ -307,6 +314,18 @@ def _check_program(command: str, values: flags.FlagValues) -> None:
         raise InputError(
             "--meta_graph needs --fetches: what to compute, for example --fetches=loss:0,train_op"
         )
+
+
+def _check_passed_on(script: str) -> None:
+    """Raises InputError where a script to run is none, as far as its name and its first look tell."""
+    said, path = f"--{PASSED_ON}={script}", pathlib.Path(script)
+    if not path.is_file():
+        why = "that is a folder" if path.is_dir() else "no such file"
+        raise InputError(f"{said}: {why}; give a Python script: tf-placer run [--flag=value] SCRIPT.py ARGS")
+    try:
+        ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError) as error:
+        raise InputError(f"{said} is no Python script ({error}); give one that python runs") from None
 
 
 def _check_file(said: str, path: pathlib.Path, what: str) -> None:
@@ -332,6 +351,28 @@ def _check_together(values: flags.FlagValues) -> None:
     )
 
 
+def _check_fleet(values: flags.FlagValues) -> None:
+    if not _given(values, "fleet"):
+        return
+    said = f"--fleet={values.fleet}"
+    address = FleetAddress.parse(values.fleet)
+    if values.cluster.partition(":")[0] != LOCAL:
+        raise InputError(
+            f"{said} measures on the devices of its machines, and --cluster={values.cluster} describes others; leave "
+            "--cluster out, or give local:2, say"
+        )
+    given = {
+        "--graph": _given(values, "graph"),
+        "--op_library": _given(values, "op_library"),
+        "--plan": _given(values, "plan") and not values.complete_plan,
+        "--objective=memory": values.objective != TIME,
+    }
+    for other in (name for name, is_given in given.items() if is_given):
+        raise InputError(f"{said} and {other} are given; leave one of them out")
+    check_ray(said)
+    check_reachable(address)
+
+
 def _check_clusters(command: str, values: flags.FlagValues) -> None:
     """All but what this machine has: it is probed only when all else is right."""
     for flag in ("cluster", "clusters"):
@@ -340,7 +381,8 @@ def _check_clusters(command: str, values: flags.FlagValues) -> None:
             local_cores(text, said)
             cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
             name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
-            if command in _NEED_LIVE_DEVICES:
+            is_logical = cluster is not None and cluster.kind == LOGICAL
+            if command in _NEED_LIVE_DEVICES or (command == _RUN and not is_logical):
                 check_runs_on(command, name, is_live)
             check_not_run_on(_given(values, "graph"), name, is_live)
             if cluster is not None and _given(values, "memory_limit"):
@@ -369,6 +411,7 @@ def parse_flags(
     word: str | None = None,
     one_of: Sequence[str] = (),
     example: str = "",
+    implied: Mapping[str, tuple[str, str]] = {},
 ) -> None:
     """Reads what comes after ``argv[0]``.
 
@@ -379,12 +422,15 @@ def parse_flags(
       word: the flag that one word without dashes stands for; None where there must be none.
       one_of: flags of which exactly one must be given; empty where there are none.
       example: flags of a command line that works, told with all that is missing; "" for none.
+      implied: flag -> another and the value that this one has where the first is given and it is not.
 
     Raises:
       InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
         flag, or required flags that are missing: all of them at once.
     """
-    values.set_gnu_getopt(True)  # flags may come after a word
+    values.set_gnu_getopt(
+        word != PASSED_ON
+    )  # flags may come after a word, but for those of a script that is run
     try:
         rest = values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
@@ -399,6 +445,9 @@ def parse_flags(
         _take_words(values, argv[0], rest, word)
     for name in values:
         _check_given(values[name])
+    for name, (other, value) in implied.items():
+        if _given(values, name) and not values[other].value:
+            values[other].value = value
     _check_needed(values, argv[0], required, word, one_of, example)
 
 
@@ -426,6 +475,9 @@ def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], wor
     """Sets the flag that a word stands for."""
     if word is None:
         raise InputError(f"{command} takes flags only, got {rest[0]!r}; write --flag=value")
+    if word == PASSED_ON and not values[word].present:
+        values[word].parse(rest)
+        return
     if len(rest) > 1:
         raise InputError(f"{command} takes one word beside flags, got {rest[1]!r} too; write --flag=value")
     if values[word].present:

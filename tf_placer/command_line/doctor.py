@@ -22,6 +22,7 @@ from tf_placer.base.quantities import size
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.command_line.flag_sets import Kept, cache_contents
+from tf_placer.fleet.address import INSTALL, ray_version, why_no_ray
 from tf_placer.ops.build import build_library
 from tf_placer.planners import partitioners
 from tf_placer.version import VERSION
@@ -217,7 +218,16 @@ def _tools() -> list[Finding]:
     return [
         Finding("compiler", where or f"no {compiler}", missing),
         Finding("method scotch", "is not there" if scotch else "has its program", scotch),
+        _ray(),
     ]
+
+
+def _ray() -> Finding:
+    """Whether plans can be measured on a fleet; that nobody has installed what is optional is no problem."""
+    about, version = "fleet of machines (--fleet)", ray_version()
+    if not version:
+        return Finding(about, f"no Ray; {INSTALL}")
+    return Finding(about, f"Ray {version}", why_no_ray())
 
 
 def _machine() -> list[Finding]:

@@ -18,7 +18,7 @@ from tf_placer.base.arguments import MAX_SEED, InputError, nearest
 from tf_placer.base.files import user_cache_folder
 from tf_placer.base.quantities import size
 from tf_placer.calibration.costs import COSTS
-from tf_placer.command_line.check_flags import BY, FASTEST, OP, WRITE, cluster_names
+from tf_placer.command_line.check_flags import BY, FASTEST, OP, PASSED_ON, WRITE, cluster_names
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, ORDERS, SLOW_DOWN, TIME, WHOLE
@@ -418,6 +418,12 @@ def of_place(values: flags.FlagValues) -> None:
         "Have XLA compile clusters of the plan's ops, where that is measured to be clearly faster.",
         flag_values=values,
     )
+    flags.DEFINE_string(
+        "fleet",
+        None,
+        "Measure on many machines through Ray: HOST:PORT of its head, or local:N for N actors here.",
+        values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",
@@ -458,6 +464,33 @@ def of_explain(values: flags.FlagValues) -> None:
     flags.DEFINE_string("plan", None, "A placement.json; it knows what it was made for.", values)
     flags.DEFINE_string("op", None, "Name of the op to explain.", values)
     flags.DEFINE_string("layer", None, "Or of the layer, such as encoder/layer_1.", values)
+
+
+def of_run(values: flags.FlagValues) -> None:
+    """A script with its arguments, devices, and a plan or a budget."""
+    values.set_gnu_getopt(False)  # what comes behind the script is its own
+    flags.DEFINE_multi_string(
+        PASSED_ON, [], "A script and its arguments; words behind the flags are the same.", flag_values=values
+    )
+    flags.DEFINE_string(
+        "cluster", "local", "local, local:2, logical:2, or a .toml file with addresses.", values
+    )
+    flags.DEFINE_string("plan", None, "A placement.json to run by instead of searching.", values)
+    flags.DEFINE_float(
+        "budget_s",
+        DEFAULT_BUDGET_S,
+        "Seconds to find the plan of a function.",
+        lower_bound=0.001,
+        upper_bound=1e9,
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "batch_size",
+        32,
+        "Stands for sizes that the script's functions leave open.",
+        lower_bound=1,
+        flag_values=values,
+    )
 
 
 def of_train(values: flags.FlagValues) -> None:

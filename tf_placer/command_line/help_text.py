@@ -13,6 +13,7 @@ GROUPS = {
     "program (what is placed)": (
         "workload",
         "script",
+        "program",
         "args",
         "saved_model",
         "tags",
@@ -30,7 +31,16 @@ GROUPS = {
         "facts",
         "names",
     ),
-    "devices": ("cluster", "clusters", "memory_limit", "costs", "pin", "respect_devices", "open_workers"),
+    "devices": (
+        "cluster",
+        "clusters",
+        "fleet",
+        "memory_limit",
+        "costs",
+        "pin",
+        "respect_devices",
+        "open_workers",
+    ),
     "search": (
         "budget_s",
         "budget_evaluations",

@@ -29,6 +29,7 @@ from tf_placer.command_line.check_flags import (
 from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.source import Source
+from tf_placer.fleet.address import FleetAddress
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
@@ -66,6 +67,8 @@ class Request:
       robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
       order: of execution, as ``search`` takes it.
       fuse: clusters of the plan's ops are searched, too.
+      fleet: where plans are measured besides this machine; None for this one alone.
+      folder: of the results, and of the fleet's journals.
 
     Raises:
       InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, a robust plan is asked
@@ -91,6 +94,8 @@ class Request:
     robust: bool = False
     order: str = NO_ORDER
     fuse: bool = False
+    fleet: FleetAddress | None = None
+    folder: pathlib.Path | None = None
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -162,6 +167,8 @@ class Request:
             self.settings,
             self.robust,
             self.order,
+            self.fleet,
+            self.folder,
         )
 
     @property
@@ -240,6 +247,8 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
         robust=places and values.robust,
         order=_order(values, cluster) if places else NO_ORDER,
         fuse=places and values.fuse,
+        fleet=FleetAddress.parse(values.fleet) if places and values.fleet else None,
+        folder=pathlib.Path(values.out) if places else None,
     )
 
 

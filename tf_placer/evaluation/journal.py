@@ -9,7 +9,8 @@ import logging
 import os
 import pathlib
 import zlib
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -182,13 +183,30 @@ def _checksum(content: dict[str, Any]) -> int:
 # An evaluator that never measures a placement twice, not even after it was killed.
 
 
+@runtime_checkable
+class MeasuresAtOnce(Protocol):
+    """An evaluator that has several plans under way, and times of one unit only by what is kept of a reference plan."""
+
+    @property
+    def reference(self) -> Decisions:
+        """The plan that times are relative to, one row."""
+
+    def relative_to(self, level_s: float) -> None:
+        """Says how many seconds the reference plan takes."""
+
+    def evaluate_each(self, plans: Decisions) -> Iterator[tuple[int, Measurement]]:
+        """Yields position and measurement of each plan as soon as it is there."""
+
+
 class JournaledEvaluator:
     """Looks a placement up in a ``Journal``, and measures it only when it is not there.
 
         with RuntimeEvaluator(item, problem) as runtime, JournaledEvaluator(runtime, path) as evaluator:
             measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
 
-    Each placement is on the disk before the next one is measured. One that is asked for again, in the same
+    Each placement is on the disk before the next one is measured, or, of an evaluator that measures several at once,
+    before its next answer is taken; of such a one the reference plan is the first record, and what it took then is the
+    unit of all times, also of later processes. A placement that is asked for again, in the same
     batch, later or by a later process, gets its first answer again: equal samples of a policy cost nothing, and carry
     no news about noise. So do failures: delete a record's line to have the placement measured again.
 
@@ -249,7 +267,16 @@ class JournaledEvaluator:
           InputError: wrong shape.
         """
         decisions = decisions_of(device_of_unit, self.problem)
-        records = [self._record_of(decisions.row(i)) for i in range(len(decisions))]
+        rows = [decisions.row(i) for i in range(len(decisions))]
+        digests = [row.digest(0, self.problem) for row in rows]
+        missing = {d: row for d, row in zip(digests, rows, strict=True) if d not in self._journal.records}
+        if missing:
+            self._measure(missing)
+        for digest in digests:
+            is_first = missing.pop(digest, None) is not None
+            self.reused += digest in self._old
+            self.repeated += not is_first and digest not in self._old
+        records = [self._journal.records[digest] for digest in digests]
         return Measurement(
             runtime_s=np.array([_seconds(record.runtime_s) for record in records]),
             peak_bytes=None,
@@ -258,23 +285,39 @@ class JournaledEvaluator:
             spread_s=np.array([_seconds(record.spread_s) for record in records]),
         )
 
-    def _record_of(self, plan: Decisions) -> Record:
-        digest = plan.digest(0, self.problem)
-        if digest in self._journal.records:
-            self.reused += digest in self._old
-            self.repeated += digest not in self._old
-            return self._journal.records[digest]
-        found = self._evaluator.evaluate(plan.plain)
-        record = Record(
-            placement=digest,
-            status=Status(int(found.status[0])).name,
-            runtime_s=_finite(found.runtime_s[0]),
-            spread_s=None if found.spread_s is None else _finite(found.spread_s[0]),
-            message=found.messages[0],
-        )
-        self._journal.append(record)
-        self.measured += 1
-        return record
+    def _measure(self, missing: dict[str, Decisions]) -> None:
+        """Measures and keeps plans, by their digests; of an evaluator that has a reference plan that one first."""
+        if isinstance(self._evaluator, MeasuresAtOnce):
+            reference = self._evaluator.reference
+            digest = reference.digest(0, self.problem)
+            if digest not in self._journal.records:
+                self._keep({digest: reference}, self._evaluator.evaluate_each(reference))
+            record = self._journal.records[digest]
+            if record.runtime_s is not None:
+                self._evaluator.relative_to(record.runtime_s)
+            missing = {one: plan for one, plan in missing.items() if one != digest}
+            if missing:
+                plans = Decisions.joined(list(missing.values()))
+                self._keep(missing, self._evaluator.evaluate_each(plans))
+            return
+        one_by_one = (self._evaluator.evaluate(plan.plain) for plan in missing.values())
+        self._keep(missing, enumerate(one_by_one))
+
+    def _keep(self, plans: dict[str, Decisions], found: Iterator[tuple[int, Measurement]]) -> None:
+        digests = list(plans)
+        for position, measured in found:
+            self._journal.append(_record_of(digests[position], measured))
+            self.measured += 1
+
+
+def _record_of(digest: str, found: Measurement) -> Record:
+    return Record(
+        placement=digest,
+        status=Status(int(found.status[0])).name,
+        runtime_s=_finite(found.runtime_s[0]),
+        spread_s=None if found.spread_s is None else _finite(found.spread_s[0]),
+        message=found.messages[0],
+    )
 
 
 def _seconds(value: float | None) -> float:

@@ -104,7 +104,7 @@ class RuntimeEvaluator:
             process (``Item.why_not_standalone``).
         """
         arguments.instance_of("config", config, RuntimeConfig, "give a RuntimeConfig")
-        _check_can_be_timed(item, problem)
+        check_can_be_timed(item, problem)
         if as_it_is is not None:
             arguments.instance_of(
                 "as_it_is", as_it_is, Item, "give the program before its batch was put in parts"
@@ -151,7 +151,7 @@ class RuntimeEvaluator:
         Raises:
           InputError: as the constructor, or the cluster is another.
         """
-        _check_can_be_timed(item, problem)
+        check_can_be_timed(item, problem)
         mine, its = ([device.name for device in one.cluster.devices] for one in (self._problem, problem))
         if its != mine:
             raise InputError(
@@ -516,7 +516,8 @@ def _order_of_sums(item: Item) -> float | None:
     return _APART_IN_HALF if types & {tf.float16, tf.bfloat16} else _APART
 
 
-def _check_can_be_timed(item: Item, problem: Problem) -> None:
+def check_can_be_timed(item: Item, problem: Problem) -> None:
+    """Raises InputError where a problem is of another program, or no other process can run that."""
     arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
     arguments.instance_of(
         "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"

@@ -378,7 +378,7 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack", order: s
     return found.reordered(np.lexsort((drawn if order == "drawn" else found.places, class_of_group)))
 
 
-def ordered_groups(problem: Problem, num_groups: int | None) -> Groups:
+def ordered_groups(problem: Problem, num_groups: int | None, kind: str = "slack") -> Groups:
     """Groups of all units in the order of use: ``unit_groups``, or each unit by itself where there is no number.
 
     Units with one legal device are a group for each such device, of which nothing is decided: what others read from
@@ -387,7 +387,7 @@ def ordered_groups(problem: Problem, num_groups: int | None) -> Groups:
     if num_groups is None:
         keys = np.where(problem.allowed.sum(axis=1) > 1, np.arange(problem.num_units), -1)
     else:
-        keys = unit_groups(problem, num_groups).group_of_unit
+        keys = unit_groups(problem, num_groups, kind).group_of_unit
     groups = Groups.of(problem, keys)
     return groups.reordered(np.lexsort((groups.first_unit, groups.places)))
 

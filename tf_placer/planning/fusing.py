@@ -9,6 +9,7 @@ import functools
 import heapq
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,7 @@ from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_steps, race_times_s
 from tf_placer.transform.fusion.clusters import PREFIX, convex_clusters, starts_kernel
-from tf_placer.transform.fusion.costs import Savings, savings
+from tf_placer.transform.fusion.costs import Savings, savings, savings_of
 from tf_placer.transform.fusion.rules import RULES
 
 FUSE = "fusing"
@@ -232,28 +233,59 @@ def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
       outcome: its plan has no clusters.
       item: the program of the plan.
     """
-    plan, written = outcome.placement, outcome.written
-    found = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
-    found = [(name, clusters) for name, clusters in found if (clusters != NO_CLUSTER).any()]
-    if not found or written.simulated_s is None:
+    written = outcome.written
+    found = fastest_clusters(item, outcome.placement)
+    if found is None or written.simulated_s is None:
         return dataclasses.replace(outcome, fused="Nothing is fused: no cluster has kernels enough.")
-    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in found]
-    times = SimulatedEvaluator(outcome.problem).evaluate(Decisions.joined([one.decisions for one in plans]))
-    times_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
-    best = int(times_s.argmin())
-    if times_s[best] >= written.simulated_s:
+    if found.runtime_s >= written.simulated_s:
         return dataclasses.replace(
             outcome, fused="Nothing is fused: no rule's clusters gain in the simulator."
         )
-    saved = savings(outcome.problem, found[best][1])
     sentence = (
-        f"{saved.sentence(found[best][0])}: {ratio(times_s[best] / written.simulated_s)} of the step without, "
-        "in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
+        f"{savings_of(found.placement).sentence(found.rule)}: {ratio(found.runtime_s / written.simulated_s)} of the "
+        "step without, in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
     )
     fused = dataclasses.replace(
-        written, name=FUSED, placement=plans[best], simulated_s=float(times_s[best]), traced=None
+        written, name=FUSED, placement=found.placement, simulated_s=found.runtime_s, traced=None
     )
     return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written), fused=sentence)
+
+
+class SimulatedClusters(NamedTuple):
+    """Clusters of a rule, in the simulator.
+
+    Attributes:
+      rule: its name.
+      placement: the plan with them.
+      runtime_s: infinite where it does not fit.
+      peak_bytes: most memory in use on any one device.
+    """
+
+    rule: str
+    placement: Placement
+    runtime_s: float
+    peak_bytes: int
+
+
+def fastest_clusters(item: Item, plan: Placement) -> SimulatedClusters | None:
+    """The clusters of a rule that are fastest in the simulator; None where no rule makes any.
+
+    Args:
+      item: the program.
+      plan: without clusters.
+    """
+    found = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
+    found = [(name, clusters) for name, clusters in found if (clusters != NO_CLUSTER).any()]
+    if not found:
+        return None
+    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in found]
+    times = SimulatedEvaluator(plan.problem).evaluate(Decisions.joined([one.decisions for one in plans]))
+    assert times.peak_bytes is not None  # simulated
+    times_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
+    best = int(times_s.argmin())
+    return SimulatedClusters(
+        found[best][0], plans[best], float(times_s[best]), int(times.peak_bytes[best].max())
+    )
 
 
 def check_has_xla(said: str) -> None:

@@ -13,11 +13,13 @@ import numpy as np
 from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction, refit
+from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
+from tf_placer.fleet.timing import FleetTiming
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.in_parts import InParts
-from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Outcome, Timed, with_race
+from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SPLIT, Outcome, Timed, with_race
 from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, SPLIT_STAGE, Road, searching
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import Decisions
@@ -28,6 +30,7 @@ from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import Progress, SearchResult
+from tf_placer.search.round import Starts
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits, Start, evaluate_given
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
@@ -37,6 +40,8 @@ _START = "start"  # what proposed a plan that was there before the search
 # Rules for what was never done on this machine, from an idle one with two cores.
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
 _SPLIT_S, _SPLIT_S_PER_OP = 10.0, 1e-3  # most of it profiles
+_CONSTRUCTED = 4  # plans of constructive methods that each machine of a fleet measures
+_REFERENCES = 4  # measurements of the reference plan, here and there
 _FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Turns of a race that can still tell, where there is little time.
@@ -58,6 +63,17 @@ class LiveConfig:
     finalists: int = 2
     rounds: int = 20
     confidence: float = 0.95
+
+
+def _of_row(times: Measurement, row: int) -> Measurement:
+    """Measurement of one plan of several."""
+    rows = slice(row, row + 1)
+    return Measurement(times.runtime_s[rows], None, times.status[rows], times.messages[rows])
+
+
+def _starts(problem: Problem) -> Starts:
+    """Plans that cost nothing to find, the fastest in the simulator first."""
+    return Starts(problem, SimulatedEvaluator(problem), methods.having(Role.BESIDE))
 
 
 def _decisions(trial: Timed) -> Decisions:
@@ -98,6 +114,7 @@ def search_live(
     settings: Mapping[str, object] | None = None,
     start: Placement | None = None,
     make_parts: MakeParts | None = None,
+    fleet: FleetTiming | None = None,
 ) -> Outcome:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
@@ -124,6 +141,8 @@ def search_live(
       make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
         whole the method has as many among its plans, each from the best one that was measured, of which the first are
         data parallelism and the best searched plan of the whole with all copies together. All race.
+      fleet: measures in the evaluator's place, which still races: turns are of one machine. The best plans of
+        constructive methods are measured, too, since several at once take no longer than one.
 
     Returns:
       What it recommends as ``written``: the fastest in the race, or the best single device where no plan is clearly
@@ -136,7 +155,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start, make_parts)
+    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start, make_parts, fleet)
     with patient():
         for part in live_parts(method, config.searches, make_parts is not None):
             live.do(part, budget.share(config.searches))
@@ -229,10 +248,8 @@ def live_stages(
 
     def do(part: Part, seconds: float) -> None:
         if not running:
-            found = LiveSearch(
-                road.problem, road.runtime, asked.seed, progress, config, asked.settings, start, make_parts
-            )
-            running.append(found)
+            of_road = road.problem, road.runtime, asked.seed, progress, config, asked.settings
+            running.append(LiveSearch(*of_road, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
         running[0].do(part, Budget(min(share.seconds, seconds), share.evaluations))
 
@@ -240,8 +257,9 @@ def live_stages(
     counts = Counter(part.name for part in parts)
     where = f"{asked.where} with {asked.method}"
     more = "" if make_parts is None else ", also in parts"
+    on_fleet = "" if asked.fleet is None else f", on the fleet {asked.fleet}"
     keys = {
-        MEASURE: f"measuring {config.searches} {where}{more}",
+        MEASURE: f"measuring {config.searches} {where}{more}{on_fleet}",
         RACE: f"racing {config.rounds} {where}{more}",
         SPLIT_STAGE: f"splitting the batch of {asked.where} in parts, and profiling it",
     }
@@ -282,6 +300,7 @@ def _load_s(road: Road) -> float:
 
 def _measuring_s(road: Road, config: LiveConfig) -> float:
     plans = len(road.asked.cluster.devices) + config.searches * len(searchers(road.asked.method))
+    plans += 0 if road.asked.fleet is None else _CONSTRUCTED + _REFERENCES
     timing = RuntimeConfig()
     return plans * (_load_s(road) + (timing.warmup_steps + timing.steps) * road.step_s)
 
@@ -300,12 +319,15 @@ class _Form:
 
     Attributes:
       problem: it on the devices.
-      evaluator: times its plans.
+      evaluator: races its plans.
+      timing: times one plan, or several at once (a fleet); the evaluator itself where there is no fleet.
       correction: of its simulator, by all of its plans that ran.
     """
 
-    def __init__(self, problem: Problem, evaluator: RuntimeEvaluator) -> None:
-        self.problem, self.evaluator = problem, evaluator
+    def __init__(
+        self, problem: Problem, evaluator: RuntimeEvaluator, timing: Evaluator | None = None
+    ) -> None:
+        self.problem, self.evaluator, self.timing = problem, evaluator, timing or evaluator
         self.correction = Correction()
 
     def has(self, plan: Timed) -> bool:
@@ -330,10 +352,15 @@ class LiveSearch:
         settings: Mapping[str, object],
         start: Placement | None,
         make_parts: MakeParts | None = None,
+        fleet: FleetTiming | None = None,
     ) -> None:
         """Begins; arguments as ``search_live`` takes them."""
-        self._start = start
-        self._forms = [_Form(problem, evaluator)]
+        self._start, self._fleet = start, fleet
+        self._starts = None if fleet is None else _starts(problem)
+        timing = None
+        if fleet is not None and self._starts is not None:
+            timing = fleet.whole(problem, evaluator, Decisions(self._starts.plans[:1]))
+        self._forms = [_Form(problem, evaluator, timing)]
         self._make_parts = make_parts
         self._in_parts: InParts | str = ""
         self._seed = seed
@@ -372,8 +399,15 @@ class LiveSearch:
     def measure_what_is_there(self) -> None:
         """Measures every single device, and the plan that was there before."""
         problem = self._whole.problem
-        for row in single_device_placements(problem):
-            self._measure(Timed(self._single, Placement(problem, row), evaluations=1))
+        rows = [(self._single, self._single, row) for row in single_device_placements(problem)]
+        if self._fleet is not None and self._starts is not None:
+            best = list(zip(self._starts.plans, self._starts.made_by, strict=True))[
+                : _CONSTRUCTED * self._fleet.hosts
+            ]
+            rows += [(CONSTRUCTED, by, row) for row, by in best if by != self._single]
+        self._measure(
+            *(Timed(name, Placement(problem, row), evaluations=1, found_by=by) for name, by, row in rows)
+        )
         self._measure_start(self._whole)
 
     def _measure_start(self, form: _Form) -> None:
@@ -391,7 +425,11 @@ class LiveSearch:
         self._in_parts = self._make_parts()
         if isinstance(self._in_parts, InParts):
             item, problem = self._in_parts.program.item, self._in_parts.problem
-            self._forms.append(_Form(problem, self._whole.evaluator.of_form(item, problem)))
+            evaluator, timing = self._whole.evaluator.of_form(item, problem), None
+            if self._fleet is not None:
+                data_parallel = Decisions([self._in_parts.data_parallel])
+                timing = self._fleet.of_form(item, problem, evaluator, data_parallel)
+            self._forms.append(_Form(problem, evaluator, timing))
 
     def measure_parts(self) -> None:
         """Measures data parallelism, and the best plan of the whole with all copies together."""
@@ -512,10 +550,14 @@ class LiveSearch:
     def _form_of(self, trial: Timed) -> _Form:
         return next(form for form in self._forms if form.has(trial))
 
-    def _measure(self, trial: Timed) -> None:
-        form = self._form_of(trial)
-        self._trials.append(trial.measured(form.evaluator.evaluate(_decisions(trial).plain)))
-        self._refit()
+    def _measure(self, *trials: Timed) -> None:
+        """Measures plans of one form, on a fleet at once."""
+        form = self._form_of(trials[0])
+        for some in [trials] if self._fleet is not None else [(trial,) for trial in trials]:
+            plans = Decisions.joined([_decisions(trial) for trial in some])
+            times = form.timing.evaluate(plans.plain)
+            self._trials += [trial.measured(_of_row(times, i)) for i, trial in enumerate(some)]
+            self._refit()
 
     def _refit(self) -> None:
         """Corrects the simulator of each form by all of its plans that ran."""
@@ -599,6 +641,7 @@ class LiveSearch:
                 methods.the(Role.CONTROL).name,
                 methods.the(Role.PLAIN).name,
                 method,
+                CONSTRUCTED,
                 DATA_PARALLEL,
                 SPLIT,
             )
@@ -625,6 +668,7 @@ class LiveSearch:
             trials=tuple(self._trials),
             searches=tuple(search for _, search in self._searches),
             correction=form.correction,
+            measured_on="" if self._fleet is None else self._fleet.sentence(),
         )
         if isinstance(self._in_parts, str):
             why_not = f"The batch is not split: {self._in_parts}." if self._in_parts else ""

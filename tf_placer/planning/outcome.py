@@ -39,6 +39,8 @@ GIVEN = "plan"
 PLAN = "the plan"
 # Rows of plans of a program whose batch is in parts: the one in which every device computes a part, and a search's.
 DATA_PARALLEL, SPLIT = "data_parallel", "split"
+# Row of plans that constructive methods make at once, where a fleet has measured them.
+CONSTRUCTED = "constructed"
 # What people know: data parallel with batch statistics of each part.
 STRATEGY = "mirrored_strategy"
 # Row of a plan with fusion clusters, beside the same without.
@@ -250,6 +252,7 @@ class Outcome:
       stayed_whole: a sentence for each kind of op that works on examples and has no parts.
       batch_statistics: of a split program: of the ``"whole"`` batch, or of each ``"part"``.
       why_not_split: a sentence, where the batch cannot be split, or there was no time to see what that gives.
+      measured_on: a sentence on the machines that plans were measured on; "" where it was this one alone.
       fused: what is fused and what that is worth, or why nothing is; "" where nobody asked.
       survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
@@ -280,6 +283,7 @@ class Outcome:
     stayed_whole: tuple[str, ...] = ()
     batch_statistics: str = WHOLE
     why_not_split: str = ""
+    measured_on: str = ""
     fused: str = ""
     survival: Survival | None = None
     is_worth_it: bool = True

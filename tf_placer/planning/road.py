@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
+from tf_placer.fleet.address import FleetAddress
+from tf_placer.fleet.connection import open_fleet
+from tf_placer.fleet.timing import FleetTiming
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements
@@ -43,6 +47,7 @@ WHILE_BUILDING = " while the graph is built"
 
 # Rules for what was never done on this machine, from an idle one with two cores.
 _COMPILE_S, _START_S, _START_AGAIN_S, _OP_S = 40.0, 5.0, 1.0, 5e-5
+_FLEET_S = 15.0
 _COMPILING = "compiling the ops"
 _OPS = 2000  # of a program that was not read yet
 _END_S, _END_S_PER_OP = (
@@ -71,6 +76,8 @@ class Asked:
       settings: method -> its settings, of those that have other ones than their defaults.
       robust: plans are searched that are good under draws of what is not known of described devices.
       order: of execution, as ``search`` takes it, of plans by methods that go on.
+      fleet: where plans are measured besides this machine; None for this one alone.
+      folder: of the fleet's journals; None where there is no fleet.
     """
 
     name: str
@@ -83,6 +90,8 @@ class Asked:
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
     robust: bool = False
     order: str = NO_ORDER
+    fleet: FleetAddress | None = None
+    folder: pathlib.Path | None = None
 
     @property
     def whole_s(self) -> float:
@@ -112,6 +121,7 @@ class Road:
       built: its problem; None before it is built.
       as_it_is: the program before its batch was put in parts; None where it is whole.
       evaluator: on the live devices, from ``starting`` until ``stop``.
+      fleet: times plans on many machines, likewise; None where this one alone measures.
     """
 
     def __init__(
@@ -135,6 +145,7 @@ class Road:
         self.as_it_is = as_it_is
         self.built: Problem | None = None
         self.evaluator: RuntimeEvaluator | None = None
+        self.fleet: FleetTiming | None = None
         self._workers = contextlib.ExitStack()
 
     @property
@@ -264,18 +275,24 @@ class Road:
                 RuntimeEvaluator(self.program, self.problem, as_it_is=self.as_it_is)
             )
             self.evaluator.start(beside_unplaced)
+            if asked.fleet is not None and asked.folder is not None:
+                fleet = self._workers.enter_context(open_fleet(asked.fleet, asked.cluster))
+                self.fleet = self._workers.enter_context(FleetTiming(fleet, self.program, asked.folder))
 
-        again = has_forked()
+        asked, again = self.asked, has_forked()
         key = f"starting workers {len(self.asked.cluster.devices)}{' again' if again else meanwhile}"
-        return self.stages.kept(START, start, _START_AGAIN_S if again else _START_S, key)
+        rule_s = _START_AGAIN_S if again else _START_S
+        if asked.fleet is not None:
+            return self.stages.kept(START, start, rule_s + _FLEET_S, f"{key} and the fleet {asked.fleet}")
+        return self.stages.kept(START, start, rule_s, key)
 
     def without_workers(self) -> None:
         """Ends what began to import TensorFlow for workers: it turned out that none is needed."""
         end_unused()
 
     def stop(self) -> None:
-        """Ends the workers."""
-        self.evaluator = None
+        """Ends the workers, and leaves the fleet."""
+        self.evaluator = self.fleet = None
         self._workers.close()
 
 

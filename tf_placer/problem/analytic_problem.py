@@ -13,6 +13,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs
 from tf_placer.costs.trips import frame_trips
+from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 from tf_placer.problem.check_arrays import TensorTable, tensor_table
@@ -200,6 +201,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         work=costs.work,
         alias_of_tensor=aliases(item, table),
         stage_of_op=item.stage_of_op,
+        fusible_of_op=np.array([not why for why in why_not_fusible(item)], bool),
         splitting=item.splitting,
     )
 

@@ -310,3 +310,19 @@ def checked_stages(stage_of_op: object, num_ops: int) -> np.ndarray:
     if stages.min() < -1:
         raise InputError(f"stage_of_op has the entry {stages.min()}; give stages from 0, or -1 for none")
     return stages
+
+
+def checked_fusible(fusible_of_op: object, num_ops: int) -> np.ndarray:
+    """[N] bool; for an empty array none.
+
+    Raises:
+      InputError: it is not so.
+    """
+    fusible = exact("fusible_of_op", fusible_of_op, bool)
+    if not fusible.size:
+        return np.zeros(num_ops, bool)
+    if fusible.shape != (num_ops,):
+        raise InputError(
+            f"fusible_of_op has shape {fusible.shape}, expected ({num_ops},): one entry for each op"
+        )
+    return fusible

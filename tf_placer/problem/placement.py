@@ -8,7 +8,7 @@ import functools
 import json
 import pathlib
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonschema
@@ -109,6 +109,33 @@ class PlanFile:
             clusters=plan.get("clusters"),
             layers=plan.get("layers"),
             splitting=Splitting(**plan["split"]) if "split" in plan else None,
+        )
+
+    def renamed(self, op_names: Sequence[str]) -> PlanFile:
+        """The plan with an equal program's names of ops; as it is where they are the same, or it has lines of layers.
+
+        Keras and TensorFlow number layers and ops, so that a program that is built again has other names, in the same
+        order.
+
+        Args:
+          op_names: of a program of the same fingerprint.
+        """
+        if (
+            self.layers is not None
+            or len(op_names) != len(self.devices)
+            or self.devices.keys() == set(op_names)
+        ):
+            return self
+        new_name = dict(zip(self.devices, op_names, strict=True))
+
+        def with_names(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+            return None if values is None else {new_name.get(op, op): value for op, value in values.items()}
+
+        return dataclasses.replace(
+            self,
+            devices=with_names(self.devices) or {},
+            priorities=with_names(self.priorities),
+            clusters=with_names(self.clusters),
         )
 
     def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:

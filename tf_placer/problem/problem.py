@@ -26,6 +26,7 @@ from tf_placer.problem.check_arrays import (
     check_length,
     checked_aliases,
     checked_arrays,
+    checked_fusible,
     checked_names,
     checked_problem_arrays,
     checked_stages,
@@ -42,6 +43,7 @@ _REMEDY = "give what Problem.save wrote, or save the problem again"
 _WORK = tuple(field.name for field in dataclasses.fields(OpWork))
 _NOT_IN_OLDER_WORK = ("work_class",)
 _WHERE_KNOWN = ("alias_of_tensor", "stage_of_op")  # not in older files, nor where all are -1
+_FUSIBLE = "fusible_of_op"  # not in older files, nor where none is
 _DESCRIPTIONS = (
     "name",
     "op_names",
@@ -60,6 +62,7 @@ def problem_bytes(fields: Mapping[str, Any]) -> bytes:
     if work is not None:
         arrays |= {f"work_{name}": getattr(work, name) for name in _WORK}
     arrays |= {name: fields[name] for name in _WHERE_KNOWN if (fields[name] >= 0).any()}
+    arrays |= {_FUSIBLE: fields[_FUSIBLE]} if fields[_FUSIBLE].any() else {}
     header = {name: fields[name] for name in _DESCRIPTIONS}
     cluster = dataclasses.asdict(fields["cluster"])
     splitting: Splitting | None = fields["splitting"]
@@ -84,7 +87,7 @@ def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
         for name in ("op_names", "op_types"):
             fields[name] = tuple(header[name])
         fields["cluster"] = _cluster(header["cluster"])
-        fields |= {name: arrays[name] for name in _WHERE_KNOWN if name in arrays}
+        fields |= {name: arrays[name] for name in (*_WHERE_KNOWN, _FUSIBLE) if name in arrays}
         if header.get("splitting"):  # not in older files
             fields["splitting"] = Splitting(**header["splitting"])
         if header["has_work"]:
@@ -219,7 +222,7 @@ def _digest(arrays: Sequence[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-_NOT_IN_DIGEST = ("name", "work", "splitting")
+_NOT_IN_DIGEST = ("name", "work", "splitting", "fusible_of_op")
 _UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")
 
 
@@ -257,6 +260,7 @@ class Problem:
       stage_of_op: [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1
         where that is not known. An empty array stands for that of every op.
       splitting: how the batch of its program is in parts; None where it is whole.
+      fusible_of_op: [N] bool, ops that XLA may compile (``why_not_fusible``); an empty array stands for none.
 
     Raises:
       InputError: no op, or a field that is not as stated here.
@@ -283,6 +287,7 @@ class Problem:
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     stage_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     splitting: Splitting | None = None
+    fusible_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that reports call it by")
@@ -309,6 +314,7 @@ class Problem:
             arguments.instance_of("splitting", self.splitting, Splitting, "give a Splitting, or None")
         object.__setattr__(self, "alias_of_tensor", checked_aliases(self.alias_of_tensor, arrays))
         object.__setattr__(self, "stage_of_op", checked_stages(self.stage_of_op, self.num_ops))
+        object.__setattr__(self, "fusible_of_op", checked_fusible(self.fusible_of_op, self.num_ops))
 
     @property
     def num_ops(self) -> int:
@@ -406,7 +412,7 @@ class Problem:
 
         Left out are the name and ``work``: times are in ``compute_ns``, so no result depends on them, and
         checkpoints of searches from before there was ``work`` go on. So do those of problems without stages or shared
-        memory.
+        memory. ``fusible_of_op`` is a matter of the graph.
         """
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):

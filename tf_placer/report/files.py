@@ -169,6 +169,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         DATA_PARALLEL: _row(outcome, DATA_PARALLEL),
         STRATEGY: _row(outcome, STRATEGY),
         "why_not_split": outcome.why_not_split,
+        "measured_on": outcome.measured_on,
         "fused": outcome.fused,
         "schedule": {what: dataclasses.asdict(worth) for what, worth in outcome.schedule.items()},
         "savings": dataclasses.asdict(savings_of(outcome.placement)),

@@ -90,6 +90,8 @@ def remarks(outcome: Outcome) -> list[str]:
     found = []
     if outcome.search.interrupted:
         found.append("The search was interrupted; this is the best it had found.")
+    if outcome.measured_on:
+        found.append(outcome.measured_on)
     if problem.guessed_op_types:
         guesses = ", ".join(f"{op} x {count}" for op, count in problem.guessed_op_types.items())
         found.append(f"The cost of these ops is a guess: {guesses}.")
@@ -483,10 +485,13 @@ def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
 
 def why_not_used(outcome: Outcome) -> str:
     """Reason why a plan was found and is not used, as the end of a warning."""
+    return f"{why_not(outcome)}; keep_unplaced=False runs it all the same"
+
+
+def why_not(outcome: Outcome) -> str:
+    """The same without the setting of ``auto_place`` that uses it all the same."""
     found = outcome.beside_unplaced or "not clearly faster than the function as it is"
-    return (
-        f"a plan was found and is {found} ({_last_times(outcome)}); keep_unplaced=False runs it all the same"
-    )
+    return f"a plan was found and is {found} ({_last_times(outcome)})"
 
 
 def _last_times(outcome: Outcome) -> str:

@@ -2,12 +2,13 @@
 
 load("//third_party/python:interpreter.bzl", "ENVIRON", "find_interpreter")
 
-# Prints the package's directory, then its compile flags; warnings of the import go to stderr.
+# Prints the package's directory, its compile flags, its version; warnings of the import go to stderr.
 _PROBE = """\
 import tensorflow as tf
 print(tf.sysconfig.get_include())
 print(tf.sysconfig.get_lib())
 print(*(flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("-I")))
+print(tf.__version__)
 """
 
 _FRAMEWORK = "libtensorflow_framework.so.2"
@@ -30,6 +31,7 @@ cc_import(
 
 _FLAGS = """\
 COPTS = {flags}
+VERSION = "{version}"
 """
 
 def _local_tensorflow_impl(repository_ctx):
@@ -38,16 +40,16 @@ def _local_tensorflow_impl(repository_ctx):
     if probe.return_code:
         fail("%s cannot import TensorFlow; install requirements.txt into it:\n%s" %
              (interpreter, probe.stderr))
-    include, library_dir, flags = probe.stdout.strip().split("\n")
+    include, library_dir, flags, version = probe.stdout.strip().split("\n")
     repository_ctx.symlink(include, "include")
     repository_ctx.symlink(library_dir + "/" + _FRAMEWORK, _FRAMEWORK)
     repository_ctx.file("BUILD", _BUILD.format(framework = _FRAMEWORK))
-    repository_ctx.file("flags.bzl", _FLAGS.format(flags = repr(flags.split(" "))))
+    repository_ctx.file("flags.bzl", _FLAGS.format(flags = repr(flags.split(" ")), version = version))
 
 local_tensorflow = repository_rule(
     implementation = _local_tensorflow_impl,
     attrs = {"workspace_file": attr.label(default = Label("@device_placement//:WORKSPACE"))},
     environ = ENVIRON,
     local = True,
-    doc = "Targets :headers and :framework, and COPTS in flags.bzl, of the interpreter's TensorFlow.",
+    doc = "Targets :headers and :framework, and COPTS and VERSION in flags.bzl, of the interpreter's TensorFlow.",
 )

@@ -146,6 +146,7 @@ def _by_hand(scene: Scene) -> dict[str, Row]:
                 "alias_of_tensor": ([0], [-2], [9], [0.5], "a", [[0]], [0, 0]),
                 "splitting": (3, "a", {"parts": 2}),
                 "stage_of_op": ([-2, 0], [0], [0.5, 1], "a", [[0]]),
+                "fusible_of_op": ([True], [2, 0], [0.5, 1], "a", [[True, False]]),
             },
         ),
         "Problem.legalized": Row(

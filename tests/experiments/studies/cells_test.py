@@ -104,6 +104,27 @@ def test_a_cell_is_what_search_finds_and_is_searched_once(table, searched, tmp_p
     assert len(searched) == 6
 
 
+def test_clusters_of_rules_are_tried_at_the_end_and_searches_begin_where_the_table_says(table, tmp_path):
+    candidates = (
+        Candidate("tf_default", "tf_default"),
+        Candidate("fused", "tf_default", fused=True),
+        Candidate("searched", "local_search", order="heft_rank"),
+    )
+    rows = (Row("dense_small", "p100x2"),)
+    told = dataclasses.replace(table, rows=rows, candidates=candidates, seeds=(0,), evaluations=9)
+    begun = dataclasses.replace(told, begins="tf_default", against="tf_default")
+    (filled,) = rows_of(begun, tmp_path)
+    plain, fused, searched = (filled.cells[one.name][0] for one in candidates)
+    # Launches are a large part of this step.
+    assert fused.runtime_s < plain.runtime_s and fused.evaluations > plain.evaluations
+    assert searched.runtime_s <= plain.runtime_s
+    shares = table_page.as_markdown(begun, [filled], "the command")
+    assert "## Step time over tf_default" in shares
+    assert "| tf_default | 1.000 | 1.000 | 0.0 % |" in shares.splitlines()
+    assert "- fused: `tf_default` with the clusters of rules" in shares.splitlines()
+    assert "- searched: `local_search` with order `heft_rank`" in shares.splitlines()
+
+
 def test_parts_are_searched_from_data_parallel_or_the_best_whole_plan(table, searched, tmp_path):
     in_parts = Candidate("parts", "local_search", variant="in_parts")
     rows = (Row("dense_small", "k40x2", parts=2),)

@@ -257,7 +257,7 @@ def test_a_file_that_is_not_there(tmp_path):
         read_study(tmp_path / "study.toml")
 
 
-UNPUBLISHED = ("go_generalization", "plain_search", "split")
+UNPUBLISHED = ("go_generalization", "go_multi_task", "plain_search", "split")
 
 
 def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
@@ -266,6 +266,7 @@ def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
         "colocrl_2017",
         "go_2020",
         "go_generalization",
+        "go_multi_task",
         "hdp_2018",
         "mars_2021",
         "placeto_2019",

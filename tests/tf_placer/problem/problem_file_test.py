@@ -38,6 +38,7 @@ def full_of_everything() -> Problem:
         work=OpWork(np.arange(12) / 3, np.full(12, 1e18), np.ones(12)),
         alias_of_tensor=first_alias(problem),
         stage_of_op=np.arange(12) - 1,
+        fusible_of_op=np.arange(12) % 3 > 0,
         splitting=Splitting("0f", 12, 2, "whole"),
     )
 
@@ -84,7 +85,7 @@ def test_a_file_from_before_there_were_stages_is_read(tmp_path):
     problem = problem_of([1, 2], [(0, 1)], 4)
     problem.save(tmp_path / "problem")
     header, arrays = read_array_file(tmp_path / "problem", KIND, 1, "")
-    assert "stage_of_op" not in arrays  # the file is what it was before
+    assert not {"stage_of_op", "fusible_of_op"} & arrays.keys()  # the file is what it was before
     assert Problem.load(written(tmp_path / "again", header, arrays)).stage_of_op.tolist() == [-1, -1]
 
 
@@ -92,6 +93,12 @@ def test_stages_are_a_part_of_the_digest_where_there_are_any():
     problem = problem_of([1, 2], [(0, 1)], 4)
     assert dataclasses.replace(problem, stage_of_op=np.array([-1, -1])).digest() == problem.digest()
     assert dataclasses.replace(problem, stage_of_op=np.array([0, 1])).digest() != problem.digest()
+
+
+def test_what_can_be_fused_is_no_part_of_the_digest():
+    problem = problem_of([1, 2], [(0, 1)], 4)
+    assert not problem.fusible_of_op.any()
+    assert dataclasses.replace(problem, fusible_of_op=np.array([True, False])).digest() == problem.digest()
 
 
 def test_shared_memory_is_a_part_of_file_and_digest_where_there_is_any(tmp_path):

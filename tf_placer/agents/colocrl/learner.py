@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
@@ -19,7 +19,7 @@ from tf_placer.agents.features import (
     type_numbers,
 )
 from tf_placer.agents.graph_inputs import draw_weights, one_device, prior_choices
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
 from tf_placer.agents.losses import (
     ControllerBaselines,
     EntropySteering,
@@ -53,7 +53,8 @@ class ColocRlConfig(Settings):
 
     ``preset="paper"`` sets what the paper says, and departs from it no further than this:
 
-    - controllers take turns in one process, with one set of weights, and none learns from a stale one;
+    - controllers take turns in one process, with one set of weights, and none learns from a stale one
+      (``tf_placer.training.controllers`` has some that do);
     - the reward is relative to a reference time, so the failing signal is, too (``square_root_reward``);
     - more than 1024 groups are folded, where the paper has at most 280;
     - the width of the LSTMs is a guess: the paper does not say.
@@ -356,7 +357,7 @@ class ColocRlLearner(PolicyLearner):
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
-        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+        self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
         first = config.failing_reward if config.baseline_starts_failing else None
         self.baselines = ControllerBaselines(config.controllers, config.baseline_decay, first)
         self.steering = EntropySteering(config.entropy_rate)
@@ -365,12 +366,10 @@ class ColocRlLearner(PolicyLearner):
         device_of_group = self.policy.sample(self.inputs, self._config.placements, seed).actions[0]  # [K, G]
         return Proposal(device_of_group, self.policy.placements(self.inputs, device_of_group))
 
-    def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        def loss() -> tf.Tensor:
-            return self._loss(self.policy.score(self.inputs, actions), reward, valid)
-
-        steps = [(self.policy.trainable_variables, self._optimizer)]
-        descend(loss, steps, self._config.gradient_clip)
+    def _update_gradients(
+        self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        return self._gradients_of(lambda: self._loss(self.policy.score(self.inputs, actions), reward, valid))
 
     def _loss(self, decoded: Decoded, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
         """A placement that fails teaches, policy and baseline, only in the first updates."""

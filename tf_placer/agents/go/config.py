@@ -7,6 +7,7 @@ import dataclasses
 from tf_placer.agents.weights import WEIGHTS_REMEDY
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Settings, setting
+from tf_placer.grouper.joint_plans import DEVICES, TASKS
 from tf_placer.networks.segments import MODULATIONS
 
 GRANULARITIES = ("groups", "units")
@@ -15,7 +16,7 @@ BEGIN = ("best", "plan", "nothing")
 
 @dataclasses.dataclass(frozen=True)
 class GoConfig(Settings):
-    """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4: devices alone.
+    """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4.
 
     ``preset="paper"`` gives the paper's values, ``paper=`` below, as far as they are known and can
     work; we could not check them against its text. One of Adam's steps at the printed learning rate of 0.5 is longer
@@ -44,7 +45,11 @@ class GoConfig(Settings):
     clips each decision's ratio by itself, because that of thousands together leaves the clip's range at once; rewards
     are relative to a reference time; those in the docstrings of ``GraphSage`` and ``SegmentAttention``.
 
+    Further tasks begin where nothing is decided, as TensorFlow by itself: no order of ready ops, and no clusters.
+
     Attributes:
+      tasks: what is decided, one of ``TASKS``; what is not stays as it begins, without an order or without clusters.
+      levels: K, that priorities and fusion priorities have (20 in a published reproduction).
       granularity: what is decided one by one: "units" (paper), or "groups" of them.
       num_groups: most groups.
       type_embedding: width of the op-type embedding.
@@ -81,6 +86,8 @@ class GoConfig(Settings):
       InputError: a field of the wrong type or out of range.
     """
 
+    tasks: str = setting(DEVICES, words=TASKS)
+    levels: int = setting(8, paper=20, least=2)
     granularity: str = setting("groups", paper="units", words=GRANULARITIES)
     num_groups: int = setting(160, least=1)
     type_embedding: int = setting(16, least=1)

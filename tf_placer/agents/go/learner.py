@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
@@ -37,6 +38,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.grouper.groups import ordered_groups
+from tf_placer.grouper.joint_plans import DEVICES, JointPlans
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
 
@@ -45,7 +47,7 @@ _LARGEST = 2**25  # numbers in a layer's attention that are there at once
 
 
 class Drawn(NamedTuple):
-    """Chains, and the log-probabilities [B, T, V] with which they were drawn: what PPO's ratios are relative to."""
+    """Chains, and the log-probabilities [B, T + L, V] with which they were drawn: what PPO's ratios are relative to."""
 
     chain: Chain
     log_prob: tf.Tensor
@@ -65,7 +67,7 @@ class GoLearner(PolicyLearner):
         config: GoConfig,
         warm_start: WarmStart,
         seed: int,
-        policy: GoPolicy | None = None,
+        policy: GoPolicy | MultiTaskPolicy | None = None,
     ):
         """Builds the policy and finds where refinement begins.
 
@@ -87,16 +89,21 @@ class GoLearner(PolicyLearner):
             )
         nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
-        if config.begin != "nothing":
+        joint = JointPlans(nodes, tuple(config.tasks.split(",")), config.levels)
+        self._decides_devices = DEVICES in joint.tasks
+        if config.begin != "nothing" or not self._decides_devices:
             begin = nodes.best_of(warm_start.plans, warm_start.simulate)
+        if joint.leveled:
+            begin = np.concatenate([begin[np.newaxis], joint.neutral])
         if policy is None:
-            policy = GoPolicy(config, seed)
+            policy = MultiTaskPolicy(config, seed) if joint.leveled else GoPolicy(config, seed)
             if config.weights:
-                restore_weights(weights_path(config.weights, __file__), go_kind(config), policy)
+                taught = policy.placement if isinstance(policy, MultiTaskPolicy) else policy
+                restore_weights(weights_path(config.weights, __file__), go_kind(config), taught)
         inputs = go_inputs(problem, nodes)
-        super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs)
+        super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._optimizer = adam(config.learning_rate, policy.trainable_variables)
-        self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V]
+        self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V] or [1 + L, V]
         self.begin_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="begin_s")
         self.baseline = TrialAverage()
         self._chunk = chunk_of(config, nodes.count)
@@ -104,7 +111,16 @@ class GoLearner(PolicyLearner):
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
         # Not traced with the others: it is asked for once.
-        return self._taught() if self._config.weights and not int(self.updates) else self._refined()
+        proposal = self._taught() if self._begins_taught and not int(self.updates) else self._refined()
+        joint = self._of_problem.joint
+        if not joint.leveled:
+            return proposal
+        levels = self.policy.state(proposal.actions.chain)[:, 1:]
+        return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
+
+    @property
+    def _begins_taught(self) -> bool:
+        return bool(self._config.weights) and self._decides_devices
 
     @tf.function(autograph=False)
     def _refined(self) -> Proposal:
@@ -114,22 +130,22 @@ class GoLearner(PolicyLearner):
 
         def draw(one: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             chain, scores = self.policy.sample(self.inputs, begin, self._chunk, one)
-            return chain.devices, scores.log_prob
+            return chain.steps, scores.log_prob
 
         seeds = tf.random.split(seed, config.rollouts // self._chunk)
         if seeds.shape[0] == 1:
-            devices, log_prob = draw(seeds[0])
+            steps, log_prob = draw(seeds[0])
         else:
             drawn = tf.map_fn(draw, seeds, fn_output_signature=(tf.int32, tf.float32), parallel_iterations=1)
-            shape = [config.rollouts, config.passes, begin.shape[0]]
-            devices, log_prob = (tf.reshape(one, shape) for one in drawn)
-        return self._proposal(devices, log_prob)
+            shape = [config.rollouts, self.policy.num_steps, begin.shape[-1]]
+            steps, log_prob = (tf.reshape(one, shape) for one in drawn)
+        return self._proposal(steps, log_prob)
 
-    def _proposal(self, devices: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
-        """Proposal of chains with devices [B, T, V]."""
+    def _proposal(self, steps: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
+        """Proposal of chains with steps [B, T + L, V]."""
         begin = tf.convert_to_tensor(self.begin)
-        chain = Chain(begin, self._with_begin(begin, devices))
-        return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
+        chain = Chain(begin, self._with_begin(begin, steps))
+        return Proposal(Drawn(chain, log_prob), self.inputs.placements(self.policy.devices(chain)))
 
     def _update(self, actions: Drawn, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config = self._config
@@ -141,7 +157,7 @@ class GoLearner(PolicyLearner):
             reward, tf.cast(valid, tf.float32), max(1, round(config.elite_share * config.rollouts))
         )
         chain = actions.chain
-        self._steps(chain.begin, (chain.devices, actions.log_prob, advantage, elite))
+        self._steps(chain.begin, (chain.steps, actions.log_prob, advantage, elite))
         self._remember(chain, executed_times(runtime_s, valid))
 
     @tf.function(autograph=False)
@@ -157,25 +173,27 @@ class GoLearner(PolicyLearner):
 
     def _is_drawn(self) -> tf.Tensor:
         """[B] 1 for a sample that the chain drew, from where it begins, and 0 for one that is there to begin with."""
-        others = self.updates > 0 if self._config.weights else True
+        others = self.updates > 0 if self._begins_taught else True
         return tf.cast(tf.logical_and(others, tf.logical_not(self._is_begin())), tf.float32)
 
     def _taught(self) -> Proposal:
         """Proposal of weights that were taught elsewhere: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
+        policy = self.policy.placement if isinstance(self.policy, MultiTaskPolicy) else self.policy
         cold, warm = (
-            committed(self.policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
+            committed(policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
             for some, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
         )
         # The first of all may be what is begun with: the likeliest comes second.
         rows = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
-        devices = tf.repeat(rows[:, tf.newaxis], self._config.passes, axis=1)
+        steps = self.policy.unfolded(self.policy.placed(tf.convert_to_tensor(self.begin), rows))
         # Nobody drew them as chains: they are worth imitating, and no ratio is asked of them (``_is_drawn``).
-        return self._proposal(devices, tf.zeros(tf.shape(devices)))
+        return self._proposal(steps, tf.zeros(tf.shape(steps)))
 
-    def _with_begin(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
-        """[B, T, V] with it in its place."""
-        return tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], begin, devices)
+    def _with_begin(self, begin: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        """[B, T + L, V] with it in its place."""
+        stands = self.policy.unfolded(begin[tf.newaxis])
+        return tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], stands, steps)
 
     def _steps(self, begin: tf.Tensor, lesson: tuple[tf.Tensor, ...]) -> None:
         """Epochs over minibatches, each in another order."""
@@ -208,8 +226,8 @@ class GoLearner(PolicyLearner):
         chunk = min(self._chunk, size)
 
         def loss(first: tf.Tensor) -> tf.Tensor:
-            devices, *told = (one[first : first + chunk] for one in lesson)
-            return self._loss(Chain(begin, devices), *told) * (chunk / size)
+            steps, *told = (one[first : first + chunk] for one in lesson)
+            return self._loss(Chain(begin, steps), *told) * (chunk / size)
 
         return summed_gradients(loss, self.policy.trainable_variables, size, chunk)
 
@@ -231,14 +249,15 @@ class GoLearner(PolicyLearner):
             return
         fastest = tf.argmin(times_s)
         better = times_s[fastest] < self.begin_s
-        self.begin.assign(tf.where(better, chain.executed[fastest], self.begin))
+        self.begin.assign(tf.where(better, self.policy.state(chain)[fastest], self.begin))
         self.begin_s.assign(tf.minimum(times_s[fastest], self.begin_s))
 
 
 def chunk_of(config: GoConfig, nodes: int) -> int:
     """Number of samples scored at once: a divisor of a minibatch, so that attention fits into memory."""
     size = config.rollouts // config.minibatches
-    each = nodes * 2 * min(config.segment, nodes) * config.heads * max(config.passes - 1, 1)
+    further = len(config.tasks.split(",")) - 1
+    each = nodes * 2 * min(config.segment, nodes) * config.heads * (max(config.passes - 1, 1) + further)
     most = max(1, _LARGEST // each)
     return max(divisor for divisor in range(1, size + 1) if size % divisor == 0 and divisor <= most)
 
@@ -272,8 +291,15 @@ class GoStudent(snt.Module):
           config: sizes of the networks and what nodes are.
           seed: fixes everything random.
           repeats: how often a step takes parts of each plan away.
+
+        Raises:
+          InputError: it is to decide more than devices.
         """
         super().__init__(name="go_student")
+        if config.tasks != DEVICES:
+            raise InputError(
+                f"tasks is {config.tasks}, and taught is a policy for devices alone; leave it out"
+            )
         self._config = config
         self.policy = GoPolicy(dataclasses.replace(config, keep_probability=0.0, exploration=0.0), seed)
         self.kind = go_kind(config)

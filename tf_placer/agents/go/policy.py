@@ -21,6 +21,7 @@ from tf_placer.agents.graph_inputs import GraphInputs, draw_weights, graph_input
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
 from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.joint_plans import fusing
 from tf_placer.networks.graph_encoders import GraphSage
 from tf_placer.networks.segments import SegmentAttention
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
@@ -58,6 +59,7 @@ class GoInputs(NamedTuple):
       load: [V, D, 2] float32, what a node is to a device that holds it: its time there as a share of all work, its
         bytes as a share of the memory.
       slowness: [V, D] float32, log10 of a node's time on a device over that on its fastest.
+      fuses: [V] bool, nodes with an op that XLA compiles.
     """
 
     graph: GraphInputs
@@ -68,6 +70,7 @@ class GoInputs(NamedTuple):
     gives: Flow
     load: tf.Tensor
     slowness: tf.Tensor
+    fuses: tf.Tensor
 
     def placements(self, device_of_node: tf.Tensor) -> tf.Tensor:
         """[B, U] int32 of devices [B, V]."""
@@ -90,6 +93,7 @@ def go_inputs(problem: Problem, nodes: Groups) -> GoInputs:
         gives=_flow(nodes.edges, nodes.edge_bytes, nodes.count),
         load=tf.constant(load),
         slowness=tf.constant(slowness),
+        fuses=tf.constant(fusing(nodes)),
     )
 
 
@@ -150,15 +154,18 @@ _FAINT = 0.1  # of the weights of the last layer: what devices hold says little 
 
 
 class Chain(NamedTuple):
-    """Refinements of a placement: what they begin with [V], and the devices after each pass [B, T, V]; int32."""
+    """Refinements of a placement: what they begin with [V], and the devices after each pass [B, T, V]; int32.
+
+    With further tasks (``MultiTaskPolicy``): a state [1 + L, V], and devices and levels after each step [B, T + L, V].
+    """
 
     begin: tf.Tensor
-    devices: tf.Tensor
+    steps: tf.Tensor
 
     @property
     def executed(self) -> tf.Tensor:
-        """[B, V], after the last pass."""
-        return self.devices[:, -1]
+        """[B, V], after the last step."""
+        return self.steps[:, -1]
 
 
 class Scores(NamedTuple):
@@ -243,33 +250,63 @@ class GoPolicy(snt.Module):
         if config.device_state:
             self._by_state.w.assign(_FAINT * self._by_state.w)
 
-    def sample(self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[Chain, Scores]:
+    @property
+    def num_steps(self) -> int:
+        """T."""
+        return self.config.passes
+
+    def unfolded(self, state: tf.Tensor) -> tf.Tensor:
+        """[B, T, V] steps that leave devices [B, V] as they are."""
+        return tf.repeat(state[:, tf.newaxis], self.config.passes, axis=1)
+
+    def placed(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
+        """[B, V] what stands with other devices than at the beginning: these."""
+        return devices
+
+    def state(self, chain: Chain) -> tf.Tensor:
+        """[B, V] after the last step: what the next refinement may begin with."""
+        return chain.executed
+
+    def devices(self, chain: Chain) -> tf.Tensor:
+        """[B, V] that are executed."""
+        return chain.executed
+
+    def sample(
+        self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor, encoded: Encoded | None = None
+    ) -> tuple[Chain, Scores]:
         """Draws that many chains, which begin with devices [V]; ``NOWHERE`` where nothing is decided."""
         shape = tf.concat([[self.config.passes, count], tf.shape(inputs.legal)], axis=0)
-        return self._refine(inputs, begin, masked.gumbel(shape, seed))
+        return self._refine(inputs, begin, masked.gumbel(shape, seed), encoded)
 
-    def greedy(self, inputs: GoInputs, begin: tf.Tensor, passes: int | None = None) -> tuple[Chain, Scores]:
+    def greedy(
+        self,
+        inputs: GoInputs,
+        begin: tf.Tensor,
+        passes: int | None = None,
+        encoded: Encoded | None = None,
+    ) -> tuple[Chain, Scores]:
         """The likeliest device of every node in each pass, B = 1; without rewards, this is zero-shot placement.
 
         Args:
           inputs: the problem.
           begin: [V] devices or ``NOWHERE``.
           passes: how many, where not as many as when it samples.
+          encoded: what ``encode`` gives, where it is at hand.
         """
         shape = tf.concat([[passes or self.config.passes, 1], tf.shape(inputs.legal)], axis=0)
-        return self._refine(inputs, begin, tf.zeros(shape))
+        return self._refine(inputs, begin, tf.zeros(shape), encoded)
 
-    def score(self, inputs: GoInputs, chain: Chain) -> Scores:
+    def score(self, inputs: GoInputs, chain: Chain, encoded: Encoded | None = None) -> Scores:
         """Teacher forcing: the log-probabilities of given chains, all passes at once."""
-        count, passes = tf.shape(chain.devices)[0], chain.devices.shape[1]
+        count, passes = tf.shape(chain.steps)[0], chain.steps.shape[1]
         nodes, devices = tf.unstack(tf.shape(inputs.legal))
         # What the first pass sees is the same for all samples.
-        seen = tf.reshape(chain.devices[:, :-1], [count * (passes - 1), nodes])
-        logits = self.logits(inputs, tf.concat([chain.begin[tf.newaxis], seen], axis=0))
+        seen = tf.reshape(chain.steps[:, :-1], [count * (passes - 1), nodes])
+        logits = self.logits(inputs, tf.concat([chain.begin[tf.newaxis], seen], axis=0), encoded)
         first = tf.broadcast_to(logits[:1], [count, 1, nodes, devices])
         later = tf.reshape(logits[1:], [count, passes - 1, nodes, devices])
         every = tf.concat([first, later], axis=1)
-        return Scores(masked.log_prob(every, chain.devices), masked.entropy(every))
+        return Scores(masked.log_prob(every, chain.steps), masked.entropy(every))
 
     def logits(
         self, inputs: GoInputs, device_of_node: tf.Tensor, encoded: Encoded | None = None
@@ -283,9 +320,11 @@ class GoPolicy(snt.Module):
         """
         return self._logits(inputs, self.encode(inputs) if encoded is None else encoded, device_of_node)
 
-    def _refine(self, inputs: GoInputs, begin: tf.Tensor, noise: tf.Tensor) -> tuple[Chain, Scores]:
+    def _refine(
+        self, inputs: GoInputs, begin: tf.Tensor, noise: tf.Tensor, encoded: Encoded | None
+    ) -> tuple[Chain, Scores]:
         """The largest logit with noise [T, B, V, D], pass by pass."""
-        encoded = self.encode(inputs)
+        encoded = self.encode(inputs) if encoded is None else encoded
         now, passes = begin[tf.newaxis], []
         for more in tf.unstack(noise):
             logits = self._logits(inputs, encoded, now)
@@ -311,16 +350,27 @@ class GoPolicy(snt.Module):
             devices=self._devices.embed(choices),
         )
 
+    def states(
+        self, inputs: GoInputs, encoded: Encoded, device_of_node: tf.Tensor, told: tf.Tensor
+    ) -> tf.Tensor:
+        """[B, V, H] what attention makes of nodes on devices [B, V] and of what is ``told`` [B, V, H] of each."""
+        around = self._surroundings(encoded, decided(inputs, device_of_node))
+        return self._attention(encoded.nodes + around + told, encoded.whole)
+
+    def _surroundings(self, encoded: Encoded, seen: Decided) -> tf.Tensor:
+        """[B, V, H] of the devices of each node and its neighbors."""
+        embedding = encoded.devices.embedding
+        where = tf.concat(
+            [tf.tensordot(one, embedding, 1) for one in (seen.here, seen.reads, seen.gives)], axis=2
+        )
+        # A tensordot makes rows of its argument; see ``SegmentAttention`` for what matrices of more dimensions do.
+        return tf.tensordot(where, self._around.w, 1)
+
     def _logits(self, inputs: GoInputs, encoded: Encoded, device_of_node: tf.Tensor) -> tf.Tensor:
         """[B, V, D]."""
         seen = decided(inputs, device_of_node)
         devices = encoded.devices
-        where = tf.concat(
-            [tf.tensordot(one, devices.embedding, 1) for one in (seen.here, seen.reads, seen.gives)], axis=2
-        )
-        # A tensordot makes rows of its argument; see ``SegmentAttention`` for what matrices of more dimensions do.
-        around = tf.tensordot(where, self._around.w, 1)
-        states = self._attention(encoded.nodes + around, encoded.whole)
+        states = self._attention(encoded.nodes + self._surroundings(encoded, seen), encoded.whole)
         logits = self._devices.score(states, devices)
         if self.config.device_state:
             of_state, of_device = self._of_state, self._of_device.w
@@ -328,18 +378,25 @@ class GoPolicy(snt.Module):
             held = tf.tensordot(seen.of_devices(inputs), of_device[:DECIDED_WIDTH], 1)  # [B, V, D, H]
             alike = tf.matmul(devices.embedding, of_device[DECIDED_WIDTH:])[tf.newaxis, tf.newaxis]
             logits += tf.tensordot(tf.nn.relu(each + held + alike), self._by_state.w, 1)[..., 0]
-        logits = masked.masked(logits + self._prior_logits(inputs, seen), inputs.legal)
+        stays = kept_logits(seen.here, inputs.legal, self.config.keep_probability)
+        logits = masked.masked(logits + stays, inputs.legal)
         share = self.config.exploration
         return masked.mixed(logits, inputs.legal, share) if share else logits
 
-    def _prior_logits(self, inputs: GoInputs, seen: Decided) -> tf.Tensor:
-        """[B, V, D], for a node to stay with all other logits equal: log(p / q), q each other device's in 1 - p."""
-        probability = self.config.keep_probability
-        if not probability:
-            return tf.zeros_like(seen.here)
-        choices = tf.reduce_sum(tf.cast(inputs.legal, tf.float32), axis=1, keepdims=True)
-        others = tf.maximum(choices - 1.0, 1.0)
-        return seen.here * tf.math.log(probability * others / (1.0 - probability))
+
+def kept_logits(stands: tf.Tensor, legal: tf.Tensor, probability: float) -> tf.Tensor:
+    """[B, V, C], for a choice to stay with all other logits equal: log(p / q), q each other choice's in 1 - p.
+
+    Args:
+      stands: [B, V, C] 1 for what stands; all 0 where nothing is decided.
+      legal: [V, C].
+      probability: p; 0 leans to nothing.
+    """
+    if not probability:
+        return tf.zeros_like(stands)
+    choices = tf.reduce_sum(tf.cast(legal, tf.float32), axis=1, keepdims=True)
+    others = tf.maximum(choices - 1.0, 1.0)
+    return stands * tf.math.log(probability * others / (1.0 - probability))
 
 
 # Of the networks' shape: variables that were saved with another one cannot be restored.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from tf_placer.agents.hdp.policy import (
     placer_loss,
     regrouping_loss,
 )
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, descend, executed_times
 from tf_placer.agents.losses import (
     EntropySteering,
     MovingAverageBaseline,
@@ -396,7 +397,7 @@ class HdpLearner(PolicyLearner):
         self._rows_follow = config.loss == "cross_entropy" and config.row_rate > 0 and config.row_step > 0
         if config.row_rate and not self._rows_follow:
             trained.append((placer.row_variables, config.row_rate))
-        self._steps = [(variables, adam(rate, variables)) for variables, rate in trained]
+        self._trains(*trained, clip=config.gradient_clip)
         self.incumbent = Incumbent(start.group_of_unit, start.device_of_group)
         regrouping = Regrouping(problem) if config.incumbent else None
         self._of_problem.changes = Changes(self.incumbent, regrouping, inputs.choices.legal, config)
@@ -416,27 +417,52 @@ class HdpLearner(PolicyLearner):
         actions = changes.execute(drawn, scores.network_logits, self.updates, seeds[1])
         return Proposal(actions, changes.placements(self.policy, inputs, actions))
 
+    @property
+    def pushes_gradients(self) -> bool:
+        """True unless there are several steps for a batch, or logits that move to the elites in closed form."""
+        return self._config.epochs == 1 and not self._rows_follow
+
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        noise, _ = self._noise(self._now())
-        inputs, drawn = self._inputs(), actions.drawn
         lesson = self._lesson(reward, runtime_s, valid, actions)
-        epochs: list[Scores] = []  # the first is of the policy that drew
-
-        def loss() -> tf.Tensor:
-            epochs.append(self.policy.score(inputs, drawn, noise))
-            return self._loss(epochs[-1], lesson, tf.stop_gradient(epochs[0].decision_log_prob), actions)
-
+        loss, epochs = self._loss_by_epoch(lesson, actions)
         for _ in range(self._config.epochs):
-            descend(loss, self._steps, self._config.gradient_clip)
+            descend(loss, self._optimizers, self._clip)
         if self._rows_follow:
-            shape = [self.samples_per_update, *inputs.choices.legal.shape]
+            choices, drawn = self.inputs.choices, actions.drawn
+            shape = [self.samples_per_update, *choices.legal.shape]
             shift = shift_to_elites(
                 tf.reshape(epochs[0].decision_logits, shape),
                 tf.reshape(drawn.device_of_group, shape[:2]),
                 lesson.elite,
                 self._config.row_step,
             )
-            self.policy.placer.shift_rows(shift, inputs.choices.number)
+            self.policy.placer.shift_rows(shift, choices.number)
+        self._remember(actions, runtime_s, valid)
+
+    def _update_gradients(
+        self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        loss, _ = self._loss_by_epoch(self._lesson(reward, runtime_s, valid, actions), actions)
+        gradients = self._gradients_of(loss)
+        self._remember(actions, runtime_s, valid)
+        return gradients
+
+    def _loss_by_epoch(
+        self, lesson: Lesson, actions: Executed
+    ) -> tuple[Callable[[], tf.Tensor], list[Scores]]:
+        """The loss of a batch, and the scores of each call of it: the first are of the policy that drew."""
+        noise, _ = self._noise(self._now())
+        inputs = self._inputs()
+        epochs: list[Scores] = []
+
+        def loss() -> tf.Tensor:
+            epochs.append(self.policy.score(inputs, actions.drawn, noise))
+            return self._loss(epochs[-1], lesson, tf.stop_gradient(epochs[0].decision_log_prob), actions)
+
+        return loss, epochs
+
+    def _remember(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Keeps the fastest plan of all."""
         times = executed_times(runtime_s, valid)
         best = tf.argmin(times, output_type=tf.int32)
         self.incumbent.take(self._of_problem.changes.decided(actions, best), times[best])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
 from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.groups import KINDS, Groups, expanded, unit_groups
+from tf_placer.grouper.groups import KINDS, Groups, expanded, ordered_groups, unit_groups
+from tf_placer.grouper.joint_plans import DEVICES, TASKS, JointPlans
 from tf_placer.problem.problem import Problem
 
 # Inputs: the constants that a table of logits needs of a problem.
@@ -106,6 +107,14 @@ class TabularPolicy(snt.Module):
         return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
 
 
+class Tables(snt.Module):
+    """A table for devices, if they are decided, and one for each further task."""
+
+    def __init__(self, tables: list[TabularPolicy]):
+        super().__init__(name="tables")
+        self.tables = tables
+
+
 # Settings.
 
 LOSSES = ("reinforce", "cross_entropy")
@@ -113,11 +122,14 @@ LOSSES = ("reinforce", "cross_entropy")
 
 @dataclasses.dataclass(frozen=True)
 class TabularConfig(Settings):
-    """A device for each group from one row of logits, without a network.
+    """A device for each group from one row of logits, without a network; with further tasks a level of each, too.
 
     An agent that loses to it, at as many evaluations and over the same groups, has a network that hurts.
 
     Attributes:
+      tasks: what is decided, one of ``TASKS``; what is not stays at the plan that it starts from, without an order or
+        without clusters.
+      levels: K, that priorities and fusion priorities have.
       loss: ``reinforce``, with advantages standardized by batch and Adam; or ``cross_entropy``, which moves the
         probabilities to the frequencies among the best samples (Post: Gao et al. 2018, without its proximal steps).
       groups: ``slack``, min-cut parts split by slack, or ``min_cut``.
@@ -128,14 +140,16 @@ class TabularConfig(Settings):
       smoothing: how far it moves, 1 all the way.
       exploration: share of the draws that is uniform over what is legal, so that it never stops sampling. Of 154 groups
         a share of 0.01 moves 1.5 in each sample, which is dear (docs/results/agent_probes.md).
-      start_probability: how often an untaught table chooses each group's device of the plan that it starts from; 0
-        leaves it uniform.
+      start_probability: how often an untaught table chooses each group's device of the plan that it starts from, or
+        the level with which nothing is decided; 0 leaves it uniform.
       failing_reward: reward of a placement that does not run, below 0.
 
     Raises:
       InputError: a field of the wrong type or out of range.
     """
 
+    tasks: str = setting(DEVICES, words=TASKS)
+    levels: int = setting(8, least=2)
     loss: str = setting("reinforce", words=LOSSES)
     groups: str = setting("slack", words=KINDS)
     num_groups: int = setting(160, least=1)
@@ -163,39 +177,109 @@ class TabularLearner(PolicyLearner):
           warm_start: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
         """
-        groups = unit_groups(problem, config.num_groups, config.groups)
+        is_joint = config.tasks != DEVICES
+        groups = (ordered_groups if is_joint else unit_groups)(problem, config.num_groups, config.groups)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
-        policy = TabularPolicy(groups.count, problem.num_devices, config.exploration)
-        inputs = tabular_inputs(groups, start, config.start_probability)
-        super().__init__("tabular_learner", policy, config, warm_start, [seed, 0x7AB], inputs=inputs)
-        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+        of_devices = tabular_inputs(groups, start, config.start_probability)
+        joint = JointPlans(groups, tuple(config.tasks.split(",")), config.levels)
+        inputs = [of_devices] if DEVICES in joint.tasks else []
+        for legal, neutral in zip(joint.legal, joint.neutral, strict=True):
+            leveled = dataclasses.replace(groups, legal=legal)
+            inputs.append(tabular_inputs(leveled, neutral, config.start_probability))
+        tables = [TabularPolicy(groups.count, one.legal.shape[1], config.exploration) for one in inputs]
+        policy = Tables(tables) if is_joint else tables[0]
+        super().__init__(
+            "tabular_learner",
+            policy,
+            config,
+            warm_start,
+            [seed, 0x7AB],
+            inputs=of_devices,
+            every=inputs,
+            joint=joint,
+            start=start,
+        )
+        self._tables = tables
+        self._trains((policy.trainable_variables, config.learning_rate))
+
+    def propose(self) -> Proposal:
+        """Draws B plans; the same ones until ``learn`` is called."""
+        proposal, joint = super().propose(), self._of_problem.joint
+        if not joint.leveled:
+            return proposal
+        levels = proposal.actions[:, -len(joint.leveled) :]
+        return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
-        actions = self.policy.sample(self.inputs, self._config.samples, seed)  # [B, G']
-        return Proposal(actions, self.policy.placements(self.inputs, actions))
+        count, joint = self._config.samples, self._of_problem.joint
+        if not joint.leveled:
+            actions = self.policy.sample(self.inputs, count, seed)  # [B, G']
+            return Proposal(actions, self.policy.placements(self.inputs, actions))
+        seeds = tf.unstack(tf.random.split(seed, len(self._tables)))
+        actions = tf.stack(
+            [table.sample(one, count, own) for (table, one), own in zip(self._each(), seeds, strict=True)],
+            axis=1,
+        )
+        devices = (
+            actions[:, 0]
+            if DEVICES in joint.tasks
+            else tf.tile(self._of_problem.start[np.newaxis], [count, 1])
+        )
+        return Proposal(actions, self._tables[0].placements(self.inputs, devices))
+
+    def _each(self) -> list[tuple[TabularPolicy, TabularInputs]]:
+        return list(zip(self._tables, self._of_problem.every, strict=True))
+
+    def _of_tables(self, actions: tf.Tensor) -> list[tf.Tensor]:
+        """[B, G'] of each table."""
+        return tf.unstack(actions, axis=1) if self._of_problem.joint.leveled else [actions]
+
+    @property
+    def pushes_gradients(self) -> bool:
+        """True unless the table moves to the elites in closed form."""
+        return self._config.loss != "cross_entropy"
 
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        if self._config.loss == "cross_entropy":
-            self._move_to_elites(actions, reward, tf.cast(valid, tf.float32))
+        if self.pushes_gradients:
+            super()._update(actions, reward, runtime_s, valid)
             return
+        for (table, inputs), own in zip(self._each(), self._of_tables(actions), strict=True):
+            self._move_to_elites(table, inputs, own, reward, tf.cast(valid, tf.float32))
+
+    def _update_gradients(
+        self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        of_tables = self._of_tables(actions)
         everyone = tf.ones_like(reward)
 
         def loss() -> tf.Tensor:
-            log_prob = self.policy.score(self.inputs, actions)
+            log_prob = tf.add_n(
+                [
+                    table.score(inputs, own)
+                    for (table, inputs), own in zip(self._each(), of_tables, strict=True)
+                ]
+            )
             return reinforce_loss(log_prob, standardized_advantage(reward, everyone), everyone)
 
-        descend(loss, [(self.policy.trainable_variables, self._optimizer)])
+        return self._gradients_of(loss)
 
-    def _move_to_elites(self, actions: tf.Tensor, reward: tf.Tensor, runs: tf.Tensor) -> None:
+    def _move_to_elites(
+        self,
+        table: TabularPolicy,
+        inputs: TabularInputs,
+        actions: tf.Tensor,
+        reward: tf.Tensor,
+        runs: tf.Tensor,
+    ) -> None:
         """p <- (1 - a) p + a frequency among the elites, where there are any."""
-        config, inputs = self._config, self.inputs
+        config = self._config
         elite = elites(reward, runs, max(1, round(config.elites * config.samples)))
         weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
         frequency = tf.einsum("b,bgd->gd", weight, tf.one_hot(actions, inputs.legal.shape[1]))
-        probability = self.policy.probability(inputs)
+        probability = table.probability(inputs)
         moved = probability + config.smoothing * tf.reduce_sum(weight) * (frequency - probability)
         logits = tf.math.log(tf.maximum(moved, 1e-9)) - inputs.prior_logits
-        self.policy.logits.assign(tf.where(inputs.legal, logits, 0.0))
+        table.logits.assign(tf.where(inputs.legal, logits, 0.0))
 
 
 SPEC = MethodSpec(

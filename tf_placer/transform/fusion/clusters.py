@@ -5,60 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
-from colocation.op_facts import (
-    ENTERS,
-    NEXT_ITERATIONS,
-    GraphIndex,
-    having,
-    reached,
-    topological_order,
-    values,
-)
+from colocation.op_facts import NEXT_ITERATIONS, GraphIndex, topological_order, values
 from tf_placer.base.arguments import InputError
+from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes.output_specs import OutputSpec
 from tf_placer.problem.decisions import NO_CLUSTER
 
 PREFIX = "fused_cluster"
 """What the names of clusters' calls begin with."""
-_XLA, _WORK = having("xla"), values("work")
-_CONDITIONAL = ENTERS | having("switch")
-_NO_NUMBERS = frozenset([tf.resource, tf.variant, tf.string])
-_OWN_GRADIENT = "_gradient_op_type"
-
-
-def why_not_fusible(item: Item) -> list[str]:
-    """[N] for each op one clause that says why it cannot be in a cluster; "" where it can.
-
-    Constants are in no cluster, because each has copies of those that it reads. Reads and updates of variables stay
-    outside. So do random ops: XLA's generator takes a thousand times as long on a CPU as TensorFlow's.
-    """
-    index, outputs = item.index, item.outputs
-    specs: list[list[OutputSpec]] = [list(of_op) for of_op in outputs]
-    for producer, output, consumer, _ in index.data_edges.tolist():
-        specs[consumer].append(outputs[producer][output])
-    enters = [op for op, op_type in enumerate(index.op_types) if op_type in _CONDITIONAL]
-    conditional = reached(enters, lambda op: index.consumers[op])
-    kept = {*item.control_outputs, *item.host_ops}
-    found = []
-    for op, (name, op_type) in enumerate(zip(index.names, index.op_types, strict=True)):
-        if op_type not in _XLA:
-            found.append(f"XLA is not given ops of type {op_type}")
-        elif name in kept:
-            found.append("it has an effect outside of the step's results")
-        elif any(spec.rule for spec in specs[op]):
-            found.append("the shape of what it reads or makes depends on data")
-        elif any(spec.dtype in _NO_NUMBERS for spec in specs[op]):
-            found.append("it reads or makes no numbers")
-        elif op in conditional:
-            found.append("it runs in a loop or a branch of TensorFlow 1")
-        elif _OWN_GRADIENT in item.graph_def.node[op].attr:
-            found.append("it has a gradient of its own")
-        else:
-            found.append("")
-    return found
+_WORK = values("work")
 
 
 def convex_clusters(
@@ -66,9 +22,7 @@ def convex_clusters(
 ) -> np.ndarray:
     """[N] int32, legal clusters of ops that have one label; -1 for ops in none.
 
-    An op's level is the largest number of clusters that a way to it has left. Ops of one label, device and level that
-    data connects are a cluster. A way that leaves a cluster reaches higher levels alone, so it never leads back, and
-    the clusters together have no cycle either: every edge between two leads to a higher level. So any labels will do.
+    Ops of one label and device are joined where that makes no cycle (``convex_roots``), so any labels will do.
 
     Args:
       item: the program, N ops.
@@ -81,11 +35,27 @@ def convex_clusters(
         None if why or label is None else (label, device_of_op[name])
         for name, label, why in zip(index.names, label_of_op, why_not_fusible(item), strict=True)
     ]
+    roots = convex_roots(_forward_edges(index), index.data_edges[:, [0, 2]], keys)
+    return large_enough(roots, starts_kernel(item), least)
+
+
+def convex_roots(edges: np.ndarray, joins: np.ndarray, keys: Sequence[object]) -> np.ndarray:
+    """[N] an op of the cluster that each op is in; -1 of ops that are in none.
+
+    An op's level is the largest number of clusters that a way to it has left. Ops of one key and level that are joined
+    are a cluster. A way that leaves a cluster reaches higher levels alone, so it never leads back, and the clusters
+    together have no cycle either: every edge between two leads to a higher level.
+
+    Args:
+      edges: [E, 2] producer and consumer, which has the larger number.
+      joins: [E', 2] edges whose ends are one cluster where they can be.
+      keys: [N] what may be in one cluster; None of ops that stay outside.
+    """
     producers: list[list[int]] = [[] for _ in keys]
-    for producer, consumer in _forward_edges(index).tolist():
+    for producer, consumer in edges.tolist():
         producers[consumer].append(producer)
     level = [0] * len(keys)
-    for op, of_op in enumerate(producers):  # an item's ops are in topological order
+    for op, of_op in enumerate(producers):
         for one in of_op:
             leaves = keys[one] is not None and keys[one] != keys[op]
             level[op] = max(level[op], level[one] + leaves)
@@ -97,7 +67,7 @@ def convex_clusters(
             op = first[op]
         return op
 
-    for producer, consumer in index.data_edges[:, [0, 2]].tolist():
+    for producer, consumer in joins.tolist():
         if (
             keys[producer] is not None
             and keys[producer] == keys[consumer]
@@ -105,8 +75,20 @@ def convex_clusters(
         ):
             a, b = root(producer), root(consumer)
             first[max(a, b)] = min(a, b)
-    roots = np.array([NO_CLUSTER if key is None else root(op) for op, key in enumerate(keys)])
-    return numbered(np.where(_kernels(item, roots) >= least, roots, NO_CLUSTER))
+    return np.array([NO_CLUSTER if key is None else root(op) for op, key in enumerate(keys)])
+
+
+def large_enough(roots: np.ndarray, starts: np.ndarray, least: int) -> np.ndarray:
+    """[N] int32, the clusters that have so many kernels, numbered from 0.
+
+    Args:
+      roots: [N] a number of the cluster of each op, below N; -1 for ops in none.
+      starts: [N] bool, ops that start a kernel.
+      least: fewest of them.
+    """
+    counts = np.zeros(len(roots) + 1, np.int64)  # the last is of ops in none
+    np.add.at(counts, roots, starts)
+    return numbered(np.where(counts[roots] >= least, roots, NO_CLUSTER))
 
 
 def numbered(cluster_of_op: np.ndarray) -> np.ndarray:
@@ -122,13 +104,6 @@ def starts_kernel(item: Item) -> np.ndarray:
     """[N] bool, ops that start a kernel; reshapes and the like do not."""
     free = {op_type for op_type, formula in _WORK.items() if formula == "free"}
     return np.array([op_type not in free for op_type in item.index.op_types])
-
-
-def _kernels(item: Item, cluster_of_op: np.ndarray) -> np.ndarray:
-    """[N] kernels in the cluster of each op."""
-    counts = np.zeros(len(cluster_of_op) + 1, np.int64)  # the last is of ops in none
-    np.add.at(counts, cluster_of_op, starts_kernel(item))
-    return counts[cluster_of_op]
 
 
 def check_clusters(item: Item, cluster_of_op: np.ndarray, device_of_op: Mapping[str, str]) -> None:

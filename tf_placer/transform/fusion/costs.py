@@ -45,7 +45,7 @@ def savings(problem: Problem, cluster_of_op: np.ndarray) -> Savings:
     """What clusters [N] of a problem's ops save."""
     clusters = len(np.unique(cluster_of_op[cluster_of_op != NO_CLUSTER]))
     fused = cluster_of_op != NO_CLUSTER
-    kernels = int((_launches(problem)[fused] > 0).sum())
+    kernels = int((launches(problem)[fused] > 0).sum())
     return Savings(
         clusters,
         int(fused.sum()),
@@ -76,7 +76,7 @@ def fused_ns(problem: Problem, cluster_of_op: np.ndarray) -> np.ndarray:
     total = np.zeros((count, len(devices)), np.int64)
     np.add.at(total, cluster_of_op[fused], problem.compute_ns[fused])
     kernels, inner = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    np.add.at(kernels, cluster_of_op[fused], _launches(problem)[fused] > 0)
+    np.add.at(kernels, cluster_of_op[fused], launches(problem)[fused] > 0)
     np.add.at(inner, cluster_of_op[fused], _inner_bytes(problem, cluster_of_op)[fused])
     launch_ns = np.array([device.launch_ns for device in devices], np.float64)
     rate = np.array([device.memory_bytes_per_s / device.streams for device in devices], np.float64)
@@ -146,6 +146,7 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
         work=None,
         alias_of_tensor=np.zeros(0, np.int32),
         stage_of_op=np.zeros(0, np.int32),
+        fusible_of_op=np.zeros(0, bool),
     )
     priority_of_op = None
     if placement.priority_of_op is not None:
@@ -218,7 +219,7 @@ def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray
     return position[node], first
 
 
-def _launches(problem: Problem) -> np.ndarray:
+def launches(problem: Problem) -> np.ndarray:
     """[N] kernels of each op; of a profiled graph one of what takes time."""
     return (problem.fastest_ns() > 0) if problem.work is None else problem.work.launches
 

@@ -84,7 +84,7 @@ def test_a_proposal_stays_until_it_is_learned_from_and_refinement_goes_on_from_t
 
 
 def test_the_loss_is_ppos_over_each_decision_and_less_the_entropy(learner):
-    chain = Chain(tf.convert_to_tensor(learner.begin), learner.propose().actions.chain.devices)
+    chain = Chain(tf.convert_to_tensor(learner.begin), learner.propose().actions.chain.steps)
     scores = learner.policy.score(learner.inputs, chain)
     advantage = np.array([1.0, -1, 2, 0, 0.5, -2], np.float32)
     # Ratios of 1: the loss is minus the mean over samples of A times the number of decisions.
@@ -105,7 +105,7 @@ def test_the_papers_way():
     """Minibatches, two passes from nothing, and a mean of all trials."""
     learner = learner_of(PAPER)
     proposal = update(learner)
-    assert proposal.actions.chain.devices.shape == (6, 2, PROBLEM.num_units)
+    assert proposal.actions.chain.steps.shape == (6, 2, PROBLEM.num_units)
     assert (learner.begin == NOWHERE).numpy().all(), "what was best is not looked at"
     rewards = -np.sqrt(on_device_1(proposal.placements)[0])
     assert float(learner.baseline.average[0]) == pytest.approx(rewards.mean(), rel=1e-5)
@@ -114,7 +114,7 @@ def test_the_papers_way():
 def test_chunks_of_samples_add_up_to_a_minibatch(learner):
     actions = learner.propose().actions
     elite = tf.constant([0.0, 3, 0, 3, 0, 0])
-    lesson = [actions.chain.devices, actions.log_prob, tf.constant([1.0, -1, 2, 0, 0.5, -2]), elite]
+    lesson = [actions.chain.steps, actions.log_prob, tf.constant([1.0, -1, 2, 0, 0.5, -2]), elite]
     whole, parts = [], []
     for chunk, found in ((6, whole), (2, parts)):
         learner._chunk = chunk

@@ -35,7 +35,7 @@ def test_one_set_of_weights_serves_problems_of_any_size(policy):
     for problem in (SMALL, WIDE, masked, problem_of([7], [])):
         inputs = inputs_of(problem)
         chain, drawn = policy.sample(inputs, nothing(inputs), 5, SEED)
-        assert chain.devices.shape == (5, 2, inputs.legal.shape[0])
+        assert chain.steps.shape == (5, 2, inputs.legal.shape[0])
         for row in inputs.placements(chain.executed).numpy():
             problem.check_legal(row)
         scored = policy.score(inputs, chain)
@@ -68,7 +68,7 @@ def test_one_trace_serves_problems_of_any_size(policy):
         other = inputs_of(problem)
         chain, scores = traced(other, nothing(other), SEED)
         expected, by_eager = policy.sample(other, nothing(other), 3, SEED)
-        np.testing.assert_array_equal(chain.devices, expected.devices)
+        np.testing.assert_array_equal(chain.steps, expected.steps)
         np.testing.assert_allclose(scores.log_prob, by_eager.log_prob, rtol=1e-3, atol=1e-4)
 
 
@@ -76,8 +76,8 @@ def test_the_likeliest_is_taken_pass_by_pass(policy):
     inputs = inputs_of(WIDE)
     begin = nothing(inputs)
     chain, _ = policy.greedy(inputs, begin, passes=3)
-    assert chain.devices.shape == (1, 3, 11)
-    for now, then in zip((begin, *chain.devices[0]), chain.devices[0], strict=False):
+    assert chain.steps.shape == (1, 3, 11)
+    for now, then in zip((begin, *chain.steps[0]), chain.steps[0], strict=False):
         np.testing.assert_array_equal(tf.argmax(policy.logits(inputs, now[tf.newaxis])[0], axis=1), then)
 
 

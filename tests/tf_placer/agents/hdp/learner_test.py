@@ -435,7 +435,7 @@ def test_the_loss_after_regroupings_by_hand():
 def test_epochs_are_steps_on_one_batch():
     learner = learner_from(0, dataclasses.replace(OURS, loss="ppo", epochs=2))
     update(learner, weighted_devices)
-    assert {int(optimizer.step) for _, optimizer in learner._steps} == {2}
+    assert {int(optimizer.step) for _, optimizer in learner._optimizers} == {2}
     assert int(learner.updates) == 1
 
 

@@ -69,3 +69,19 @@ def test_where_nothing_runs_cem_stays_and_reinforce_does_not_fail():
         learner.learn(learner.propose().actions, tf.fill([32], float("nan")), tf.zeros(32, tf.bool))
         after = learner.policy.probability(learner._of_problem.inputs).numpy()
         np.testing.assert_allclose(after, before, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["reinforce", "cross_entropy"])
+def test_tables_of_further_tasks_move_to_what_is_fast_too(loss):
+    fusible = np.ones(PROBLEM.num_ops, bool)
+    problem = dataclasses.replace(PROBLEM, fusible_of_op=fusible)
+    config = dataclasses.replace(CONFIG, loss=loss, tasks="priorities,fusion", levels=3)
+    learner, found = TabularLearner(problem, config, WARM_START, seed=3), []
+    for _ in range(30):
+        proposal = learner.propose()
+        plans = proposal.placements
+        shares = np.stack([(plans.priority_of_op > 0).mean(axis=1), (plans.cluster_of_op >= 0).mean(axis=1)])
+        found.append(shares.mean(axis=1))
+        assert (plans.device_of_unit == 0).all(), "what is not decided stays"
+        learner.learn(proposal.actions, tf.constant(2 - shares.mean(axis=0)), tf.ones(32, tf.bool))
+    assert (found[0] < 0.2).all() and (found[-1] > 0.8).all(), (found[0], found[-1])

@@ -9,6 +9,7 @@ from colocation.tensorflow_internals import registered_kernels
 from tests.equivalence.operations import program_of_seed
 from tests.equivalence.pairs import item_of, subject_of
 from tf_placer.base.arguments import InputError
+from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import (
@@ -16,7 +17,6 @@ from tf_placer.transform.fusion.clusters import (
     contracted,
     convex_clusters,
     starts_kernel,
-    why_not_fusible,
 )
 from tf_placer.transform.fusion.rules import RULES
 

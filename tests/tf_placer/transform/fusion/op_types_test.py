@@ -5,9 +5,10 @@ import pytest
 
 from colocation.op_facts import having
 from tests.tf_placer.transform.split.op_cases import NEEDS_STATISTICS, arguments_of, item_of, op_types
+from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime.graph_program import build_program, open_program
-from tf_placer.transform.fusion.clusters import convex_clusters, why_not_fusible
+from tf_placer.transform.fusion.clusters import convex_clusters
 from tf_placer.transform.fusion.writer import PREFIX, fused_graph
 from tf_placer.transform.split.equality import relative_difference
 

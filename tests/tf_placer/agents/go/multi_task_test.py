@@ -1,0 +1,214 @@
+"""Devices, an order and fusion by one policy: scored as drawn, conditioned on what was decided before, and learned."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.agents.go.small_go import OF_GROUPS, OF_UNITS
+from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.learner import GoLearner, GoStudent
+from tf_placer.agents.go.multi_task import MultiTaskPolicy
+from tf_placer.agents.go.policy import Chain, GoPolicy, go_inputs
+from tf_placer.agents.learner import WarmStart
+from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
+from tf_placer.base.arguments import InputError
+from tf_placer.grouper.groups import ordered_groups
+from tf_placer.grouper.joint_plans import TASKS, JointPlans
+from tf_placer.problem.placement import Placement
+from tf_placer.transform.fusion.costs import fused_plan
+
+FUSIBLE = np.array([False, True, True, True, True, False])
+PROBLEM = dataclasses.replace(branches_problem(2, 2), fusible_of_op=FUSIBLE)
+CONFIG = dataclasses.replace(OF_UNITS, passes=1, levels=3, keep_probability=0.3, tasks=TASKS[-1])
+INPUTS = go_inputs(PROBLEM, ordered_groups(PROBLEM, None))
+SEED = tf.constant([11, 12])
+FURTHER = [tasks for tasks in TASKS if tasks != "devices"]
+
+
+def begin_of(config, inputs=INPUTS):
+    """Everything on device 0, neutral."""
+    plans = JointPlans(ordered_groups(PROBLEM, None), tuple(config.tasks.split(",")), config.levels)
+    devices = np.zeros([1, inputs.legal.shape[0]], np.int32)
+    return tf.constant(np.concatenate([devices, plans.neutral]))
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return MultiTaskPolicy(CONFIG, seed=5)
+
+
+@pytest.mark.parametrize("tasks", FURTHER)
+@pytest.mark.parametrize("passes", [1, 2])
+def test_what_is_drawn_is_scored_as_what_it_is(tasks, passes):
+    config = dataclasses.replace(CONFIG, tasks=tasks, passes=passes)
+    policy, begin = MultiTaskPolicy(config, seed=5), begin_of(config)
+    chain, drawn = policy.sample(INPUTS, begin, 8, SEED)
+    named = tasks.split(",")
+    moves = "devices" in named
+    assert policy.num_steps == passes * moves + len(named) - moves
+    assert chain.steps.shape == (8, policy.num_steps, 6)
+    scored = policy.score(INPUTS, chain)
+    np.testing.assert_allclose(scored.log_prob, drawn.log_prob, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scored.entropy, drawn.entropy, rtol=1e-4, atol=1e-5)
+    assert len(np.unique(chain.steps, axis=0)) > 1
+    if not moves:
+        assert (policy.devices(chain) == 0).numpy().all()
+    if "fusion" in named:
+        level = policy.state(chain)[:, -1].numpy()
+        can = INPUTS.fuses.numpy()
+        assert (level[:, ~can] == 0).all() and (level[:, can] > 0).any()
+        assert (scored.log_prob.numpy()[:, -1, ~can] == 0).all()
+
+
+def test_all_that_can_be_decided_is_certain_together():
+    # Of three nodes: 2 devices each, and 2 levels for each of two further tasks.
+    nodes = ordered_groups(PROBLEM, None)
+    some = dataclasses.replace(CONFIG, levels=2)
+    policy, inputs = MultiTaskPolicy(some, seed=5), INPUTS
+    begin = begin_of(some)
+    fixed = nodes.count - 2  # all but two nodes stay where they are: a part of the whole, by the chain rule
+    states = []
+    for free in itertools.product(range(2), repeat=2 * 3):
+        state = np.tile(np.array([0, 1, 0])[:, np.newaxis], (1, nodes.count))
+        state[:, fixed - 2 : fixed] = np.array(free).reshape(3, 2)
+        states.append(state)
+    scores = policy.score(inputs, Chain(begin, tf.constant(np.array(states), tf.int32)))
+    of_free = tf.reduce_sum(scores.log_prob[:, :, fixed - 2 : fixed], axis=[1, 2])
+    # Given all else, what two nodes do sums to one.
+    assert float(tf.reduce_sum(tf.exp(of_free))) == pytest.approx(1, rel=1e-4)
+
+
+def test_a_task_sees_what_was_decided_before_it_and_not_after_it(policy):
+    begin = begin_of(CONFIG)
+    chain, _ = policy.sample(INPUTS, begin, 1, SEED)
+    steps = chain.steps.numpy()
+
+    def moved(step):
+        other = steps.copy()
+        node = int(np.flatnonzero(INPUTS.fuses)[0])
+        other[0, step, node] = (other[0, step, node] + 1) % 2
+        found = policy.score(INPUTS, Chain(begin, tf.constant(other))).entropy
+        return np.abs(found - policy.score(INPUTS, chain).entropy).max(axis=(0, 2)) > 1e-7
+
+    assert moved(0).tolist() == [False, True, True]
+    assert moved(1).tolist() == [False, False, True]
+    assert moved(2).tolist() == [False, False, False]
+
+
+def test_gradients_are_those_of_numbers():
+    # One segment: no gradient flows to the one before.
+    policy = MultiTaskPolicy(dataclasses.replace(CONFIG, segment=100), seed=5)
+    chain, _ = policy.sample(INPUTS, begin_of(CONFIG), 4, SEED)
+
+    def total():
+        return tf.reduce_sum(policy.score(INPUTS, chain).log_prob)
+
+    own = policy._own
+    for variable, at in (
+        (own._last[1].b, (1,)),
+        (own._levels[0].embeddings, (1, 2)),
+        (own._last[0].w, (3, 0)),
+    ):
+        with tf.GradientTape() as tape:
+            value = total()
+        gradient = tf.convert_to_tensor(tape.gradient(value, variable)).numpy()[at]
+        sides, kept = [], variable.numpy()
+        for step in (-0.02, 0.02):
+            changed = kept.copy()
+            changed[at] += step
+            variable.assign(changed)
+            sides.append(float(total()))
+        variable.assign(kept)
+        assert gradient == pytest.approx((sides[1] - sides[0]) / 0.04, rel=0.05, abs=0.02)
+
+
+def test_a_level_stays_as_often_as_it_is_asked_to():
+    config = dataclasses.replace(CONFIG, keep_probability=0.9, exploration=0.0)
+    policy = MultiTaskPolicy(config, seed=5)
+    for one in policy.trainable_variables:
+        one.assign(tf.zeros_like(one))
+    begin = begin_of(config)
+    stays = policy.score(INPUTS, Chain(begin, policy.unfolded(begin[tf.newaxis]))).log_prob
+    # Of fusion only where there is something to decide.
+    can = INPUTS.fuses.numpy()
+    np.testing.assert_allclose(tf.exp(tf.reduce_sum(stays, axis=1))[0], np.where(can, 0.729, 0.81), rtol=1e-4)
+
+
+def test_the_layers_are_those_of_the_placement(policy):
+    shared = [one.name for one in GoPolicy(CONFIG, seed=5).trainable_variables]
+    assert [one.name for one in policy.placement.trainable_variables] != []
+    assert len(policy.placement.trainable_variables) == len(shared)
+    own = sum(int(np.prod(one.shape)) for one in policy._own.trainable_variables)
+    # Two rows for the tasks, three levels of each, and two last layers, of width 8.
+    assert own == 2 * 8 + 2 * 3 * 8 + 2 * (8 * 3 + 3)
+
+
+WARM_START = WarmStart(
+    PROBLEM.everything_on(0)[np.newaxis], 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool))
+)
+
+
+def learner_of(config):
+    return GoLearner(PROBLEM, config, WARM_START, seed=3)
+
+
+def wanted(decisions):
+    """[B] shares of what is wanted: device 1, ops later than neutral, and fused where they can be."""
+    device = (decisions.device_of_unit == 1).mean(axis=1)
+    later = (decisions.priority_of_op > 0).mean(axis=1)
+    fused = (decisions.cluster_of_op >= 0).mean(axis=1) / FUSIBLE.mean()
+    return np.stack([device, later, fused], axis=1)
+
+
+def taught(learner, updates=40, count=16):
+    """Mean shares of what is wanted in the first three batches and in the last three; all its plans are legal."""
+    found = []
+    for _ in range(updates):
+        proposal = learner.propose()
+        shares = wanted(proposal.placements)
+        found.append(shares.mean(axis=0))
+        learner.learn(proposal.actions, tf.constant(2 - shares.mean(axis=1)), tf.fill([count], True))
+        for row in range(count):
+            plan = Placement.from_decisions(PROBLEM, proposal.placements.row(row))
+            assert plan.cluster_of_op is None or fused_plan(plan)
+    return np.mean(found[:3], axis=0), np.mean(found[-3:], axis=0)
+
+
+@pytest.mark.slow
+def test_it_learns_all_of_them_beyond_what_it_drew_at_first_and_as_much_as_its_own_table():
+    shared = {"tasks": TASKS[-1], "levels": 3, "num_groups": 6}
+    config = dataclasses.replace(
+        OF_GROUPS, **shared, keep_probability=0.7, rollouts=16, learning_rate=2e-2, begin="plan"
+    )
+    first, last = taught(learner_of(config))
+    assert (last > np.maximum(first + 0.1, 0.9)).all(), (first, last)
+    table = TabularConfig(**shared, samples=16, start_probability=0.7, learning_rate=0.2)
+    _, of_table = taught(TabularLearner(PROBLEM, table, WARM_START, seed=3))
+    assert last.mean() > of_table.mean() - 0.05, (last, of_table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", ["fusion", TASKS[-1]])
+def test_the_first_sample_is_what_is_begun_with_and_refinement_goes_on_from_the_best(tasks):
+    learner = learner_of(dataclasses.replace(OF_GROUPS, tasks=tasks, levels=3))
+    first, again = learner.propose(), learner.propose()
+    np.testing.assert_array_equal(first.placements.cluster_of_op, again.placements.cluster_of_op)
+    plain = first.placements.row(0)
+    assert plain.cluster_of_op is None and (plain.device_of_unit == 0).all()
+    times = tf.constant([3.0, 2, 1, 2, 2, 2])
+    learner.learn(first.actions, times, tf.fill([6], True))
+    np.testing.assert_array_equal(learner.begin, learner.policy.state(first.actions.chain)[2])
+    assert float(learner.begin_s) == 1 and 0 < float(learner.entropy()) < np.log(3)
+
+
+def test_what_cannot_be_asked_is_told():
+    with pytest.raises(InputError, match=r"^tasks is 'fusion,devices'; give one of devices, priorities"):
+        GoConfig(tasks="fusion,devices")
+    with pytest.raises(
+        InputError, match=r"^tasks is devices,fusion, and taught is a policy for devices alone"
+    ):
+        GoStudent(dataclasses.replace(OF_GROUPS, tasks="devices,fusion"), seed=0)

@@ -1,0 +1,193 @@
+"""GO's policy for several tasks: devices, then an order, then fusion, by the layers that they share."""
+
+from __future__ import annotations
+
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.policy import Chain, Encoded, GoInputs, GoPolicy, Scores, kept_logits
+from tf_placer.agents.graph_inputs import draw_weights
+from tf_placer.base import masked
+from tf_placer.grouper.joint_plans import DEVICES, FUSION
+
+_FAINT = 0.1  # of the weights of the last layer: at first levels stay about as often as they are asked to
+
+
+class MultiTaskPolicy(snt.Module):
+    """p(devices, order, fusion | graph) of a graph's nodes (Zhou et al. 2020).
+
+    p(chain, l^1 .. l^L) = p(chain) prod_k prod_v p(l^k_v | devices, l^1 .. l^(k-1))
+
+    Each further task gives every node one of K levels (``JointPlans``). It goes through the graph encoder and the
+    attention layers of the placement, which have no parameters for a task: what comes in says which task it is, where
+    all nodes are, their levels in the tasks before it, and those that stand in this one and after it. Of its own a task
+    has a row that says so, a row for each level, and the last linear layer. As with devices, all that is drawn is the
+    action, and the probability is that of exactly this.
+
+    State, here, is [1 + L, V]: a device of each node, and its level in each further task.
+
+    Attributes:
+      placement: the policy for devices, whose weights may have been taught elsewhere.
+    """
+
+    def __init__(self, config: GoConfig, seed: int, name: str = "multi_task_policy"):
+        """Draws weights.
+
+        Args:
+          config: sizes of the networks, tasks and levels.
+          seed: of the weights.
+          name: module name.
+        """
+        super().__init__(name=name)
+        tasks = config.tasks.split(",")
+        self.config = config
+        self.placement = GoPolicy(config, seed)
+        self._tasks = [task for task in tasks if task != DEVICES]
+        self._own = _OfTasks(len(self._tasks), config.levels, config.width, seed)
+        self._passes = config.passes if DEVICES in tasks else 0
+
+    @property
+    def num_steps(self) -> int:
+        """T + L; T is 0 where devices are not decided."""
+        return self._passes + len(self._tasks)
+
+    def unfolded(self, state: tf.Tensor) -> tf.Tensor:
+        """[B, T + L, V] steps that leave everything as it is in states [B, 1 + L, V]."""
+        return tf.concat([tf.repeat(state[:, :1], self._passes, axis=1), state[:, 1:]], axis=1)
+
+    def placed(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
+        """[B, 1 + L, V] a state with other devices [B, V]."""
+        levels = tf.repeat(begin[tf.newaxis, 1:], tf.shape(devices)[0], axis=0)
+        return tf.concat([devices[:, tf.newaxis], levels], axis=1)
+
+    def state(self, chain: Chain) -> tf.Tensor:
+        """[B, 1 + L, V] after the last step."""
+        if self._passes:
+            return chain.steps[:, self._passes - 1 :]
+        devices = tf.repeat(chain.begin[tf.newaxis, :1], tf.shape(chain.steps)[0], axis=0)
+        return tf.concat([devices, chain.steps], axis=1)
+
+    def devices(self, chain: Chain) -> tf.Tensor:
+        """[B, V] that are executed."""
+        return self.state(chain)[:, 0]
+
+    def sample(self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[Chain, Scores]:
+        """Draws that many chains, which begin with a state [1 + L, V]."""
+        of_devices, of_levels = tf.unstack(tf.random.split(seed))
+        encoded = self.placement.encode(inputs)
+        placed = self.placement.sample(inputs, begin[0], count, of_devices, encoded) if self._passes else None
+        nodes = tf.shape(inputs.fuses)[0]
+        noise = masked.gumbel(tf.stack([len(self._tasks), count, nodes, self.config.levels]), of_levels)
+        return self._decided(inputs, encoded, begin, placed, noise)
+
+    def greedy(self, inputs: GoInputs, begin: tf.Tensor) -> tuple[Chain, Scores]:
+        """The likeliest decision of every node in each step, B = 1."""
+        encoded = self.placement.encode(inputs)
+        placed = self.placement.greedy(inputs, begin[0], encoded=encoded) if self._passes else None
+        nodes = tf.shape(inputs.fuses)[0]
+        noise = tf.zeros(tf.stack([len(self._tasks), 1, nodes, self.config.levels]))
+        return self._decided(inputs, encoded, begin, placed, noise)
+
+    def score(self, inputs: GoInputs, chain: Chain) -> Scores:
+        """Teacher forcing: the log-probabilities [B, T + L, V] of given steps."""
+        encoded, passes = self.placement.encode(inputs), self._passes
+        found = []
+        if passes:
+            found.append(
+                self.placement.score(inputs, Chain(chain.begin[0], chain.steps[:, :passes]), encoded)
+            )
+        # All tasks at once, as so many samples.
+        state, tasks = self.state(chain), range(len(self._tasks))
+        before = [self._before(chain.begin, state, task) for task in tasks]
+        told = tf.concat(
+            [self._own.told(task, one[:, 1:]) for task, one in zip(tasks, before, strict=True)], axis=0
+        )
+        devices = tf.tile(state[:, 0], [len(self._tasks), 1])
+        states = tf.split(self.placement.states(inputs, encoded, devices, told), len(self._tasks))
+        for task, one in zip(tasks, before, strict=True):
+            found.append(_scored(self._logits(inputs, task, states[task], one), state[:, 1 + task]))
+        return _joined(found)
+
+    def _decided(
+        self,
+        inputs: GoInputs,
+        encoded: Encoded,
+        begin: tf.Tensor,
+        placed: tuple[Chain, Scores] | None,
+        noise: tf.Tensor,
+    ) -> tuple[Chain, Scores]:
+        """The largest logit with noise [L, B, V, K], task by task."""
+        steps, scores = [], []
+        state = tf.repeat(begin[tf.newaxis], tf.shape(noise)[1], axis=0)
+        if placed is not None:
+            steps.append(placed[0].steps)
+            scores.append(placed[1])
+            state = self.placed(begin, placed[0].executed)
+        for task, of_task in enumerate(tf.unstack(noise)):
+            before = self._before(begin, state, task)
+            told = self._own.told(task, before[:, 1:])
+            states = self.placement.states(inputs, encoded, before[:, 0], told)
+            logits = self._logits(inputs, task, states, before)
+            level = masked.largest(logits + of_task)
+            steps.append(level[:, tf.newaxis])
+            scores.append(_scored(logits, level))
+            state = tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
+        return Chain(begin, tf.concat(steps, axis=1)), _joined(scores)
+
+    def _before(self, begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:
+        """[B, 1 + L, V] what is decided before a task, and what stood at the beginning in it and after it."""
+        later = tf.repeat(begin[tf.newaxis, 1 + task :], tf.shape(state)[0], axis=0)
+        return tf.concat([state[:, : 1 + task], later], axis=1)
+
+    def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+        """[B, V, K] masked logits of a task, of what attention made [B, V, H] and what stands [B, 1 + L, V]."""
+        config = self.config
+        logits = self._own.logits(task, states)
+        stands, legal = tf.one_hot(state[:, 1 + task], config.levels), self._legal(inputs, task)
+        logits = masked.masked(logits + kept_logits(stands, legal, config.keep_probability), legal)
+        return masked.mixed(logits, legal, config.exploration) if config.exploration else logits
+
+    def _legal(self, inputs: GoInputs, task: int) -> tf.Tensor:
+        """[V, K] bool: what has no op that can be fused has fusion level 0."""
+        any_level = inputs.fuses if self._tasks[task] == FUSION else tf.ones_like(inputs.fuses)
+        return tf.logical_or(any_level[:, tf.newaxis], tf.range(self.config.levels) == 0)
+
+
+class _OfTasks(snt.Module):
+    """What each further task has of its own: rows that say task and levels, and its last layer."""
+
+    def __init__(self, tasks: int, levels: int, width: int, seed: int):
+        super().__init__(name="of_tasks")
+        self._tasks = snt.Embed(tasks, width, name="tasks")
+        self._levels = [snt.Embed(levels, width, name=f"levels_{task}") for task in range(tasks)]
+        self._last = [snt.Linear(levels, name=f"last_{task}") for task in range(tasks)]
+        self.told(0, tf.zeros([1, tasks, 1], tf.int32))
+        for task in range(tasks):
+            self.logits(task, tf.zeros([1, 1, width]))
+        draw_weights(self, seed)
+        # Of a table one row is read, and not the mean of all.
+        for table in (self._tasks, *self._levels):
+            table.embeddings.assign((table.embeddings.shape[0] / width) ** 0.5 * table.embeddings)
+        for last in self._last:
+            last.w.assign(_FAINT * last.w)
+
+    def told(self, task: int, levels: tf.Tensor) -> tf.Tensor:
+        """[B, V, H] of levels [B, L, V]."""
+        rows = [
+            table(of_task) for table, of_task in zip(self._levels, tf.unstack(levels, axis=1), strict=True)
+        ]
+        return tf.add_n(rows) + self._tasks(tf.constant([[task]]))
+
+    def logits(self, task: int, states: tf.Tensor) -> tf.Tensor:
+        """[B, V, K] of states [B, V, H]."""
+        return snt.BatchApply(self._last[task])(states)
+
+
+def _scored(logits: tf.Tensor, choice: tf.Tensor) -> Scores:
+    """Of one step, [B, 1, V]."""
+    return Scores(*(one[:, tf.newaxis] for one in (masked.log_prob(logits, choice), masked.entropy(logits))))
+
+
+def _joined(scores: list[Scores]) -> Scores:
+    return Scores(*(tf.concat(of_steps, axis=1) for of_steps in zip(*scores, strict=True)))

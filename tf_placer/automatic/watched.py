@@ -1,0 +1,317 @@
+"""Functions of a script: watched while they run, and placed by the native plug-in without a change of the script."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from colocation.tensorflow_internals import (
+    ConcreteFunction,
+    Function,
+    first_run,
+    first_trace,
+    forget_kernels,
+    is_compiled,
+    random_state_kept,
+    trace,
+)
+from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
+from tf_placer.automatic.config import AutoPlaceConfig, attach
+from tf_placer.automatic.plan import keep
+from tf_placer.automatic.signature import Signature, Writing, example, placed_signature
+from tf_placer.automatic.trial import wait_for
+from tf_placer.base.arguments import InputError
+from tf_placer.base.eager import outside_functions
+from tf_placer.base.quantities import milliseconds
+from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import function_name
+from tf_placer.planning.outcome import CALLED
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.placement import Placement, PlanFile
+from tf_placer.report.sentences import why_not
+from tf_placer.rewrite.placed_function import captured_handles, move_variables, with_host_ops_here
+from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn
+from tf_placer.rewrite.variables import why_variables_stay
+from tf_placer.transform.order import order_edges
+
+WATCHED_STEPS = 3  # behind the first, which traces
+COSTLY_S = 0.005  # a shorter step is not worth a search
+_LOOKS = 3  # calls of a function that may trace another signature
+
+
+class Watcher:
+    """Watches the functions that a script calls eagerly, and places them.
+
+    Without a plan, a function that takes ``COSTLY_S`` a step is placed as ``auto_place`` would, where its first calls
+    have shown that; with one, the function that the plan was made for, from its first call on. The function stays the
+    script's own: variables move, and the plug-in writes the plan into the graphs that TensorFlow makes of it.
+    """
+
+    def __init__(
+        self, plug_in: PlugIn, config: AutoPlaceConfig, plan: PlanFile | None, say: Callable[[str], None]
+    ) -> None:
+        """Begins; ``watch_calls`` gives it the calls.
+
+        Args:
+          plug_in: loaded by this process's TensorFlow.
+          config: what plans are searched with.
+          plan: to run by instead of searching.
+          say: is given a line for each thing that a user wants to know.
+        """
+        self.plug_in, self.config, self.plan, self._say = plug_in, config, plan, say
+        self._said: set[str] = set()
+        self.why_not = ""  # the plan fits a function and cannot be used
+        self.placed: list[str] = []
+        self._functions: weakref.WeakKeyDictionary[Function, _Watched] = weakref.WeakKeyDictionary()
+        self._traced: list[_Watched] = []  # those whose calls run now
+        self._is_placing = False
+
+    def say(self, line: str) -> None:
+        """Tells a line once."""
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
+
+    def unused_plan(self) -> str:
+        """One line where there is a plan and no function ran by it; empty otherwise."""
+        if self.plan is None or self.placed:
+            return ""
+        return f"no function ran by {self.plan.source}: " + (
+            self.why_not
+            or f"it is a plan for another program (fingerprint {self.plan.fingerprint[:12]}), or for another batch; "
+            "make one with tf-placer place SCRIPT.py:NAME, or give --batch_size as there"
+        )
+
+    def call(
+        self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Stands in for a call of a function."""
+        if self._is_placing or threading.current_thread() is not threading.main_thread():
+            return as_it_is(*args, **kwargs)
+        if not tf.executing_eagerly():
+            outputs = as_it_is(*args, **kwargs)
+            for outer in self._traced[-1:]:
+                outer.remember_inner(function, args, kwargs)
+            return outputs
+        watched = self._functions.get(function)
+        if watched is None:
+            watched = self._functions[function] = _Watched(self, function)
+        if watched.is_settled or tf.config.functions_run_eagerly():
+            return as_it_is(*args, **kwargs)
+        self._traced.append(watched)
+        try:
+            return watched.call(function, as_it_is, args, kwargs)
+        finally:
+            self._traced.pop()
+
+    def place(self, name: str, place: Callable[[], Any]) -> Any:
+        """What ``place`` returns, or None where it fails, which is told; the script's seeds stay as they are."""
+        self._is_placing = True
+        try:
+            with random_state_kept(), outside_functions():
+                return place()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the script runs on
+            self.why_not = one_line(error)
+            self.say(f"{name} runs as it is: {self.why_not}")
+            return None
+        finally:
+            self._is_placing = False
+
+
+class _Watched:
+    """One function of a script."""
+
+    def __init__(self, watcher: Watcher, function: Function) -> None:
+        self._watcher = watcher
+        self.is_settled = is_compiled(function) or bool(why_a_strategy_decides())
+        if is_compiled(function):
+            watcher.say(f"{function.name} runs as it is: jit_compile=True has XLA compile it as one program")
+        self._inner: list[ConcreteFunction] = []
+        self._looked_at: set[int] = set()
+        self._calls = 0
+        self._samples_s: list[float] = []
+        self._concrete: ConcreteFunction | None = None
+        self._signature: Signature | None = None
+        self._label: int | None = None
+
+    def remember_inner(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Takes note of a function that this one calls."""
+        if is_compiled(function):
+            return
+        try:
+            self._inner.append(trace(function, args, kwargs)[0])
+        except Exception as error:  # noqa: BLE001 - the script's own call of it has worked
+            self._watcher.say(f"{function.name} is not looked into: {one_line(error)}")
+
+    def call(
+        self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Runs a step, which is timed, and decides."""
+        trial = None if self._signature is None else self._signature.trial
+        if trial is not None:
+            concrete, inputs = trace(function, args, kwargs)
+            if concrete is not self._concrete:
+                return as_it_is(*args, **kwargs)
+            try:
+                outputs = trial.call(inputs)
+            except Exception as error:
+                if is_from_the_program(error):
+                    raise
+                self._watcher.say(f"{function_name(concrete)} runs as it is: {one_line(error)}")
+                self.is_settled = True
+                self._undo()
+                return as_it_is(*args, **kwargs)
+            if trial.verdict is not None:
+                self._settle()
+            return outputs
+        if self._watcher.plan is not None:
+            initializers = first_trace(function, args, kwargs)
+            if initializers:
+                return first_run(function, args, kwargs, initializers)
+            self._look(self._watcher.plan, *trace(function, args, kwargs))
+            return as_it_is(*args, **kwargs)
+        start_s = time.perf_counter()
+        outputs = as_it_is(*args, **kwargs)
+        wait_for(outputs)
+        self._samples_s.append(time.perf_counter() - start_s)
+        if len(self._samples_s) > WATCHED_STEPS:
+            self._decide(function, args, kwargs)
+        return outputs
+
+    def _part(
+        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]
+    ) -> tuple[ConcreteFunction, list[tf.Tensor]]:
+        """Function to place and its arguments; of one that is given an iterator, as Keras', the largest it calls."""
+        if all(value.dtype not in (tf.resource, tf.variant) for value in inputs) or not self._inner:
+            return concrete, list(inputs)
+        largest = max(self._inner, key=lambda one: (_num_nodes(one), self._inner.index(one)))
+        captured = {id(tensor) for tensor in largest.graph.internal_captures}
+        return largest, [tensor for tensor in largest.inputs if id(tensor) not in captured]
+
+    def _decide(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Finds a plan for a function that is costly."""
+        self.is_settled = True
+        seconds = statistics.median(self._samples_s[1:])
+        if seconds < COSTLY_S:
+            return
+        self._concrete, inputs = trace(function, args, kwargs)
+        part, arguments = self._part(self._concrete, inputs)
+        name = function_name(part)
+        self._watcher.say(f"{name} takes {milliseconds(seconds)} a step: finding a plan for it")
+        writing = Writing(self._write, self._undo, self._concrete)
+        self._signature = self._watcher.place(
+            name,
+            lambda: placed_signature(name, part, arguments, self._watcher.config, writing=writing),
+        )
+        signature = self._signature
+        if signature is None:
+            return
+        if signature.plan is None:
+            self._watcher.say(f"{name} runs as it is: it has no op to place")
+        elif signature.trial is not None:
+            self._watcher.say(f"{name}: its next calls are timed, as it is and by the plan")
+            self.is_settled = False
+        elif self._label is None:
+            self._watcher.say(f"{name} runs as it is: {why_not(signature.plan)}")
+        else:
+            self._tell_placed(name, "its plan")
+
+    def _settle(self) -> None:
+        """Applies the verdict of the trial."""
+        assert self._signature is not None  # it was tried
+        self.is_settled = True
+        settled = self._signature = self._signature.settled()
+        assert settled.plan is not None and settled.item is not None
+        if settled.plan.named(CALLED) is not None:
+            keep(settled.plan, self._watcher.config)
+        if self._label is None:
+            self._watcher.say(f"{settled.item.name} runs as it is: {why_not(settled.plan)}")
+        else:
+            self._tell_placed(settled.item.name, "its plan")
+
+    def _tell_placed(self, name: str, plan: str) -> None:
+        self._watcher.placed.append(name)
+        self._watcher.say(f"{name} runs by {plan}")
+
+    def _look(self, plan: PlanFile, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> None:
+        """Places the function by a plan that was given, where it is that plan's program."""
+        self._calls += 1
+        self.is_settled = self._calls >= _LOOKS
+        if id(concrete) in self._looked_at:
+            return
+        self._looked_at.add(id(concrete))
+        part, arguments = self._part(concrete, inputs)
+        self._concrete = concrete
+        self._watcher.place(function_name(part), lambda: self._place_by(plan, part, arguments))
+
+    def _place_by(self, plan: PlanFile, part: ConcreteFunction, arguments: Sequence[tf.Tensor]) -> None:
+        config, name = self._watcher.config, function_name(part)
+        item = Item.from_function(
+            part, *(example(value, config.batch_size) for value in arguments), name=name
+        )
+        if item.fingerprint != plan.fingerprint:
+            if plan.splitting is not None and plan.splitting.fingerprint == item.fingerprint:
+                raise InputError(
+                    f"{plan.source} has {plan.splitting}; make one of the whole batch, with --parts=1"
+                )
+            self._watcher.say(f"{name} runs as it is: {plan.source} is a plan for another program")
+            return
+        cluster = config.chosen_cluster()
+        problem = analytic_problem(item, cluster)
+        placement = Placement.from_plan(plan.renamed(problem.op_names), problem)
+        held = why_variables_stay(captured_handles(part, item))
+        item = dataclasses.replace(
+            item,
+            variables=tuple(
+                dataclasses.replace(one, stays=held[one.node]) if one.node in held else one
+                for one in item.variables
+            ),
+        )
+        here = attach(cluster)
+        devices = {op: here[device] for op, device in placement.device_names.items()}
+        move_variables(part, item, devices)
+        self._write(part, item, placement, devices)
+        self._tell_placed(name, plan.source)
+
+    def _write(
+        self, part: ConcreteFunction, item: Item, placement: Placement, devices: Mapping[str, str]
+    ) -> ConcreteFunction:
+        """Gives a plan to the plug-in; returns the function that is called, which is the script's own."""
+        assert self._concrete is not None  # what is placed was traced
+        devices, names = with_host_ops_here(item, devices), item.index.names
+        types = {node.name: node.op for node in item.graph_def.node}
+        clusters = placement.cluster_of_op
+        plan = FunctionPlan(
+            tf.compat.as_str(self._concrete.name),
+            {name: (types[name], devices[name]) for name in names},
+            [(names[before], names[after]) for before, after in order_edges(placement, item).tolist()],
+            {}
+            if clusters is None
+            else {
+                name: int(cluster)
+                for name, cluster in zip(names, clusters, strict=True)
+                if cluster != NO_CLUSTER
+            },
+        )
+        self._label = self._watcher.plug_in.add(plan)
+        forget_kernels()
+        return self._concrete
+
+    def _undo(self) -> None:
+        if self._label is not None:
+            self._watcher.plug_in.remove(self._label)
+            self._label = None
+            forget_kernels()
+
+
+def _num_nodes(concrete: ConcreteFunction) -> int:
+    graph_def = concrete.graph.as_graph_def()
+    return len(graph_def.node) + sum(len(function.node_def) for function in graph_def.library.function)

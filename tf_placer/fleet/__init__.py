@@ -1,0 +1,1 @@
+"""A fleet to measure on: many machines that time placements at once, through Ray."""

@@ -1,0 +1,97 @@
+"""Address of a fleet, and whether Ray is there: what can be told without loading either TensorFlow or Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import re
+import socket
+
+from tf_placer.base.arguments import InputError
+
+LOCAL = "local"
+INSTALL = "pip install 'tf_placer[fleet]'"
+LEAST_VERSION = (2, 52)  # of Ray: the first whose clusters ask for a token
+MOST_LOCAL = 64
+_GIVE = "give HOST:PORT of a Ray cluster's head, or local:N for N actors on this machine"
+_HOST_PORT = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})")
+
+
+@dataclasses.dataclass(frozen=True)
+class FleetAddress:
+    """Where a fleet is.
+
+    Attributes:
+      host, port: of a running Ray cluster's head; "" and 0 where the fleet is started here.
+      actors: that are started on this machine; 0 of a running cluster, which has one for each machine.
+    """
+
+    host: str = ""
+    port: int = 0
+    actors: int = 0
+
+    @property
+    def is_local(self) -> bool:
+        """True where the fleet is started on this machine, for this process."""
+        return self.actors > 0
+
+    def __str__(self) -> str:
+        return f"{LOCAL}:{self.actors}" if self.is_local else f"{self.host}:{self.port}"
+
+    @staticmethod
+    def parse(text: str) -> FleetAddress:
+        """Address of a text: ``"local:2"`` or ``"10.0.0.1:6379"``.
+
+        Raises:
+          InputError: it is neither.
+        """
+        word, _, count = text.partition(":")
+        if word == LOCAL:
+            if not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_LOCAL):
+                raise InputError(
+                    f"--fleet={text}: {count!r} is no number of actors from 1 to {MOST_LOCAL}; write local:2, say"
+                )
+            return FleetAddress(actors=int(count))
+        found = _HOST_PORT.fullmatch(text)
+        if found is None or not 0 < int(found["port"]) < 2**16:
+            raise InputError(f"--fleet={text} is no address of a fleet; {_GIVE}")
+        return FleetAddress(found["host"], int(found["port"]))
+
+
+def check_reachable(address: FleetAddress, answer_s: float = 10.0) -> None:
+    """Raises InputError where nothing listens at the address of a running cluster."""
+    if address.is_local:
+        return
+    try:
+        socket.create_connection((address.host.strip("[]"), address.port), answer_s).close()
+    except OSError as error:
+        raise InputError(
+            f"--fleet={address}: nothing answers there within {answer_s:g} s ({error}); start it with "
+            "`ray start --head`, or correct the address"
+        ) from error
+
+
+def ray_version() -> str:
+    """Version of Ray that is installed; "" where none is."""
+    try:
+        return importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def why_no_ray() -> str:
+    """What is wrong with Ray here, with the remedy; "" where nothing is."""
+    version = ray_version()
+    if not version:
+        return f"Ray is not installed; {INSTALL}"
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        return f"Ray {version} knows no token, Ray {least} does; {INSTALL}"
+    return ""
+
+
+def check_ray(said: str) -> None:
+    """Raises InputError, which begins with ``said``, where Ray is not there or too old."""
+    why = why_no_ray()
+    if why:
+        raise InputError(f"{said}: {why}")

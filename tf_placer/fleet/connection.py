@@ -1,0 +1,156 @@
+"""Connection to a fleet: a Ray cluster of this process, on the loopback, or one that runs; an actor on each machine."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import os
+import pathlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from tf_placer.base.arguments import InputError, told
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
+from tf_placer.fleet.fleet import Fleet, FleetConfig, UnreachableFleet
+from tf_placer.fleet.machine import Machine, MachineConfig
+from tf_placer.fleet.trial import machine_class, software
+
+_STORE_BYTES = 2**30  # of shared memory, at most: it holds programs
+_MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+# Without clusters on the network Ray takes the loopback for this machine's address: all of its processes listen there.
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # it reports nothing to anybody
+_NOT_NICE = {
+    "RAY_worker_niceness": "0"
+}  # Ray's workers give way to all others, which measured times must not
+
+
+def open_fleet(
+    address: FleetAddress,
+    cluster: Cluster,
+    config: FleetConfig = FleetConfig(),
+    machine: MachineConfig = MachineConfig(),
+) -> Fleet:
+    """Starts or finds a Ray cluster, and waits until its machines have answered.
+
+    A fleet that is started here listens on the loopback alone and asks for a token, which is made for this process and
+    is in a file that only its user can read. A cluster that runs must ask for one, too (``RAY_AUTH_MODE=token``).
+    Neither has a dashboard of ours. Each actor has a whole machine of a running cluster to itself.
+
+    Args:
+      address: of it.
+      cluster: the devices that plans are made for; every machine must have such.
+      config, machine: settings.
+
+    Raises:
+      InputError: Ray is not installed or too old, the cluster is no local one, there is no token, or a machine has
+        other versions or devices.
+      UnreachableFleet: it cannot be reached.
+    """
+    said = f"--fleet={address}"
+    check_ray(said)
+    if cluster.kind != "local":
+        raise InputError(
+            f"{said} measures on the devices of its machines, and cluster {cluster.name!r} is {cluster.kind}; give "
+            "--cluster=local"
+        )
+    os.environ.update(_QUIET)
+    ray = _started_here(address.actors) if address.is_local else _found(address, said)
+    try:
+        cores = None if any(device.type == "GPU" for device in cluster.devices) else cluster.num_devices
+        expected = {"software": software(), "machines": machine_class(cluster)}
+        handles = dict(_actors(ray, address, cores, config, machine))
+        fleet = Fleet(ray, handles, expected, config, ray.shutdown)
+        fleet.start()
+    except UnreachableFleet as error:
+        ray.shutdown()
+        raise UnreachableFleet(f"{said}: {error}") from None
+    except BaseException:
+        ray.shutdown()
+        raise
+    return fleet
+
+
+def _started_here(actors: int) -> Any:
+    """Ray with a cluster of this process alone."""
+    os.environ.update(_ALONE | _NOT_NICE)
+    os.environ.update({_MODE: "token", _TOKEN_FILE: str(_own_folder() / "token")})
+    os.environ.pop(_TOKEN, None)
+    ray: Any = importlib.import_module("ray")
+    ray.init(
+        num_cpus=actors,
+        include_dashboard=False,
+        object_store_memory=_STORE_BYTES,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _temp_dir=str(_own_folder()),
+    )
+    return ray
+
+
+@functools.cache
+def _own_folder() -> pathlib.Path:
+    """Folder of this process for what Ray writes, with a token that only this user can read.
+
+    In /tmp whatever the environment says: names of sockets have room for a hundred letters. Those of this user's
+    processes that were killed are removed.
+    """
+    for left in pathlib.Path("/tmp").glob("tfp-*-*"):
+        is_ours = left.lstat().st_uid == os.getuid()
+        if is_ours and not pathlib.Path("/proc", left.name.split("-")[1]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"tfp-{os.getpid()}-", dir="/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    descriptor = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(32))
+    return folder
+
+
+def _found(address: FleetAddress, said: str) -> Any:
+    """Ray connected to a cluster that runs."""
+    os.environ.setdefault(_MODE, "token")
+    given = os.environ.get(_TOKEN) or os.environ.get(_TOKEN_FILE)
+    if (
+        os.environ[_MODE] == "token"
+        and not given
+        and not (pathlib.Path.home() / ".ray" / "auth_token").is_file()
+    ):
+        raise InputError(
+            f"{said}: there is no token for it; put that of the cluster into ~/.ray/auth_token, or set {_TOKEN_FILE}"
+        )
+    check_reachable(address)
+    ray: Any = importlib.import_module("ray")
+    try:
+        ray.init(address=str(address), log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+        raise UnreachableFleet(
+            f"{said}: Ray cannot join the cluster ({told(error)}); run this on one of its machines, with its token and "
+            "its version of Ray"
+        ) from error
+    return ray
+
+
+def _actors(
+    ray: Any, address: FleetAddress, cores: int | None, config: FleetConfig, machine: MachineConfig
+) -> Iterator[tuple[str, Any]]:
+    """Name and actor: as many as were asked for on this machine, or one that has all of each machine."""
+    kind = ray.remote(Machine)
+    options = {"max_restarts": config.max_restarts, "max_task_retries": 0}
+    if address.is_local:
+        for number in range(1, address.actors + 1):
+            yield f"actor {number}", kind.options(num_cpus=1, **options).remote(cores, machine)
+        return
+    scheduling = importlib.import_module("ray.util.scheduling_strategies")
+    for node in ray.nodes():
+        resources = node["Resources"]
+        if node["Alive"] and resources.get("CPU", 0):
+            there = scheduling.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            taken = {"num_cpus": resources["CPU"], "num_gpus": resources.get("GPU", 0)}
+            actor = kind.options(scheduling_strategy=there, **taken, **options)
+            yield f"machine {node['NodeManagerHostname']}", actor.remote(cores, machine)

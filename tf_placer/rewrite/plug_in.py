@@ -1,0 +1,147 @@
+"""The native plug-in that places functions as TensorFlow instantiates them: compiled, checked, and given plans.
+
+TensorFlow loads it where ``TF_PLUGGABLE_DEVICE_LIBRARY_PATH`` names it. Its pass runs before TensorFlow's own Placer,
+on every graph of a function, and writes devices, an order and fusion clusters into those that have a plan
+(``cc/plan_pass.h``). Nothing here loads TensorFlow: whoever starts a process with the plug-in needs it before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib.metadata
+import importlib.util
+import itertools
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+
+from tf_placer.base.arguments import InputError
+from tf_placer.base.compiled_library import Library, compiled
+
+LOADED_BY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+PREBUILT = "TF_PLACER_PLUG_IN_LIBRARY"
+DISABLE = "TF_PLACER_DISABLE"
+
+_FOLDER = pathlib.Path(__file__).parent
+# As tf.sysconfig.get_compile_flags has them. NDEBUG must be as in the wheel: passes over graphs crash without.
+_FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-DNDEBUG",
+    "-fPIC",
+    "-shared",
+    "-w",  # of TensorFlow's headers
+    "-D_GLIBCXX_USE_CXX11_ABI=1",
+    "-DEIGEN_MAX_ALIGN_BYTES=64",
+)
+_BUILT_FOR = re.compile(rb"tf_placer plug-in for TensorFlow ([^;]+);")
+_TEXT_BYTES = 4096
+
+
+def plug_in() -> pathlib.Path:
+    """The file of the plug-in, compiled if there is none for its source and the installed TensorFlow.
+
+    Raises:
+      InputError: it cannot be compiled; or ``TF_PLACER_PLUG_IN_LIBRARY`` names a file that is not there, is no plug-in
+        of ours, or was built for another TensorFlow.
+    """
+    version, folder = _tensorflow()
+    library = Library(
+        name="_tf_placer_plug_in",
+        purpose="the plug-in that places functions",
+        sources=_FOLDER / "cc",
+        folder=_FOLDER,
+        flags=(*_FLAGS, f"-DTF_PLACER_TENSORFLOW={version}"),
+        prebuilt=PREBUILT,
+        places=(f"-isystem{folder / 'include'}", f"-L{folder}", "-l:libtensorflow_framework.so.2"),
+    )
+    path = compiled(library)
+    found = _BUILT_FOR.search(path.read_bytes())
+    if found is None:
+        raise InputError(f"{path} is no plug-in of tf_placer; unset {PREBUILT} to compile it")
+    if found[1].decode() != version:
+        raise InputError(
+            f"{path} is built for TensorFlow {found[1].decode()}, and {version} is installed; unset {PREBUILT} to "
+            "compile it for this one"
+        )
+    return path
+
+
+def _tensorflow() -> tuple[str, pathlib.Path]:
+    """Version and folder of the installed TensorFlow, which is not imported."""
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or spec.origin is None:
+        raise InputError("TensorFlow is not installed; run pip install tensorflow")
+    return importlib.metadata.version("tensorflow"), pathlib.Path(spec.origin).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionPlan:
+    """A plan of a traced function, by the names of its ops.
+
+    Attributes:
+      function: name of the function, as TensorFlow has it.
+      devices: op -> (its type, a full device string). Names are as inlining makes them (``call/op``), with or without
+        those of outer calls.
+      order: pairs of ops of one device, the first before the second.
+      clusters: op -> fusion cluster, of the ops that are in one.
+    """
+
+    function: str
+    devices: Mapping[str, tuple[str, str]]
+    order: Sequence[tuple[str, str]] = ()
+    clusters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def lines(self) -> str:
+        """The plan as ``tf_placer_add_plan`` reads it."""
+        ops = [
+            f"op\t{name}\t{kind}\t{device}\t{self.clusters.get(name, -1)}"
+            for name, (kind, device) in self.devices.items()
+        ]
+        return "\n".join([*ops, *(f"order\t{before}\t{after}" for before, after in self.order)])
+
+
+class PlugIn:
+    """The plug-in in this process, loaded here where TensorFlow, which is there, has not loaded it.
+
+    Plans begin by the name of a function. From its first graph on a plan is known by that graph's fingerprint, and
+    other functions of the same fingerprint are placed by it, whatever they and their ops are called.
+    """
+
+    _labels = itertools.count(1)
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self._library.tf_placer_uses.restype = ctypes.c_int64
+        self._library.tf_placer_fingerprint.restype = ctypes.c_uint64
+
+    def add(self, plan: FunctionPlan) -> int:
+        """Adds a plan, for graphs that TensorFlow makes from now on; returns its label."""
+        label = next(self._labels)
+        self._library.tf_placer_add_plan(label, plan.function.encode(), plan.lines().encode())
+        return label
+
+    def remove(self, label: int) -> None:
+        """Forgets a plan."""
+        self._library.tf_placer_remove_plan(label)
+
+    def uses(self, label: int) -> int:
+        """Number of graphs that a plan was written into."""
+        return int(self._library.tf_placer_uses(label))
+
+    def seen(self) -> tuple[int, float]:
+        """Number of graphs that the pass has seen, and seconds that it took of them all."""
+        functions, ns = ctypes.c_int64(), ctypes.c_int64()
+        self._library.tf_placer_seen(ctypes.byref(functions), ctypes.byref(ns))
+        return functions.value, ns.value / 1e9
+
+    def said(self) -> list[str]:
+        """Reasons why plans were left out."""
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._library.tf_placer_said(text, ctypes.c_int64(_TEXT_BYTES))
+        return text.value.decode().splitlines()
+
+    def fingerprint(self, graph_def: bytes) -> int:
+        """Fingerprint of a serialized GraphDef, as the pass has it for the graph; 0 where it is no graph."""
+        return int(self._library.tf_placer_fingerprint(graph_def, ctypes.c_int64(len(graph_def))))
