@@ -51,7 +51,7 @@ def same_and_kept() -> bool:
     again(x)
     kept = again.placement.cluster_of_op
     return (
-        "compiles them in" in text
+        "XLA compiles them" in text
         and "by a plan that was kept" in again.report()
         and kept is not None
         and (kept == step.placement.cluster_of_op).all()
