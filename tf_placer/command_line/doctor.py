@@ -115,12 +115,12 @@ def examine(console: rich.console.Console) -> dict[str, Any]:
             *_caches(kept),
         ]
     for finding in findings:
-        console.print(f"{finding.about}: {finding.found}", soft_wrap=True)
+        console.print(f"{finding.about}: {finding.found}", soft_wrap=True, markup=False)
     for line in _about_cache(kept):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)
     problems = [finding for finding in findings if finding.problem]
     for finding in problems:
-        console.print(f"PROBLEM with {finding.about}: {finding.problem}", soft_wrap=True)
+        console.print(f"PROBLEM with {finding.about}: {finding.problem}", soft_wrap=True, markup=False)
     if not problems:
         console.print("No problem was found.")
     return {

@@ -8,6 +8,7 @@ import logging
 
 from tf_placer.base.compilations import DEVICE_TYPES, compilations_folder
 from tf_placer.ops.build import build_library
+from tf_placer.ops.library import library
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ def keep_compilations() -> None:
     folder = compilations_folder()
     if folder is None:
         return
+    library()  # TensorFlow first: of what was loaded without it, it would not know the ops
     keep = ctypes.CDLL(str(build_library())).TfPlacerKeepCompilations
     if keep(str(folder).encode(), DEVICE_TYPES.encode()):
         _LOG.warning(

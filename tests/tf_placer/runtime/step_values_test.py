@@ -88,7 +88,7 @@ def test_an_audit_tells_which_kind_a_difference_is_of():
     audit(exact=apart, repeated=apart).check()  # random numbers
     audit(exact=apart, apart=1e-3).check()  # the batch in parts
     assert (
-        "3.7e-04 of the largest number in output 'Identity:0' apart with Grappler and oneDNN off, the batch being "
+        "3.7e-04 of the largest number in output 'Identity:0' apart with Grappler and oneDNN off: sums are in another "
         in (audit(exact=apart, apart=1e-3).summary())
     )
     assert "batch statistics are those of each part" in audit(exact=apart, apart=math.inf).summary()
