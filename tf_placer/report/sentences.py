@@ -232,8 +232,10 @@ def fit_sentences(outcome: Outcome) -> list[str]:
     if outcome.room is None:
         return []
     name, peak_bytes, has_bytes = _fullest(outcome.search)
+    # Of the program that is written: the whole may take less.
+    in_parts = f" with its batch in {outcome.parts} parts" if outcome.parts > 1 else ""
     return [
-        f"No single device holds the step: {outcome.room}.",
+        f"No single device holds the step{in_parts}: {outcome.room}.",
         f"The plan of {outcome.written.name} fits: {short_device_name(name)}, its fullest device, takes "
         f"{size(peak_bytes)} of {size(has_bytes)}, {percentage(1 - peak_bytes / has_bytes)} of it free.",
     ]

@@ -57,6 +57,10 @@ def test_where_none_does_it_is_said_what_it_needs_and_how_the_plan_fits() -> Non
         f"The plan of {report.written.name} fits: GPU:0, its fullest device, takes 500 B of 600 B, 16.7% "
         "of it free."
     )
+    in_parts = fit_sentences(dataclasses.replace(report, parts=2))[0]
+    assert in_parts.startswith("No single device holds the step with its batch in 2 parts: "), (
+        "the whole may fit"
+    )
     told = summary(report)["single_device_needs"]
     assert isinstance(told, dict)
     assert (told["needed_bytes"], told["has_bytes"]) == (800, 600)
