@@ -26,6 +26,7 @@ from tf_placer.cluster.cluster import Cluster, fullest_share
 from tf_placer.graph.item import Item
 from tf_placer.planning.fusing import FUSE, find_clusters, fused_here, with_fusing
 from tf_placer.planning.in_parts import InParts, about_parts, in_parts
+from tf_placer.planning.kept import kept_of_plan, outcome_of_plan, progress_of_all
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.outcome import (
     CALLED,
@@ -33,9 +34,6 @@ from tf_placer.planning.outcome import (
     UNPLACED_CALLED,
     Outcome,
     Timed,
-    kept_of_plan,
-    outcome_of_plan,
-    progress_of_all,
 )
 from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, beside_unplaced, compiling, searching
 from tf_placer.planning.stages import Stage

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tf_placer.base import arguments
-from tf_placer.graph.splitting import SHARED
 from tf_placer.problem.decisions import ranked
 from tf_placer.problem.problem import Problem
+from tf_placer.transform.split.plans import part_of_op
 
 _GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients|grad_ys)(_\d+)?/")
 
@@ -61,7 +61,7 @@ def _critical_sends(problem: Problem, device_of_unit: np.ndarray, seed: int) -> 
 
 def _all_forward(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np.ndarray:
     """Forward ops of all parts of the batch before backward ones, part by part (GPipe: Huang et al. 2019)."""
-    return ranked(backward_ops(problem), _part_of_op(problem))
+    return ranked(backward_ops(problem), part_of_op(problem))
 
 
 def _one_forward_one_backward(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np.ndarray:
@@ -69,12 +69,12 @@ def _one_forward_one_backward(problem: Problem, device_of_unit: np.ndarray, seed
 
     A device without backward work goes on with forward work, and is never held back for the sake of memory.
     """
-    return ranked(~backward_ops(problem), _part_of_op(problem))
+    return ranked(~backward_ops(problem), part_of_op(problem))
 
 
 def _part_by_part(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np.ndarray:
     """All of the first part of the batch first, then of the second, and so on; what is shared before all of it."""
-    return ranked(_part_of_op(problem))
+    return ranked(part_of_op(problem))
 
 
 def _shuffled(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np.ndarray:
@@ -113,13 +113,6 @@ def backward_ops(problem: Problem) -> np.ndarray:
     for producer, consumer in zip(graph.producer.tolist(), graph.consumer.tolist(), strict=True):
         found[consumer] = found[consumer] or found[producer]  # producers ascend, so theirs is known
     return np.array(found)
-
-
-def _part_of_op(problem: Problem) -> np.ndarray:
-    splitting = problem.splitting
-    if splitting is None:
-        return np.full(problem.num_ops, SHARED)
-    return np.array([splitting.part_of(name) for name in problem.op_names])
 
 
 class _Placed:

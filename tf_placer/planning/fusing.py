@@ -20,7 +20,8 @@ from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.outcome import FUSED, Outcome, in_words, outcome_of_plan
+from tf_placer.planning.kept import outcome_of_plan
+from tf_placer.planning.outcome import FUSED, Outcome, in_words
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem

@@ -6,101 +6,30 @@ import dataclasses
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Callable, Mapping
 
 from tf_placer.base.method_spec import Role
-from tf_placer.base.quantities import known
-from tf_placer.calibration.refit import Correction, refit
-from tf_placer.evaluation.measurement import Measurement
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
-from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.timing import FleetTiming
-from tf_placer.planners.plain import single_device_placements
-from tf_placer.planning.in_parts import InParts
-from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SPLIT, Outcome, Timed, with_race
+from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
+from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, SPLIT_STAGE, Road, searching
 from tf_placer.planning.stages import Stage
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import TURN_S, RuntimeConfig, clearly_slower
+from tf_placer.runtime.timing import TURN_S, RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget
-from tf_placer.search.recorder import Progress, SearchResult
-from tf_placer.search.round import Starts
-from tf_placer.search.search import search
-from tf_placer.search.shortest import NothingFits, Start, evaluate_given
-from tf_placer.workers.local_workers import UnreachableServer, WorkerError
-
-_START = "start"  # what proposed a plan that was there before the search
+from tf_placer.search.recorder import Progress
 
 # Rules for what was never done on this machine, from an idle one with two cores.
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
 _SPLIT_S, _SPLIT_S_PER_OP = 10.0, 1e-3  # most of it profiles
-_CONSTRUCTED = 4  # plans of constructive methods that each machine of a fleet measures
 _REFERENCES = 4  # measurements of the reference plan, here and there
-_FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Turns of a race that can still tell, where there is little time.
 _FEWER = ((2, 15), (1, 10))
-
-
-@dataclasses.dataclass(frozen=True)
-class LiveConfig:
-    """Settings of a live search.
-
-    Attributes:
-      searches: each has an equal share of the budget and a simulator refitted to all that was measured before.
-      finalists: the fastest plans, which race against the best single device and the best plan of each method.
-      rounds: turns of each in the race.
-      confidence: that a plan is faster, turn by turn, before it is recommended (``clearly_slower``).
-    """
-
-    searches: int = 3
-    finalists: int = 2
-    rounds: int = 20
-    confidence: float = 0.95
-
-
-def _of_row(times: Measurement, row: int) -> Measurement:
-    """Measurement of one plan of several."""
-    rows = slice(row, row + 1)
-    return Measurement(times.runtime_s[rows], None, times.status[rows], times.messages[rows])
-
-
-def _starts(problem: Problem) -> Starts:
-    """Plans that cost nothing to find, the fastest in the simulator first."""
-    return Starts(problem, SimulatedEvaluator(problem), methods.having(Role.BESIDE))
-
-
-def _decisions(trial: Timed) -> Decisions:
-    assert trial.placement is not None, "every trial has a plan"
-    return trial.placement.decisions
-
-
-def _standing(trial: Timed) -> tuple[bool, float]:
-    """Sorts trials that ran: a time in the race was taken beside the others' and counts more."""
-    assert trial.measured_s is not None, "it ran"
-    return not trial.is_raced, trial.measured_s
-
-
-def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
-    """A trial with the search that the fitted simulator makes of it; raises NothingFits where it does not fit there."""
-    found = evaluate_given(problem, _decisions(trial), trial.name)
-    search = dataclasses.replace(
-        found,
-        evaluations=trial.evaluations or 1,
-        search_s=trial.search_s,
-        found_by=trial.found_by,
-        interrupted=interrupted,
-    )
-    more = {
-        name: getattr(trial, name) for name in ("measured_s", "spread_s", "status", "message", "is_raced")
-    }
-    return Timed.of_search(trial.name, search, **more)
 
 
 def search_live(
@@ -158,12 +87,8 @@ def search_live(
     live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start, make_parts, fleet)
     with patient():
         for part in live_parts(method, config.searches, make_parts is not None):
-            live.do(part, budget.share(config.searches))
+            live.do(part.run, budget.share(config.searches))
     return live.result(method)
-
-
-MakeParts = Callable[[], InParts | str]
-"""Gives the program with its batch in parts, or one clause that says why there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,29 +125,22 @@ def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Pa
       tries_parts: the batch is put in parts, too, where the method is one that searches.
     """
     found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
+    measure_proposed = Part(MEASURE, lambda live, _: live.measure_proposed())
     control = methods.the(Role.CONTROL).name
     for turn in range(searches):
         for name in searchers(method):
             if name != control or method == control or turn == searches - 1:
-                propose = functools.partial(_propose, method=method, name=name, turn=turn, searches=searches)
-                found.append(Part(searching(name), propose, name))
-                found.append(Part(MEASURE, lambda live, _: live.measure_proposed()))
+                propose = functools.partial(
+                    LiveSearch.propose, method=method, name=name, turn=turn, searches=searches
+                )
+                found += [Part(searching(name), propose, name), measure_proposed]
     if tries_parts and searchers(method):
         found.append(Part(SPLIT_STAGE, lambda live, _: live.put_in_parts()))
         found.append(Part(MEASURE, lambda live, _: live.measure_parts()))
         for turn in range(searches):
-            propose = functools.partial(_propose_parts, method=method, turn=turn, searches=searches)
-            found.append(Part(searching(method), propose, method))
-            found.append(Part(MEASURE, lambda live, _: live.measure_proposed()))
+            propose = functools.partial(LiveSearch.propose_parts, method=method, turn=turn, searches=searches)
+            found += [Part(searching(method), propose, method), measure_proposed]
     return [*found, Part(RACE, lambda live, _: live.race())]
-
-
-def _propose(live: LiveSearch, share: Budget, method: str, name: str, turn: int, searches: int) -> None:
-    live.propose(method, name, share, turn, searches)
-
-
-def _propose_parts(live: LiveSearch, share: Budget, method: str, turn: int, searches: int) -> None:
-    live.propose_parts(method, share, turn, searches)
 
 
 def live_stages(
@@ -251,7 +169,7 @@ def live_stages(
             of_road = road.problem, road.runtime, asked.seed, progress, config, asked.settings
             running.append(LiveSearch(*of_road, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
-        running[0].do(part, Budget(min(share.seconds, seconds), share.evaluations))
+        running[0].do(part.run, Budget(min(share.seconds, seconds), share.evaluations))
 
     parts = live_parts(asked.method, config.searches, make_parts is not None)
     counts = Counter(part.name for part in parts)
@@ -300,7 +218,7 @@ def _load_s(road: Road) -> float:
 
 def _measuring_s(road: Road, config: LiveConfig) -> float:
     plans = len(road.asked.cluster.devices) + config.searches * len(searchers(road.asked.method))
-    plans += 0 if road.asked.fleet is None else _CONSTRUCTED + _REFERENCES
+    plans += 0 if road.asked.fleet is None else CONSTRUCTIVE_PLANS + _REFERENCES
     timing = RuntimeConfig()
     return plans * (_load_s(road) + (timing.warmup_steps + timing.steps) * road.step_s)
 
@@ -312,395 +230,3 @@ def _racing_s(road: Road, config: LiveConfig) -> float:
 
 def _racer_s(road: Road, config: LiveConfig) -> float:
     return _load_s(road) + config.rounds * max(TURN_S, road.step_s)
-
-
-class _Form:
-    """A form of the program, its batch whole or in parts.
-
-    Attributes:
-      problem: it on the devices.
-      evaluator: races its plans.
-      timing: times one plan, or several at once (a fleet); the evaluator itself where there is no fleet.
-      correction: of its simulator, by all of its plans that ran.
-    """
-
-    def __init__(
-        self, problem: Problem, evaluator: RuntimeEvaluator, timing: Evaluator | None = None
-    ) -> None:
-        self.problem, self.evaluator, self.timing = problem, evaluator, timing or evaluator
-        self.correction = Correction()
-
-    def has(self, plan: Timed) -> bool:
-        """True if a plan is one of this form."""
-        return plan.placement is not None and plan.placement.problem.fingerprint == self.problem.fingerprint
-
-    @property
-    def corrected(self) -> Problem:
-        return self.correction.apply(self.problem)
-
-
-class LiveSearch:
-    """A live search, a part at a time, in the order of ``live_parts``: each is skipped where it has ended before."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        evaluator: RuntimeEvaluator,
-        seed: int,
-        progress: Callable[[str, Budget], Progress] | None,
-        config: LiveConfig,
-        settings: Mapping[str, object],
-        start: Placement | None,
-        make_parts: MakeParts | None = None,
-        fleet: FleetTiming | None = None,
-    ) -> None:
-        """Begins; arguments as ``search_live`` takes them."""
-        self._start, self._fleet = start, fleet
-        self._starts = None if fleet is None else _starts(problem)
-        timing = None
-        if fleet is not None and self._starts is not None:
-            timing = fleet.whole(problem, evaluator, Decisions(self._starts.plans[:1]))
-        self._forms = [_Form(problem, evaluator, timing)]
-        self._make_parts = make_parts
-        self._in_parts: InParts | str = ""
-        self._seed = seed
-        self._progress = progress
-        self._config = config
-        self._settings = settings
-        self._single = methods.the(Role.REFERENCE).name
-        self._trials: list[Timed] = []
-        self._searches: list[tuple[str, SearchResult]] = []  # with the name that its plan has in tables
-        self._turn_of: dict[
-            str, tuple[int, SearchResult | None]
-        ] = {}  # method -> its last turn, and what it found
-        self._proposed: Timed | None = None
-        self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
-        self._has_ended, self._is_interrupted, self._why = False, False, ""
-
-    def do(self, part: Part, share: Budget) -> None:
-        """Does one part, unless it has ended.
-
-        Raises:
-          WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
-        """
-        if self._has_ended:
-            return
-        try:
-            part.run(self, share)
-        except KeyboardInterrupt:
-            self._has_ended, self._is_interrupted, self._why = True, True, "interrupted before the race"
-        except RaceFailed as error:
-            self._has_ended, self._why = True, f"the race failed ({error})"
-        except (WorkerError, UnreachableServer) as error:
-            if not self._ran():
-                raise
-            self._has_ended, self._why = True, f"nothing more could be measured ({error})"
-
-    def measure_what_is_there(self) -> None:
-        """Measures every single device, and the plan that was there before."""
-        problem = self._whole.problem
-        rows = [(self._single, self._single, row) for row in single_device_placements(problem)]
-        if self._fleet is not None and self._starts is not None:
-            best = list(zip(self._starts.plans, self._starts.made_by, strict=True))[
-                : _CONSTRUCTED * self._fleet.hosts
-            ]
-            rows += [(CONSTRUCTED, by, row) for row, by in best if by != self._single]
-        self._measure(
-            *(Timed(name, Placement(problem, row), evaluations=1, found_by=by) for name, by, row in rows)
-        )
-        self._measure_start(self._whole)
-
-    def _measure_start(self, form: _Form) -> None:
-        """Measures the plan that was there before, if it is one of this form."""
-        if self._start is None or self._is_known(self._start):
-            return
-        start = Timed(_START, self._start, evaluations=1)
-        if form.has(start):
-            self._measure(start)
-
-    def put_in_parts(self) -> None:
-        """Puts the batch in parts, where it can be; not after Ctrl-C in a search."""
-        if self._is_interrupted or self._make_parts is None:
-            return
-        self._in_parts = self._make_parts()
-        if isinstance(self._in_parts, InParts):
-            item, problem = self._in_parts.program.item, self._in_parts.problem
-            evaluator, timing = self._whole.evaluator.of_form(item, problem), None
-            if self._fleet is not None:
-                data_parallel = Decisions([self._in_parts.data_parallel])
-                timing = self._fleet.of_form(item, problem, evaluator, data_parallel)
-            self._forms.append(_Form(problem, evaluator, timing))
-
-    def measure_parts(self) -> None:
-        """Measures data parallelism, and the best plan of the whole with all copies together."""
-        if not isinstance(self._in_parts, InParts):
-            return
-        plan = Placement(self._in_parts.problem, self._in_parts.data_parallel)
-        self._measure(Timed(DATA_PARALLEL, plan, evaluations=1))
-        whole = [self._trials[i] for i in self._ran() if self._whole.has(self._trials[i])]
-        best = next((one for one in whole if one.name != self._single), None)
-        if best is not None and best.placement is not None:
-            together = self._in_parts.together(best.placement)
-            if not self._is_known(together):
-                self._measure(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
-        self._measure_start(self._forms[-1])
-
-    def propose_parts(self, method: str, share: Budget, turn: int, searches: int) -> None:
-        """Searches among plans of the batch in parts, from the best that were measured.
-
-        Args:
-          method: that searches.
-          share: of the budget.
-          turn: which of its searches it is.
-          searches: how many there are.
-        """
-        if self._is_interrupted or not isinstance(self._in_parts, InParts):
-            return
-        form = self._forms[-1]
-        trials = [self._trials[i] for i in self._ran()]
-        ran = [trial.placement for trial in trials if trial.placement is not None and form.has(trial)]
-        start = ran[:_FROM] if ran and methods.find(method).uses_start else None
-        title = (
-            f"{method}, the batch in {self._in_parts.program.parts} parts, search {turn + 1} of {searches}"
-        )
-        self._search(form, SPLIT, method, share, self._seed + turn, title, start)
-
-    def propose(self, method: str, name: str, share: Budget, turn: int, searches: int) -> None:
-        """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins.
-
-        Args:
-          method: that was asked for.
-          name: the method that searches: that one or another beside it.
-          share: of the budget.
-          turn: which of its searches it is.
-          searches: how many there are.
-        """
-        own_turn, own = self._turn_of.get(method, (turn, None))
-        if self._is_interrupted or (name != method and (own is None or own_turn != turn)):
-            return
-        if own is not None and name == methods.the(Role.CONTROL).name:
-            share = share.capped(own.evaluations)
-        is_last = turn == searches - 1
-        start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
-        title = f"{name}, search {turn + 1} of {searches}"
-        self._turn_of[name] = (
-            turn,
-            self._search(self._whole, name, name, share, self._seed + turn, title, start),
-        )
-
-    def _search(
-        self,
-        form: _Form,
-        name: str,
-        method: str,
-        share: Budget,
-        seed: int,
-        title: str,
-        start: Start | None,
-    ) -> SearchResult | None:
-        """Searches among plans of a form, and proposes what it finds if it is new; None where nothing fits."""
-        try:
-            found = search(
-                form.corrected,
-                method,
-                share.seconds,
-                share.evaluations,
-                seed,
-                self._progress(title, share) if self._progress else None,
-                start=start,
-                config=self._settings.get(method),
-            )
-        except NothingFits:
-            return None
-        self._searches.append((name, found))
-        self._is_interrupted = found.interrupted
-        plan = Placement.from_decisions(form.problem, found.placement.decisions)
-        if not self._is_known(plan):
-            self._proposed = Timed(
-                name,
-                plan,
-                evaluations=found.evaluations,
-                search_s=found.search_s,
-                found_by=found.found_by,
-            )
-        return found
-
-    def measure_proposed(self) -> None:
-        """Measures what the last search found, if it is new."""
-        if self._proposed is not None:
-            self._measure(self._proposed)
-        self._proposed = None
-
-    def _is_known(self, plan: Placement) -> bool:
-        """True if a plan was measured already."""
-        return any(self._is_same(trial, plan) for trial in self._trials)
-
-    def _is_same(self, trial: Timed, plan: Placement) -> bool:
-        """True if a trial is of this plan."""
-        problem = self._form_of(trial).problem
-        return problem.fingerprint == plan.problem.fingerprint and (
-            _decisions(trial).digest(0, problem) == plan.decisions.digest(0, problem)
-        )
-
-    @property
-    def _whole(self) -> _Form:
-        """The program as it is."""
-        return self._forms[0]
-
-    def _form_of(self, trial: Timed) -> _Form:
-        return next(form for form in self._forms if form.has(trial))
-
-    def _measure(self, *trials: Timed) -> None:
-        """Measures plans of one form, on a fleet at once."""
-        form = self._form_of(trials[0])
-        for some in [trials] if self._fleet is not None else [(trial,) for trial in trials]:
-            plans = Decisions.joined([_decisions(trial) for trial in some])
-            times = form.timing.evaluate(plans.plain)
-            self._trials += [trial.measured(_of_row(times, i)) for i, trial in enumerate(some)]
-            self._refit()
-
-    def _refit(self) -> None:
-        """Corrects the simulator of each form by all of its plans that ran."""
-        for form in self._forms:
-            ran = [i for i in self._ran() if form.has(self._trials[i])]
-            if ran:
-                plans = Decisions.joined([_decisions(self._trials[i]) for i in ran])
-                times_s = np.array([self._trials[i].measured_s for i in ran])
-                form.correction = refit(form.problem, plans, times_s)
-
-    def _best_plan_of(self, method: str) -> Placement | None:
-        """The fastest measured placement of a method so far, or the one that was there before."""
-        found = [self._trials[i] for i in self._ran() if self._trials[i].name in (method, _START)]
-        return found[0].placement if found else None
-
-    def _ran(self) -> list[int]:
-        """Positions of the trials that ran, those of the race before the others, the fastest first."""
-        ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
-        return sorted(ran, key=lambda i: _standing(self._trials[i]))
-
-    def race(self) -> None:
-        """Races the best single device and the best plans; the race has the last word on their times."""
-        ran = self._ran()
-        singles = [i for i in ran if self._trials[i].name == self._single][:1]
-        plans = [i for i in ran if self._trials[i].name != self._single]
-        if not plans:
-            return
-        best_of_each = {self._trials[i].name: i for i in reversed(plans)}
-        racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
-        racers.sort(key=lambda i: not self._whole.has(self._trials[i]))  # those in parts come last
-        samples = self._race([self._trials[i] for i in racers])
-        self._trials = with_race(self._trials, racers, samples)
-        # Before the refit: Ctrl-C there loses no race.
-        self._samples = dict(zip(racers, samples, strict=True))
-        self._refit()
-
-    def _race(self, racers: Sequence[Timed]) -> list[list[float]]:
-        """Step times of plans in turn, those of the whole before those in parts."""
-        whole, rounds = [_decisions(one) for one in racers if self._whole.has(one)], self._config.rounds
-        evaluator, problem = self._whole.evaluator, self._whole.problem
-        plans = Decisions.joined(whole) if whole else Decisions(np.zeros((0, problem.num_units), np.int32))
-        in_parts = [one for one in racers if not self._whole.has(one)]
-        if not in_parts:
-            return evaluator.race(plans.plain, rounds)
-        beside = [self._form_of(one).evaluator.program(_decisions(one)) for one in in_parts]
-        return evaluator.race(plans.plain, rounds, beside=beside)
-
-    def result(self, method: str) -> Outcome:
-        """Outcome: the recommended plan and the best plan of each method.
-
-        Args:
-          method: that was asked for.
-
-        Raises:
-          NothingFits: nothing ran, or what is recommended does not fit in memory as the fitted simulator counts it.
-          KeyboardInterrupt: Ctrl-C before anything did.
-        """
-        ran = self._ran()
-        if not ran and self._is_interrupted:
-            raise KeyboardInterrupt
-        if not ran:
-            first = self._trials[0]
-            problem = self._whole.problem
-            raise NothingFits(
-                f"no placement of {problem.name!r} ran on cluster {problem.cluster.name!r}; the first: "
-                f"{first.status.name}: {first.message}"
-            )
-        corrected = {form: form.corrected for form in self._forms}
-        for form, problem in corrected.items():
-            of_form = [i for i, trial in enumerate(self._trials) if form.has(trial)]
-            if of_form:
-                plans = Decisions.joined([_decisions(self._trials[i]) for i in of_form])
-                times_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s
-                for i, seconds in zip(of_form, times_s, strict=True):
-                    self._trials[i] = dataclasses.replace(self._trials[i], simulated_s=known(float(seconds)))
-        single = next((i for i in ran if self._trials[i].name == self._single), None)
-        chosen, verdict = self._choose(single, ran, self._why)
-        names = dict.fromkeys(
-            (
-                self._single,
-                methods.the(Role.CONTROL).name,
-                methods.the(Role.PLAIN).name,
-                method,
-                CONSTRUCTED,
-                DATA_PARALLEL,
-                SPLIT,
-            )
-        )
-        shown = [trial for name in names if (trial := self._best_of(name)) is not None]
-        form = self._form_of(self._trials[chosen])
-        written = _as_simulated(self._trials[chosen], corrected[form], self._is_interrupted)
-        seen = {}
-        for trial in shown:
-            if trial != self._trials[chosen]:
-                try:
-                    problem = corrected[self._form_of(trial)]
-                    seen[trial] = _as_simulated(trial, problem, self._is_interrupted)
-                except NothingFits:  # it ran all the same: its measured time stands
-                    seen[trial] = trial
-        found = Outcome(
-            None,
-            corrected[form],
-            written,
-            tuple(seen.values()),
-            asked=method,
-            why=verdict,
-            decided=written,
-            trials=tuple(self._trials),
-            searches=tuple(search for _, search in self._searches),
-            correction=form.correction,
-            measured_on="" if self._fleet is None else self._fleet.sentence(),
-        )
-        if isinstance(self._in_parts, str):
-            why_not = f"The batch is not split: {self._in_parts}." if self._in_parts else ""
-            return dataclasses.replace(found, why_not_split=why_not)
-        return found if form is self._whole else dataclasses.replace(found, **self._in_parts.as_written())
-
-    def _best_of(self, method: str) -> Timed | None:
-        """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
-        own = [trial for trial in self._trials if trial.name == method]
-        for name, found in self._searches:
-            if name == method:
-                more = {field: getattr(found, field) for field in ("found_by", "evaluations", "search_s")}
-                own += [
-                    dataclasses.replace(trial, name=method, **more)
-                    for trial in self._trials
-                    if trial.name != method and self._is_same(trial, found.placement)
-                ]
-        return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
-
-    def _choose(self, single: int | None, ran: Sequence[int], why: str) -> tuple[int, str]:
-        """Index of the trial to recommend, and one sentence that says why."""
-        trials, samples = self._trials, self._samples
-        fastest = min(samples or ran, key=lambda i: trials[i].measured_s or 0.0)
-        if single is None:
-            return fastest, "no single device runs the program; this is the fastest placement that does"
-        if not samples:
-            others = any(trial.name != self._single for trial in trials)
-            why = why or ("no other placement ran" if others else "no search found another that was faster")
-            return single, f"the best single device: {why}"
-        if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
-            return (
-                fastest,
-                f"clearly faster than the best single device, turn by turn, in {len(samples[fastest])} turns each",
-            )
-        return single, "the best single device: no plan's gain is beyond the noise of the race"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
-from tf_placer.search.recorder import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
+from tf_placer.search.recorder import PROVEN, SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
 from tf_placer.transform import PART, WHOLE
 
@@ -49,9 +48,6 @@ _TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", STRATEGY: 
 # Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
 RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
 CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
-
-SearchCurve = tuple[str, Sequence[float], Sequence[float]]
-"""Name of a search, the seconds at which it found something better, and those step times."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -475,90 +471,6 @@ def in_words(is_worth_it: bool) -> str:
     return "clearly faster" if is_worth_it else "not clearly faster"
 
 
-def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
-    """The moments at which a search found something better, and its end."""
-    elapsed_s: list[float] = []
-    best_s: list[float] = []
-    for i, entry in enumerate(history):
-        is_better = not best_s or entry.best_s < best_s[-1]
-        if not math.isnan(entry.best_s) and (is_better or i == len(history) - 1):
-            elapsed_s.append(entry.elapsed_s)
-            best_s.append(entry.best_s)
-    return name, elapsed_s, best_s
-
-
-def progress_of_all(searches: Sequence[SearchResult]) -> list[SearchCurve]:
-    """The curve of each of several searches, numbered."""
-    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
-
-
-# The times of a function's plan as its file has them: key -> row and field.
-_KEPT_TIMES = {
-    "predicted_s": (PLAN, "simulated_s"),
-    "single_predicted_s": (SINGLE, "simulated_s"),
-    "measured_s": (PLAN, "measured_s"),
-    "single_measured_s": (SINGLE, "measured_s"),
-    "split_s": (SPLIT, "measured_s"),
-    "raced_s": (RACED, "measured_s"),
-    "unplaced_s": (UNPLACED, "measured_s"),
-    "placed_call_s": (CALLED, "measured_s"),
-    "unplaced_call_s": (UNPLACED_CALLED, "measured_s"),
-    "raced_spread_s": (RACED, "spread_s"),
-    "unplaced_spread_s": (UNPLACED, "spread_s"),
-}
-_KEPT_OF_PARTS = ("parts", "stayed_whole", "batch_statistics", "why_not_split")
-_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress", "fused", *_KEPT_OF_PARTS)
-
-
-def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | None = None) -> Outcome:
-    """The outcome for a function's plan, from what its file has of it.
-
-    Args:
-      placement: the plan, on the problem with the costs that were profiled.
-      kept: as ``kept_of_plan`` makes it; times that are not known may be missing, but for ``predicted_s``.
-      item: the program.
-
-    Raises:
-      LookupError, TypeError, ValueError, AttributeError: it is damaged.
-    """
-    rows: dict[str, dict[str, Any]] = {}
-    for key, (row, field) in _KEPT_TIMES.items():
-        found = kept["predicted_s"] if key == "predicted_s" else kept.get(key)
-        if found is not None:
-            rows.setdefault(row, {})[field] = tuple(found) if field == "spread_s" else float(found)
-    correction = Correction(**kept["correction"]) if kept.get("correction") else None
-    problem = placement.problem if correction is None else correction.apply(placement.problem)
-    peak_bytes = SimulatedEvaluator(problem).evaluate(placement.decisions).peak_bytes
-    assert peak_bytes is not None, "the simulator counts memory"
-    peaks = {
-        device.name: int(peak) for device, peak in zip(problem.cluster.devices, peak_bytes[0], strict=True)
-    }
-    others = [SINGLE, *(row for row in rows if row not in (PLAN, SINGLE))]
-    more = {name: kept[name] for name in _KEPT if name in kept}
-    # A file of before it had what was searched answers nothing, and a search begins with its plan.
-    more["searched"] = tuple(
-        (str(method), float(s), float(of_s)) for method, s, of_s in kept.get("searched", ())
-    )
-    more["stayed_whole"] = tuple(map(str, kept.get("stayed_whole", ())))
-    return Outcome(
-        item,
-        problem,
-        Timed(PLAN, placement, peak_bytes=peaks, **rows[PLAN]),
-        tuple(Timed(row, **rows.get(row, {})) for row in others),
-        correction=correction,
-        **more,
-    )
-
-
-def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
-    """Entries of a function's plan file besides its devices."""
-    times = {
-        key: getattr(outcome.named(row) or Timed(row), field) for key, (row, field) in _KEPT_TIMES.items()
-    }
-    correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
-    return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
-
-
 # Draws of what is not known of described devices.
 
 
@@ -594,11 +506,10 @@ def with_survival(outcome: Outcome, seed: int) -> Outcome:
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:
     """Outcome with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
-    problem = outcome.problem
-    layers = with_units_whole(problem, layers_of(problem))
-    whole = None
+    layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
+    plan, whole = outcome.placement.decisions, None
     if outcome.written.name != GIVEN:
-        whole = whole_layers(problem, layers, outcome.placement.decisions, seed)
+        whole = whole_layers(outcome.problem, layers, plan, seed)
     return dataclasses.replace(outcome, layers=layers, whole=whole)
 
 
@@ -612,11 +523,10 @@ def beside_layers(outcome: Outcome, seed: int) -> Outcome:
     if written.name == GIVEN or written.is_single or search.least_memory is not None or search.interrupted:
         return outcome
     with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
-        problem = outcome.problem
-        layers = with_units_whole(problem, layers_of(problem))
-        if len(np.unique(layers.layer_of_op)) < 2:
-            return outcome
-        return dataclasses.replace(
-            outcome, whole=whole_layers(problem, layers, outcome.placement.decisions, seed, MOMENT)
-        )
+        layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
+        if len(np.unique(layers.layer_of_op)) > 1:
+            plan = outcome.placement.decisions
+            return dataclasses.replace(
+                outcome, whole=whole_layers(outcome.problem, layers, plan, seed, MOMENT)
+            )
     return outcome

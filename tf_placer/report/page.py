@@ -21,9 +21,7 @@ from tf_placer.planning.outcome import (
     SPLIT,
     STRATEGY,
     Outcome,
-    SearchCurve,
     Timed,
-    progress_of,
 )
 from tf_placer.problem.bounds import MEANING
 from tf_placer.report.sentences import (
@@ -38,6 +36,7 @@ from tf_placer.report.sentences import (
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
+from tf_placer.search.recorder import SearchCurve, progress_of
 
 # Commands for the files that a run wrote.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -146,6 +147,22 @@ class SearchResult:
 def takes_no_more(runtime_s: float, bound_s: float) -> bool:
     """True if a step takes a lower bound and no more; both are of whole nanoseconds."""
     return runtime_s * 1e9 <= bound_s * 1e9 + 1e-3
+
+
+SearchCurve = tuple[str, Sequence[float], Sequence[float]]
+"""Name of a search, the seconds at which it found something better, and those step times."""
+
+
+def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
+    """The moments at which a search found something better, and its end."""
+    elapsed_s: list[float] = []
+    best_s: list[float] = []
+    for i, entry in enumerate(history):
+        is_better = not best_s or entry.best_s < best_s[-1]
+        if not math.isnan(entry.best_s) and (is_better or i == len(history) - 1):
+            elapsed_s.append(entry.elapsed_s)
+            best_s.append(entry.best_s)
+    return name, elapsed_s, best_s
 
 
 class Recorder:

@@ -18,7 +18,8 @@ from tf_placer.fleet.evaluator import FleetEvaluator
 from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetLost, UnreachableFleet
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.fleet.trial import Program, Reply, machine_class, software
-from tf_placer.planning.live import LiveConfig, search_live
+from tf_placer.planning.live import search_live
+from tf_placer.planning.live_search import LiveConfig
 from tf_placer.planning.outcome import CONSTRUCTED
 from tf_placer.problem.decisions import Decisions
 from tf_placer.report.sentences import remarks

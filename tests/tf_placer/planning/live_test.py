@@ -14,7 +14,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.planning.in_parts import InParts
-from tf_placer.planning.live import LiveConfig, live_parts, search_live
+from tf_placer.planning.live import live_parts, search_live
+from tf_placer.planning.live_search import LiveConfig
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -74,7 +75,7 @@ def test_ctrl_c_in_the_last_refit_keeps_the_race(problem, monkeypatch):
     race = machine.race
 
     def race_then_interrupt(rows, rounds=20):
-        monkeypatch.setitem(search_live.__globals__, "refit", interrupt)
+        monkeypatch.setattr("tf_placer.planning.live_search.refit", interrupt)
         return race(rows, rounds)
 
     def interrupt(*_):
@@ -127,7 +128,7 @@ def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
         placement = Placement(problem, np.arange(problem.num_units) % 2, orders[method])
         return dataclasses.replace(found, method=method, placement=placement)
 
-    monkeypatch.setitem(search_live.__globals__, "search", one_plan)
+    monkeypatch.setattr("tf_placer.planning.live_search.search", one_plan)
     found = live(problem, OtherMachine(problem), "hdp")
     plans = [trial for trial in found.trials if trial.name != "single"]
     assert [trial.name for trial in plans] == ["hdp", "local_search", "random"], "each is measured once"
@@ -249,7 +250,7 @@ def test_nothing_is_split_after_ctrl_c_in_a_search(towers, monkeypatch):
     def interrupted(*given, **more):
         return dataclasses.replace(search(*given, **more), interrupted=True)
 
-    monkeypatch.setitem(search_live.__globals__, "search", interrupted)
+    monkeypatch.setattr("tf_placer.planning.live_search.search", interrupted)
     found = live_in_parts(towers, towers.problem, None)
     assert found.best_split is None and found.search.interrupted
 

@@ -1,10 +1,11 @@
-"""Records of plans: their files, and the moments at which a search found something better."""
+"""Records of plans, and their files."""
 
 import dataclasses
 
 import pytest
 
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
+from tf_placer.planning.kept import kept_of_plan, outcome_of_plan
 from tf_placer.planning.outcome import (
     CALLED,
     PLAN,
@@ -12,11 +13,7 @@ from tf_placer.planning.outcome import (
     UNPLACED,
     Outcome,
     Timed,
-    kept_of_plan,
-    outcome_of_plan,
-    progress_of,
 )
-from tf_placer.search.recorder import HistoryEntry
 
 KEPT = {
     "predicted_s": 0.3,
@@ -42,17 +39,6 @@ KEPT = {
     "progress": [("auto, search 1", [0.5], [0.3])],
     "correction": {"compute": 2.0, "alone": 1.0, "ends": 1.0, "per_byte": 1.0, "join": 1.0},
 }
-
-
-def test_only_what_is_better_and_the_end_are_kept():
-    best_s = [float("nan"), 5.0, 5.0, 4.0, 4.0, 4.0]
-    history = [HistoryEntry(i, float(i), best, best, 0) for i, best in enumerate(best_s)]
-    assert progress_of("random", history) == ("random", [1.0, 3.0, 5.0], [5.0, 4.0, 4.0])
-
-
-def test_a_search_that_found_nothing_has_no_point():
-    nothing = [HistoryEntry(1, 1.0, float("nan"), float("nan"), 1)]
-    assert progress_of("random", nothing) == ("random", [], [])
 
 
 def test_a_functions_plan_comes_back_from_its_file_as_it_was():

@@ -11,7 +11,8 @@ from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.base import durations
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.planning import road as road_module
-from tf_placer.planning.live import LiveConfig, config_within, live_stages, searchers
+from tf_placer.planning.live import config_within, live_stages, searchers
+from tf_placer.planning.live_search import LiveConfig
 from tf_placer.planning.road import MEASURE, RACE, START, Asked, Road, searching
 from tf_placer.search.known import SEARCH, Budget
 

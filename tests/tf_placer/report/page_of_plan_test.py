@@ -10,6 +10,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import without_overheads
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.kept import outcome_of_plan
 from tf_placer.planning.outcome import (
     CALLED,
     DATA_PARALLEL,
@@ -18,7 +19,6 @@ from tf_placer.planning.outcome import (
     UNPLACED_CALLED,
     Outcome,
     Timed,
-    outcome_of_plan,
 )
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.problem.decisions import Decisions
 from tf_placer.search.known import Budget
-from tf_placer.search.recorder import Recorder
+from tf_placer.search.recorder import HistoryEntry, Recorder, progress_of
 from tf_placer.search.round import Round
 
 
@@ -152,3 +152,14 @@ def test_time_goes_on_from_where_it_was():
     assert 999.0 <= recorder.elapsed_s < 1000.0 and not recorder.exhausted
     recorder.restore({**recorder.state(), "elapsed_s": 1000.0})
     assert recorder.exhausted
+
+
+def test_only_what_is_better_and_the_end_are_kept():
+    best_s = [float("nan"), 5.0, 5.0, 4.0, 4.0, 4.0]
+    history = [HistoryEntry(i, float(i), best, best, 0) for i, best in enumerate(best_s)]
+    assert progress_of("random", history) == ("random", [1.0, 3.0, 5.0], [5.0, 4.0, 4.0])
+
+
+def test_a_search_that_found_nothing_has_no_point():
+    nothing = [HistoryEntry(1, 1.0, float("nan"), float("nan"), 1)]
+    assert progress_of("random", nothing) == ("random", [], [])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.splitting import COPY, SHARED
+from tf_placer.graph.splitting import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.split.split_batch import SplitProgram
@@ -27,9 +27,16 @@ def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[
 
     Returns:
       [U] int32, legal where the problem allows it, else on the first device that is.
+
+    Raises:
+      InputError: the problem is of another program.
     """
+    if problem.op_names != split.item.index.names:
+        raise InputError(
+            f"{problem.name!r} is a problem of another program than the split one; build it of that"
+        )
     owner = np.full(problem.num_units, SHARED, np.int32)
-    part = part_of_unit(split, problem)
+    part = part_of_unit(problem)
     is_copy = part != SHARED
     owner[is_copy] = np.asarray(devices, np.int32)[part[is_copy] % len(devices)]
     held = np.zeros(len(devices), np.int64)
@@ -66,26 +73,33 @@ def part_of_op(problem: Problem) -> np.ndarray:
     return np.array([splitting.part_of(name) for name in problem.op_names], np.int32)
 
 
+def part_of_unit(problem: Problem) -> np.ndarray:
+    """[U] int32: the part that most of a unit's time is for; ``SHARED`` for none, and for what holds variables."""
+    if problem.splitting is None:
+        return np.full(problem.num_units, SHARED, np.int32)
+    parts = problem.splitting.parts
+    spent_ns = np.zeros((problem.num_units, parts + 1), np.int64)  # the last column is of what is shared
+    np.add.at(spent_ns, (problem.unit_of_op, part_of_op(problem)), _time_ns(problem))
+    found = spent_ns.argmax(axis=1).astype(np.int32)
+    found[(found == parts) | (problem.resident_bytes > 0)] = SHARED
+    return found
+
+
 def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Which units do the same for different parts of the batch, by their costliest ops.
+    """Units that do the same for different parts of the batch, by their costliest ops.
 
     Args:
       problem: of a whole batch or in P parts, U units, also of groups of units.
 
     Returns:
-      [U] int32, the part that most of a unit's time is for, ``SHARED`` for none; and [U, P] int32, the unit that does
-      that for each other part, -1 for none. There are no columns where the batch is whole.
+      [U] int32, ``part_of_unit``; and [U, P] int32, the unit that does the same for each other part, -1 for none. There
+      are no columns where the batch is whole.
     """
+    part_of = part_of_unit(problem)
     units, splitting = problem.num_units, problem.splitting
     if splitting is None:
-        return np.full(units, SHARED, np.int32), np.zeros((units, 0), np.int32)
-    parts = splitting.parts
-    part, time_ns = part_of_op(problem), problem.compute_ns.max(axis=1) + 1
-    spent_ns = np.zeros((units, parts + 1), np.int64)  # the last column is of what is shared
-    np.add.at(spent_ns, (problem.unit_of_op, part), time_ns)
-    part_of = spent_ns.argmax(axis=1).astype(np.int32)
-    part_of[part_of == parts] = SHARED
-    part_of[problem.resident_bytes > 0] = SHARED
+        return part_of, np.zeros((units, 0), np.int32)
+    parts, part, time_ns = splitting.parts, part_of_op(problem), _time_ns(problem)
     ops = np.flatnonzero(part != SHARED)
     stems: dict[str, int] = {}
     stem = np.array([stems.setdefault(problem.op_names[op].partition("/")[2], len(stems)) for op in ops], int)
@@ -104,28 +118,14 @@ def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return part_of, copies
 
 
-def part_of_unit(split: SplitProgram, problem: Problem) -> np.ndarray:
-    """[U] int32: the part that a unit computes, by most of its ops' time; ``SHARED`` where it is none.
-
-    Raises:
-      InputError: the problem is of another program.
-    """
-    if problem.op_names != split.item.index.names:
-        raise InputError(
-            f"{problem.name!r} is a problem of another program than the split one; build it of that"
-        )
-    copies = ((name, COPY.match(name)) for name, old in split.origin_of.items() if name != old)
-    part_of = {name: int(match[1]) for name, match in copies if match}
-    part = np.array([part_of.get(name, SHARED) for name in problem.op_names], np.int32)
-    found = _of_units(problem, part)
-    found[problem.resident_bytes > 0] = SHARED
-    return found
+def _time_ns(problem: Problem) -> np.ndarray:
+    """[N] int64: time of an op on its slowest device, above 0."""
+    return problem.compute_ns.max(axis=1) + 1
 
 
 def _of_units(problem: Problem, of_op: np.ndarray) -> np.ndarray:
     """[U] int32: of each unit the value [N] of its costliest op."""
-    time_ns = problem.compute_ns.max(axis=1)
-    order = np.lexsort((np.arange(problem.num_ops), time_ns))
+    order = np.argsort(_time_ns(problem), kind="stable")
     found = np.zeros(problem.num_units, np.int32)
     found[problem.unit_of_op[order]] = of_op[order]
     return found

@@ -41,7 +41,7 @@ def test_every_copy_is_on_its_device_and_variables_are_shared_out(
 ) -> None:
     row = data_parallel_plan(program, problem, GPUS)
     problem.check_legal(row)
-    part = part_of_unit(program, problem)
+    part = part_of_unit(problem)
     on_gpus = problem.allowed[:, list(GPUS)].all(axis=1)
     assert (row == part)[(part != SHARED) & on_gpus].all()
     held = [int(problem.resident_bytes[row == gpu].sum()) for gpu in GPUS]
@@ -51,7 +51,7 @@ def test_every_copy_is_on_its_device_and_variables_are_shared_out(
 def test_more_parts_than_devices_go_round(problem: Problem) -> None:
     program = split_program(workloads.build("dense_small"), 4)
     found = tf_placer.build_problem(program.item, problem.cluster)
-    row, part = data_parallel_plan(program, found, GPUS), part_of_unit(program, found)
+    row, part = data_parallel_plan(program, found, GPUS), part_of_unit(found)
     on_gpus = found.allowed[:, list(GPUS)].all(axis=1)
     assert set(part[on_gpus]) >= {0, 1, 2, 3}
     assert (row == part % 2)[(part != SHARED) & on_gpus].all()
@@ -106,7 +106,7 @@ def test_a_whole_batch_has_no_copies(whole: Problem) -> None:
 
 
 def test_groups_have_the_copies_of_their_units(problem: Problem) -> None:
-    part = copies_of_units(problem)[0]
+    part = part_of_unit(problem)
     groups = Groups.of(problem, part + 1)  # one for what is shared, one for each part
     of_group, copies = copies_of_units(groups.coarse_problem())
     assert of_group.tolist() == [SHARED, 0, 1]
