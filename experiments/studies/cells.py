@@ -212,13 +212,19 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
         filled = dataclasses.replace(filled, in_parts=_filled_in_parts(split))
         told += f"; in {row.parts} parts {split.problem.num_ops} in {split.problem.num_units}"
     print(told, flush=True)
+    is_decided = False  # what of a batch in parts stays whole
     for one in study.candidates_of(row):
         start = None
         if study.begins:
             start = search(problem, study.begins, budget_evaluations=_CHEAP).placement.device_of_unit
         if split is not None and one.variant == IN_PARTS:
-            starts = split.starts(_best_placement(study, filled, problem))
-            start = np.stack([one.device_of_unit for one in starts])
+            best = _best_of_whole(study, filled)
+            if best is not None and not is_decided:  # by the best of the whole, which come first
+                split = split.where_it_pays(item, best.runtime_s)
+                begun[IN_PARTS] = split.problem, None if study.is_table else _reference(split.problem)
+                filled, is_decided = dataclasses.replace(filled, in_parts=_filled_in_parts(split)), True
+            whole = None if best is None else Placement(problem, np.array(best.devices, np.int32))
+            start = np.stack([one.device_of_unit for one in split.starts(whole)])
         cells = tuple(
             _kept_cell(study, row, *begun[one.variant], one, seed, folder, start, item)
             for seed in one.seeds_of(study.seeds)
@@ -237,7 +243,7 @@ def _in_parts(item: Item, whole: Problem, parts: int) -> InParts:
 
 
 def _filled_in_parts(split: InParts) -> FilledInParts:
-    data_parallel_s = split.as_data_parallel().simulated_s
+    data_parallel_s = (split.all_in_parts or split).as_data_parallel().simulated_s
     return FilledInParts(
         split.problem.num_ops,
         split.problem.num_units,
@@ -247,8 +253,8 @@ def _filled_in_parts(split: InParts) -> FilledInParts:
     )
 
 
-def _best_placement(study: Study, filled: Filled, problem: Problem) -> Placement | None:
-    """The fastest of the whole batch so far."""
+def _best_of_whole(study: Study, filled: Filled) -> Cell | None:
+    """The fastest plan of the whole batch so far."""
     found = [
         cell
         for one in study.candidates
@@ -256,8 +262,7 @@ def _best_placement(study: Study, filled: Filled, problem: Problem) -> Placement
         for cell in filled.cells.get(one.name, ())
         if cell.devices
     ]
-    best = min(found, key=lambda cell: cell.runtime_s, default=None)
-    return None if best is None else Placement(problem, np.array(best.devices, np.int32))
+    return min(found, key=lambda cell: cell.runtime_s, default=None)
 
 
 def _one_accelerator_s(problem: Problem) -> float:

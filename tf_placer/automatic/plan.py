@@ -237,7 +237,7 @@ class _FirstCall(Road):
     def _form(self, placement: Placement) -> InParts | None:
         """The program in parts, if a placement is one of that form and this road's own program is whole."""
         found = self._in_parts
-        return found if isinstance(found, InParts) and found.has(placement) else None
+        return found.form_of(placement) if isinstance(found, InParts) else None
 
     def _about_parts(self, placement: Placement) -> dict[str, Any]:
         """What is kept of a plan about the batch."""

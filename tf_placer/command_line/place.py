@@ -25,6 +25,7 @@ from tf_placer.planning.fusing import FUSE, find_clusters, with_fusing, with_sim
 from tf_placer.planning.in_parts import InParts, in_parts, replicas_of, with_splitting
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.outcome import (
+    DATA_PARALLEL,
     GIVEN,
     SINGLE,
     SPLIT,
@@ -62,6 +63,7 @@ _FUSE_ALONE = 50.0  # share where one device leaves nothing else to search
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
+_LEAST_SEARCHED = 0.3  # share of the time of a search in parts that is left when its program has been built
 
 Finish = Callable[[Outcome], object]
 
@@ -401,23 +403,50 @@ class _Placing(_Finding):
 
     def timing(self, placement: Placement) -> RuntimeEvaluator:
         """What times a plan, of the batch whole or in parts."""
-        split = self._in_parts
-        return self.runtime if split is None or not split.has(placement) else split.timing(self.runtime)
+        form = None if self._in_parts is None else self._in_parts.form_of(placement)
+        return self.runtime if form is None else form.timing(self.runtime)
 
     def _find_split(self, seconds: float) -> None:
-        """Searches the program in parts, from data parallel or from the plan of the whole."""
-        split, own = self._in_parts, self.found[0]
+        """Searches the program in parts, from data parallelism and from the plan of the whole.
+
+        Where some ops are faster whole, the form in which they are has half of the budget, and the rest if that finds
+        something faster than data parallelism; else the form with all in parts has it.
+        """
+        split, own, began_s = self._in_parts, self.found[0], time.monotonic()
         if split is None or (own.search is not None and own.search.interrupted):
             return
-        budget, method = self.budget_in(seconds), self.asked.method
-        start = split.starts(own.placement) if methods.find(method).uses_start else None
-        title = f"{method}, the batch in {split.program.parts} parts,"
-        try:
-            found = self.search(method, budget, self._progress(title, budget), start, problem=split.problem)
-        except NothingFits as error:
-            self.found.append(Timed(SPLIT, status=Status.OUT_OF_MEMORY, message=str(error)))
+        form = split
+        if own.step_s is not None:
+            try:
+                form = split.where_it_pays(self.program, own.step_s)
+            except KeyboardInterrupt:  # the plan of the whole is there
+                return
+        self._in_parts = form
+        budget = self.budget_in(max(_LEAST_SEARCHED * seconds, seconds - (time.monotonic() - began_s)))
+        if form is split:
+            self.found.append(self._searched_in(split, budget, split.starts(own.placement)))
             return
-        self.found.append(Timed.of_search(SPLIT, found))
+        first = self._searched_in(form, budget.share(2), form.starts(own.placement))
+        data_parallel = next(one for one in self.found if one.name == DATA_PARALLEL)
+        is_ahead = not _is_faster(data_parallel, first)
+        starts = split.starts(own.placement)
+        if is_ahead and first.placement is not None:  # a search begins at devices
+            starts = [Placement(form.problem, first.placement.device_of_unit)]
+        last = self._searched_in(form if is_ahead else split, budget.share(2), starts)
+        best = last if _is_faster(last, first) else first
+        tried = (first.evaluations or 0) + (last.evaluations or 0)
+        self.found.append(dataclasses.replace(best, evaluations=tried))
+
+    def _searched_in(self, form: InParts, budget: Budget, starts: Sequence[Placement]) -> Timed:
+        """The best plan that a search of a form with its batch in parts finds."""
+        method = self.asked.method
+        start = starts if methods.find(method).uses_start else None
+        title = f"{method}, the batch in {form.program.parts} parts,"
+        try:
+            found = self.search(method, budget, self._progress(title, budget), start, problem=form.problem)
+        except NothingFits as error:
+            return Timed(SPLIT, status=Status.OUT_OF_MEMORY, message=str(error))
+        return Timed.of_search(SPLIT, found)
 
     def _find_own(self, seconds: float) -> None:
         self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
@@ -450,9 +479,10 @@ class _Placing(_Finding):
             )
         written = own if self.request.write == METHOD and own is not None else found.written
         found = found.with_written(written, written if self.request.fuse else self._traced(written))
-        placement, split = found.placement, self._in_parts
-        if split is not None and split.has(placement):
-            outcome = dataclasses.replace(found, problem=placement.problem, **split.as_written())
+        placement = found.placement
+        form = None if self._in_parts is None else self._in_parts.form_of(placement)
+        if form is not None:
+            outcome = dataclasses.replace(found, problem=placement.problem, **form.as_written())
         else:
             source = self.request.source
             outcome = dataclasses.replace(
@@ -518,7 +548,8 @@ class _Placing(_Finding):
         chosen = asked if is_own else fastest(self.found, asked.name) or asked
         others = tuple(one for one in self.found if one is not chosen)
         split = self._in_parts
-        if split is None or chosen.placement is None or chosen.placement.problem is not split.problem:
+        form = None if split is None or chosen.placement is None else split.form_of(chosen.placement)
+        if form is None:
             parts, why_not = self.request.source.parts, self._why_not_split
             return Outcome(
                 self.item,
@@ -530,8 +561,12 @@ class _Placing(_Finding):
                 why_not_split=why_not,
                 batch_statistics=self.request.source.batch_statistics,
             )
-        found = Outcome(split.program.item, split.problem, chosen, others, asked=asked.name)
-        return dataclasses.replace(found, **split.as_written())
+        found = Outcome(form.program.item, form.problem, chosen, others, asked=asked.name)
+        return dataclasses.replace(found, **form.as_written())
+
+
+def _is_faster(one: Timed, other: Timed) -> bool:
+    return one.step_s is not None and (other.step_s is None or one.step_s < other.step_s)
 
 
 class _Comparing(_Finding):

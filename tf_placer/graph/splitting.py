@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 COPY = re.compile(r"part_(\d+)/")
 """What the name of a copy begins with: its part."""
@@ -20,12 +21,21 @@ class Splitting:
       batch: examples of a step.
       parts: copies.
       batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
+      kept_whole: positions, among the ops of the program that was split, of those that were to stay whole.
     """
 
     fingerprint: str
     batch: int
     parts: int
     batch_statistics: str
+    kept_whole: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept_whole", tuple(self.kept_whole))  # a list in a file
+
+    def names_kept(self, op_names: Sequence[str]) -> list[str]:
+        """Names of the ops that stayed whole, in a program of that fingerprint: an equal one may have other names."""
+        return [op_names[op] for op in self.kept_whole]
 
     def part_of(self, name: str) -> int:
         """The part, from 0 on, that an op of the split program is a copy for; ``SHARED`` where it is none."""

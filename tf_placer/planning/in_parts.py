@@ -31,6 +31,7 @@ from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.transform import PART, WHOLE
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
+from tf_placer.transform.split.worth import faster_whole
 
 
 def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
@@ -48,12 +49,14 @@ class InParts:
       whole: the program that was split, on the cluster.
       problem: the split one on the cluster, U units.
       data_parallel: [U] the plan in which every device computes its part of the batch.
+      all_in_parts: the form in which no op is kept whole that could be split; None where this is that form.
     """
 
     program: SplitProgram
     whole: Problem
     problem: Problem
     data_parallel: np.ndarray
+    all_in_parts: InParts | None = None
 
     @staticmethod
     def of(road: Road, batch_statistics: str, costs: str | None = None) -> InParts:
@@ -106,6 +109,33 @@ class InParts:
             problem = dataclasses.replace(problem, compute_ns=compute_ns)
         return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
 
+    def where_it_pays(self, item: Item, whole_s: float) -> InParts:
+        """The form in which ops stay whole that are faster so (``faster_whole``); the same one where none is.
+
+        On live devices it is the same one: what an op takes there is profiled program by program.
+
+        Args:
+          item: the program, whole.
+          whole_s: step of its best placement.
+        """
+        cluster = self.problem.cluster
+        if cluster.is_live:
+            return self
+        devices = replicas_of(cluster.devices)
+        kept = faster_whole(self.program, self.problem, self.whole, devices, whole_s)
+        if not kept:
+            return self
+        program = split_program(item, self.program.parts, self._batch_statistics, kept)
+        problem = analytic_problem(program.item, cluster)
+        plan = data_parallel_plan(program, problem, devices)
+        return InParts(program, self.whole, problem, plan, all_in_parts=self)
+
+    @property
+    def _batch_statistics(self) -> str:
+        splitting = self.program.item.splitting
+        assert splitting is not None  # it was split
+        return splitting.batch_statistics
+
     def within(self, is_narrowed: np.ndarray) -> InParts:
         """The same, its ops where those that they were made of may be, by pins, requests and what stays where it is.
 
@@ -130,9 +160,11 @@ class InParts:
             self, problem=problem, data_parallel=problem.legalized(self.data_parallel[np.newaxis])[0]
         )
 
-    def has(self, placement: Placement) -> bool:
-        """True if a placement is one of this form, and not of the whole."""
-        return placement.problem.fingerprint == self.problem.fingerprint
+    def form_of(self, placement: Placement) -> InParts | None:
+        """The form that a placement is of, this one or that with all in parts; None of the whole."""
+        if placement.problem.fingerprint == self.problem.fingerprint:
+            return self
+        return None if self.all_in_parts is None else self.all_in_parts.form_of(placement)
 
     def timing(self, runtime: RuntimeEvaluator) -> RuntimeEvaluator:
         """What times its plans, on the workers of what times the whole."""
@@ -239,6 +271,7 @@ def with_splitting(outcome: Outcome, item: Item | None, split: InParts | None = 
             is_told = False
     except InputError as error:
         return dataclasses.replace(outcome, why_not_split=f"The batch cannot be split: {_clause(error)}.")
+    split = split.all_in_parts or split
     if strategy.problem.fingerprint == split.problem.fingerprint:
         strategy = split
     rows = [strategy.as_data_parallel(STRATEGY)]

@@ -245,10 +245,12 @@ class PlanFile:
     def _check_graph(self, problem: Problem) -> None:
         if self.fingerprint != problem.fingerprint:
             if self.splitting is not None and self.splitting.fingerprint == problem.fingerprint:
+                how = f"tf_placer.split(item, {self.splitting.parts}, {self.splitting.batch_statistics!r}"
+                remedy = f"{how}), or place with --parts={self.splitting.parts}"
+                if self.splitting.kept_whole:
+                    remedy = f'{how}, kept_whole) with the names of the ops whose positions its "split" has'
                 raise InputError(
-                    f"{self.source} is for this graph with {self.splitting}; build the problem of "
-                    f"tf_placer.split(item, {self.splitting.parts}, {self.splitting.batch_statistics!r}), or place "
-                    f"with --parts={self.splitting.parts}"
+                    f"{self.source} is for this graph with {self.splitting}; build the problem of {remedy}"
                 )
             raise InputError(
                 f"{self.source} was made for another graph (fingerprint {self.fingerprint[:12]}, this graph has "
@@ -397,6 +399,8 @@ class Placement:
         }
         if self.problem.splitting is not None:
             plan["split"] = dataclasses.asdict(self.problem.splitting)
+            if not self.problem.splitting.kept_whole:
+                del plan["split"]["kept_whole"]
         if made_for is not None:
             if not isinstance(made_for, Mapping):
                 raise InputError(f"made_for is {arguments.shown(made_for)}; {_FLAGS}")

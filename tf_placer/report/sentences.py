@@ -353,7 +353,8 @@ _LEAST = 5e-4  # share of the time of all layers with which one is told
 def plan_in_parts_sentences(placement: Placement) -> list[str]:
     """One sentence on where a plan has its parts and its layers; none where the batch is whole or one device has all.
 
-    A copy is in the layer of the op that it was made of. A layer is where most of each part's time is.
+    A copy is in the layer of the op that it was made of. A layer is where most of each part's time is. Where ops were
+    kept whole, what is no copy is of all parts.
     """
     problem = placement.problem
     splitting = problem.splitting
@@ -367,6 +368,10 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     is_copy = part != SHARED
     on, ops = placement.device_of_op[is_copy], np.flatnonzero(is_copy)
     np.add.at(time_ns, (layers.layer_of_op[is_copy], part[is_copy], on), problem.compute_ns[ops, on])
+    whole = np.flatnonzero(~is_copy) if splitting.kept_whole else np.zeros(0, int)
+    on = placement.device_of_op[whole]
+    for one in range(splitting.parts):
+        np.add.at(time_ns, (layers.layer_of_op[whole], one, on), problem.compute_ns[whole, on])
     of_layer = time_ns.sum(axis=(1, 2))
     kept = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
     places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in kept]

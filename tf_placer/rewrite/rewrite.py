@@ -199,7 +199,8 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
             f"{splitting.fingerprint[:12]}), but item {item.name!r}, of another graph or batch, has fingerprint "
             f"{item.fingerprint[:12]}; split this item and search a placement for that"
         )
-    result = split(item, splitting.parts, splitting.batch_statistics)
+    kept_whole = splitting.names_kept(item.index.names)
+    result = split(item, splitting.parts, splitting.batch_statistics, kept_whole)
     if result.fingerprint != problem.fingerprint:
         raise InputError(
             f"the placement is for {problem.name!r} with {splitting} as another version of tf_placer split it; search "

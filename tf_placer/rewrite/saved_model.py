@@ -244,7 +244,12 @@ def _of_any_batch(
         return placed
     if items[0].fingerprint != splitting.fingerprint:
         raise NotOpen("what is open is not its batch")
-    programs = [split_program(item, splitting.parts, splitting.batch_statistics) for item in items]
+    programs = [
+        split_program(
+            item, splitting.parts, splitting.batch_statistics, splitting.names_kept(item.index.names)
+        )
+        for item in items
+    ]
     host = "" if cluster.host is None else cluster.devices[cluster.host].name
     return with_open_batch(placed, programs, host)
 

@@ -38,8 +38,13 @@ def of_items(scene: Scene) -> dict[str, Row]:
         ),
         "split": Row(
             tf_placer.split,
-            lambda: {"item": item, "parts": 2, "batch_statistics": "whole"},
-            {"item": (3, "a", step), "parts": (*count, 10**6), "batch_statistics": (3, "", "parts")},
+            lambda: {"item": item, "parts": 2, "batch_statistics": "whole", "kept_whole": ()},
+            {
+                "item": (3, "a", step),
+                "parts": (*count, 10**6),
+                "batch_statistics": (3, "", "parts"),
+                "kept_whole": (3, "a", ["a"], item.index.names),
+            },
         ),
         "Item.from_function": Row(
             tf_placer.Item.from_function,

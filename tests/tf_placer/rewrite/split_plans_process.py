@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -29,9 +29,11 @@ from tf_placer.transform.split.split_batch import split
 CLOSE = 1e-5  # of the largest number: the order of sums, in float32
 
 
-def plan_of(item: Item, parts: int, batch_statistics: str = "whole") -> Placement:
+def plan_of(
+    item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Sequence[str] = ()
+) -> Placement:
     """A random legal plan of a program with its batch in parts."""
-    problem = analytic_problem(split(item, parts, batch_statistics), Cluster.logical(NUM_DEVICES))
+    problem = analytic_problem(split(item, parts, batch_statistics, kept_whole), Cluster.logical(NUM_DEVICES))
     row = np.random.default_rng(parts).integers(NUM_DEVICES, size=problem.num_units)
     return Placement(problem, problem.legalized(row[np.newaxis])[0])
 
@@ -94,6 +96,35 @@ def outputs_and_updates() -> bool:
         found.append(are_close([one.first, one.second], [other.first, other.second]))
         found.append(len({op.device for op in placed.graph.get_operations() if op.device}) > 1)
     return all(found)
+
+
+def products(item: Item) -> list[str]:
+    return [
+        name for name, kind in zip(item.index.names, item.index.op_types, strict=True) if kind == "MatMul"
+    ]
+
+
+def ops_kept_whole() -> bool:
+    """Also by a plan file."""
+    return all(_runs_with(kept) for kept in (slice(0, 1), slice(1, None), slice(0, None)))
+
+
+def _runs_with(kept: slice) -> bool:
+    one, other, given = Step(), Step(), examples(8)
+    item = Item.from_function(other.__call__, *given)
+    plan = plan_of(item, 2, kept_whole=products(item)[kept])
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "placement.json"
+        plan.save(path)
+        again = Placement.load(path, plan.problem)
+        of_whole = refusal(lambda: Placement.load(path, analytic_problem(item, plan.problem.cluster)))
+
+    placed = placed_function(other.__call__, again, *given)
+    return (
+        "kept_whole) with the names" in of_whole
+        and are_close(one(*given), placed(*given))
+        and are_close([one.first, one.second], [other.first, other.second])
+    )
 
 
 def gradients_from_outside() -> bool:
@@ -255,7 +286,9 @@ class Served(tf.Module):
         return {"y": tf.tanh(x @ self.weight)}
 
 
-def exported(folder: pathlib.Path, name: str, parts: int, statistics: str = "whole") -> tuple[object, str]:
+def exported(
+    folder: pathlib.Path, name: str, parts: int, statistics: str = "whole", keeps: bool = False
+) -> tuple[object, str]:
     """A signature with a batch of 6 in parts, loaded again, and what was told."""
     source, target = folder / name, folder / f"{name}_{parts}_{statistics}"
     served = Served()
@@ -263,7 +296,8 @@ def exported(folder: pathlib.Path, name: str, parts: int, statistics: str = "who
     item = Item.from_saved_model(source, "serving_default", 6)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        export_saved_model(source, target, plan_of(item, parts, statistics), batch_size=6)
+        plan = plan_of(item, parts, statistics, products(item)[:1] if keeps else ())
+        export_saved_model(source, target, plan, batch_size=6)
     assert b"part_1/" in (target / "saved_model.pb").read_bytes()
     text = " ".join(str(one.message) for one in told if "run unplaced" not in str(one.message))
     return load_saved_model(target).signatures["serving_default"], text
@@ -273,9 +307,9 @@ def a_saved_model_of_any_batch() -> bool:
     """Also of fewer examples than parts, and of a batch that parts do not divide; a training step updates the same."""
     found = []
     with tempfile.TemporaryDirectory() as name:
-        for parts in (2, 3):
+        for parts, keeps in ((2, False), (3, False), (4, True)):
             for kind, shapes in (("sizes", [[6]]), ("images", [[8, 8, 2]]), ("descend", [[6], [8]])):
-                signature, told = exported(pathlib.Path(name), kind, parts)
+                signature, told = exported(pathlib.Path(name), kind, parts, keeps=keeps)
                 found.append(told == "")
                 served = Served()
                 for count in (6, 7, 13, 3) if kind == "descend" else (6, 7, 13, 2, 1):
@@ -326,6 +360,7 @@ def a_meta_graph_is_refused() -> bool:
 
 CHECKS: tuple[Callable[[], bool], ...] = (
     outputs_and_updates,
+    ops_kept_whole,
     gradients_from_outside,
     a_plan_file,
     another_batch_or_graph_is_refused_and_nothing_moves,

@@ -6,6 +6,7 @@ from tests.logical_devices import outcomes_of
 
 CHECKS = (
     "outputs_and_updates",
+    "ops_kept_whole",
     "gradients_from_outside",
     "a_plan_file",
     "another_batch_or_graph_is_refused_and_nothing_moves",

@@ -108,6 +108,7 @@ def _readers(
 
 _SIZES = having("metadata")
 _MOST_PASSES = 12
+_FASTER_WHOLE = "it is faster whole"
 _HANDLES = (tf.resource, tf.variant)
 
 
@@ -159,7 +160,11 @@ class States:
 
 
 def propagate(
-    program: Program, examples: Mapping[Tensor, Part], batch: Batch, has_own_statistics: bool = False
+    program: Program,
+    examples: Mapping[Tensor, Part],
+    batch: Batch,
+    has_own_statistics: bool = False,
+    kept_whole: Iterable[int] = (),
 ) -> States:
     """Finds the state of every tensor.
 
@@ -171,9 +176,10 @@ def propagate(
       examples: tensor that holds the examples -> where.
       batch: the examples.
       has_own_statistics: sums over the batch that go back to the examples are of each part alone.
+      kept_whole: ops that are not split, though they could be.
     """
     joined: set[Tensor] = set()
-    kept: dict[int, str] = {}
+    kept = dict.fromkeys(kept_whole, _FASTER_WHOLE)
     statistics: frozenset[int] = frozenset()
     fetched = _fetched(program.item)
     found = _pass(program, examples, batch, joined, kept, statistics, has_own_statistics)
@@ -221,14 +227,18 @@ def _pass(
         try:
             if node.op not in types:
                 raise NotSplit("it has no rule")
-            if op in kept:
-                raise NotSplit(kept[op])
             split = _split(program, op, states, batch, op in statistics, has_own_statistics)
         except NotSplit as reason:
             if depends[op]:
                 why_whole[op] = str(reason)
                 depends_tensor.update((op, i) for i in range(len(item.outputs[op])))
                 of.update(_divided_again(program, op, states, batch))
+            continue
+        if op in kept:
+            if depends[op]:
+                why_whole[op] = kept[op]
+                depends_tensor.update((op, i) for i in range(len(item.outputs[op])))
+            of.update({(op, i): state for i, state in enumerate(split.gives) if isinstance(state, Part)})
             continue
         splits[op] = split
         for i, state in enumerate(split.gives):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class SplitProgram:
         ]
 
 
-def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
+def split(item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Collection[str] = ()) -> Item:
     """Splits the batch of a program: every op that works on examples gets a copy for each part.
 
     The result takes and gives what the program does, whole, and has its variables; so it is placed, run and exported as
@@ -108,15 +108,18 @@ def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
       item: the program.
       parts: copies; 1 gives the item itself.
       batch_statistics: ``"whole"`` or ``"part"``.
+      kept_whole: names of ops that stay whole, because their copies would take longer than they gain.
 
     Raises:
-      InputError: ``parts`` is below 1 or above the batch, or no input holds examples.
+      InputError: ``parts`` is below 1 or above the batch, no input holds examples, or no op is left to split.
     """
-    return split_program(item, parts, batch_statistics).item
+    return split_program(item, parts, batch_statistics, kept_whole).item
 
 
 @eagerly()
-def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> SplitProgram:
+def split_program(
+    item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Collection[str] = ()
+) -> SplitProgram:
     """As ``split``, with the origin of every op and the record of what stayed whole.
 
     The batch is the length of an input's first axis that most inputs share, and of these the one for which most bytes
@@ -127,24 +130,33 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
       item: the program.
       parts: copies; 1 gives the item itself.
       batch_statistics: ``"whole"`` or ``"part"``.
+      kept_whole: names of ops that stay whole.
 
     Raises:
-      InputError: ``parts`` is below 1 or above the batch, or no input holds examples.
+      InputError: as ``split``.
     """
     arguments.instance_of("item", item, Item, "give an Item")
     parts = arguments.whole_number("parts", parts, least=1)
     arguments.one_of("batch_statistics", batch_statistics, BATCH_STATISTICS)
     if parts == 1:
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
+    kept = _known_ops(item, kept_whole)
     program = Program.of(item)
-    states, examples = _best(program, parts, batch_statistics == "part")
+    has_own_statistics = batch_statistics == PART
+    states, examples = _best(program, parts, has_own_statistics)
+    if kept:  # they have no say in what the batch is
+        states = propagate(program, examples, states.batch, has_own_statistics, kept)
+    if not states.splits:
+        raise InputError(
+            f"kept_whole leaves no op of {item.name!r} to split; name fewer, or leave parts at 1"
+        )
     writer = Writer(program, states, examples)
     writer.write()
     names, types = item.index.names, item.index.op_types
     own = states.statistics
     if batch_statistics == PART:
         own |= {op for op in states.splits if rule_name(types[op]) == NORMALIZATION}
-    splitting = Splitting(item.fingerprint, states.batch.size, parts, PART if own else WHOLE)
+    splitting = Splitting(item.fingerprint, states.batch.size, parts, PART if own else WHOLE, tuple(kept))
     result, origin_of = _as_item(item, writer, splitting)
     return SplitProgram(
         item=result,
@@ -158,6 +170,20 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
         ),
         own_statistics=tuple(names[op] for op in sorted(own)),
     )
+
+
+def _known_ops(item: Item, names: Collection[str]) -> list[int]:
+    """Positions of ops, once each, from the first on.
+
+    Raises:
+      InputError: one is of no op of the program.
+    """
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise InputError(f"kept_whole must be names of ops, not {names!r}; give a list of them")
+    unknown = next((name for name in names if name not in item.index.id_of_name), None)
+    if unknown is not None:
+        raise InputError(f"kept_whole has {unknown!r}, which is no op of {item.name!r}; take it out")
+    return sorted({item.index.id_of_name[name] for name in names})
 
 
 def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[States, dict[Tensor, Part]]:

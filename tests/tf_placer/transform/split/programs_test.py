@@ -34,6 +34,25 @@ def test_random_training_steps_compute_the_same(seed: int) -> None:
     assert complaints(item, parts) == [], name
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_random_training_steps_of_which_ops_are_kept_whole(seed: int, share: float) -> None:
+    item, parts, name = random_item(seed)
+    rng = np.random.default_rng(seed)
+    kept = [op for op in split_program(item, parts).split_ops if rng.random() < share]
+    found = split_program(item, parts, kept_whole=kept)
+    assert found.item.splitting is not None and not set(kept) & set(found.split_ops)
+    assert sorted(found.item.splitting.names_kept(item.index.names)) == sorted(kept)
+    assert complaints(item, parts, found) == [], name
+
+
+def test_ops_behind_one_that_is_kept_whole_are_still_split() -> None:
+    item = workloads.build("lstm_lm_small")
+    split_ops = split_program(item, 2).split_ops
+    kept = [op for op in split_ops if "Transpose" in op or "Reshape" in op or "MatMul" in op]
+    assert kept and set(split_program(item, 2, kept_whole=kept).split_ops) == set(split_ops) - set(kept)
+
+
 @pytest.mark.equivalence
 @pytest.mark.parametrize("block", range(100))
 def test_thousands_of_training_steps_compute_the_same(block: int) -> None:
