@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -38,10 +38,7 @@ def search_live(
     method: str,
     budget: Budget,
     seed: int = 0,
-    progress: Callable[[str, Budget], Progress] | None = None,
     config: LiveConfig = LiveConfig(),
-    settings: Mapping[str, object] | None = None,
-    start: Placement | None = None,
     make_parts: MakeParts | None = None,
     fleet: FleetTiming | None = None,
 ) -> Outcome:
@@ -62,11 +59,7 @@ def search_live(
       method: a name of ``tf_placer.methods()``.
       budget: of all of the method's searches together; the plain ones are not in it.
       seed: of the first search; each has the next.
-      progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
-      settings: method -> its settings, see ``search``.
-      start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced beside
-        those that are found, and the last search goes on from it if it is the best so far.
       make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
         whole the method has as many among its plans, each from the best one that was measured, of which the first are
         data parallelism and the best searched plan of the whole with all copies together. All race.
@@ -84,7 +77,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start, make_parts, fleet)
+    live = LiveSearch(problem, evaluator, seed, config, {}, make_parts=make_parts, fleet=fleet)
     with patient():
         for part in live_parts(method, config.searches, make_parts is not None):
             live.do(part.run, budget.share(config.searches))
@@ -159,15 +152,16 @@ def live_stages(
       progress: makes what shows a search, from its title and budget.
       then: is given what was found, as the last part of the race, while the workers are still there.
       meanwhile, beside_unplaced: as ``Road.starting`` takes them.
-      start, make_parts: see ``search_live``.
+      start: see ``LiveSearch``.
+      make_parts: see ``search_live``.
     """
     asked, config = road.asked, config_within(road)
     running: list[LiveSearch] = []
 
     def do(part: Part, seconds: float) -> None:
         if not running:
-            of_road = road.problem, road.runtime, asked.seed, progress, config, asked.settings
-            running.append(LiveSearch(*of_road, start, make_parts, road.fleet))
+            of_road = road.problem, road.runtime, asked.seed, config, asked.settings
+            running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
         running[0].do(part.run, Budget(min(share.seconds, seconds), share.evaluations))
 

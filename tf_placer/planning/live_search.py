@@ -121,14 +121,23 @@ class LiveSearch:
         problem: Problem,
         evaluator: RuntimeEvaluator,
         seed: int,
-        progress: Callable[[str, Budget], Progress] | None,
         config: LiveConfig,
         settings: Mapping[str, object],
-        start: Placement | None,
+        progress: Callable[[str, Budget], Progress] | None = None,
+        start: Placement | None = None,
         make_parts: MakeParts | None = None,
         fleet: FleetTiming | None = None,
     ) -> None:
-        """Begins; arguments as ``search_live`` takes them."""
+        """Begins.
+
+        Args:
+          problem, evaluator, seed, config: as ``search_live`` takes them.
+          settings: method -> its settings, see ``search``.
+          progress: makes what shows a search, from its title and budget.
+          start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced
+            beside those that are found, and the last search goes on from it if it is the best so far.
+          make_parts, fleet: as ``search_live`` takes them.
+        """
         self._start, self._fleet = start, fleet
         # Plans and their methods, the fastest in the simulator first.
         self._constructed: list[tuple[np.ndarray, str]] = []

@@ -149,13 +149,12 @@ def values(module):
 
 def test_it_is_pre_trained_before_the_first_proposal_unless_the_weights_are_given(eagerly):
     without, taught = learner_of(PLAIN), learner_of(dataclasses.replace(PLAIN, pretrain_iterations=2))
-    assert without.pretrain_accuracy is None and 0 <= taught.pretrain_accuracy <= 1
     pairs = zip(values(without.policy.encoder), values(taught.policy.encoder), strict=True)
     assert all((one != other).any() for one, other in pairs)
     np.testing.assert_equal(values(without.policy.placer), values(taught.policy.placer))
     weights, other_problem = values(taught.policy), branches_problem(2, 7, num_devices=3)
     other = learner_of(taught._config, taught.policy, other_problem)
-    assert other.policy is taught.policy and other.pretrain_accuracy is None
+    assert other.policy is taught.policy
     np.testing.assert_equal(values(other.policy), weights)
 
 
