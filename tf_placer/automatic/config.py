@@ -22,7 +22,7 @@ from tf_placer.cluster.cluster import (
     limits_by_device,
     local_cores,
 )
-from tf_placer.ops.resources import resources_kept
+from tf_placer.ops.library import resources_kept
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.known import BUDGETS, SLOW_DOWN, TIME, WHOLE, Objective
