@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
@@ -20,7 +19,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S, RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.known import Budget
+from tf_placer.search.known import CONTROL, DEFAULT, PLAIN, REFERENCE, Budget
 from tf_placer.search.recorder import Progress
 
 # Rules for what was never done on this machine, from an idle one with two cores.
@@ -101,12 +100,11 @@ class Part:
 
 def searchers(method: str) -> tuple[str, ...]:
     """Methods that search: the one asked for, the plain search if it is its companion, and random search."""
-    roles = methods.find(method).roles
-    if Role.REFERENCE in roles:
+    if methods.find(method).name == REFERENCE:
         return ()
     # The default is made of such: no other stands beside it.
-    beside = () if Role.DEFAULT in roles else (methods.the(Role.PLAIN).name,)
-    return tuple(dict.fromkeys((method, *beside, methods.the(Role.CONTROL).name)))
+    beside = () if method == DEFAULT else (PLAIN,)
+    return tuple(dict.fromkeys((method, *beside, CONTROL)))
 
 
 def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Part]:
@@ -119,10 +117,9 @@ def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Pa
     """
     found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
     measure_proposed = Part(MEASURE, lambda live, _: live.measure_proposed())
-    control = methods.the(Role.CONTROL).name
     for turn in range(searches):
         for name in searchers(method):
-            if name != control or method == control or turn == searches - 1:
+            if name != CONTROL or method == CONTROL or turn == searches - 1:
                 propose = functools.partial(
                     LiveSearch.propose, method=method, name=name, turn=turn, searches=searches
                 )
@@ -180,10 +177,10 @@ def live_stages(
         RACE: _racing_s(road, config) + (0.0 if make_parts is None else 2 * _racer_s(road, config)),
         SPLIT_STAGE: _SPLIT_S + _SPLIT_S_PER_OP * road.assumed_ops,
     }
-    control, names = methods.the(Role.CONTROL).name, searchers(asked.method)
+    names = searchers(asked.method)
     shares = dict.fromkeys(names, 1 / max(len(names), 1))
-    if control != asked.method:
-        shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {control: CONTROL_SHARE}
+    if asked.method != CONTROL:
+        shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {CONTROL: CONTROL_SHARE}
     stages = [road.starting(meanwhile, beside_unplaced)]
     for part in parts:
         run = functools.partial(do, part)

@@ -22,7 +22,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.known import Budget
+from tf_placer.search.known import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.round import Starts
 from tf_placer.search.search import search
@@ -260,7 +260,7 @@ class LiveSearch:
         own_turn, own = self._turn_of.get(method, (turn, None))
         if self._is_interrupted or (name != method and (own is None or own_turn != turn)):
             return
-        if own is not None and name == methods.the(Role.CONTROL).name:
+        if own is not None and name == CONTROL:
             share = share.capped(own.evaluations)
         is_last = turn == searches - 1
         start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
@@ -420,8 +420,8 @@ class LiveSearch:
         names = dict.fromkeys(
             (
                 SINGLE,
-                methods.the(Role.CONTROL).name,
-                methods.the(Role.PLAIN).name,
+                CONTROL,
+                PLAIN,
                 method,
                 CONSTRUCTED,
                 DATA_PARALLEL,
