@@ -279,10 +279,7 @@ def name_scope(pattern: str) -> Heuristic:
     Raises:
       ValueError: the pattern is not a regular expression.
     """
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"name-scope pattern {pattern!r} is not a regular expression: {error}") from error
+    compiled = _compiled("name-scope", pattern)
 
     def merge_scopes(index: GraphIndex, units: Units) -> Iterator[Merge]:
         del units  # the rule is about ops
@@ -297,6 +294,14 @@ def name_scope(pattern: str) -> Heuristic:
                 yield Merge(first, op, "name_scope", f"{name} and {index.names[first]} match {pattern!r}")
 
     return merge_scopes
+
+
+def _compiled(what: str, pattern: str) -> re.Pattern[str]:
+    """The pattern of a rule, by whose name ``what`` the message calls it."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{what} pattern {pattern!r} is not a regular expression: {error}") from error
 
 
 def attach_constants(index: GraphIndex, units: Units) -> Iterator[Merge]:
@@ -460,10 +465,7 @@ def unrolled_calls(pattern: str) -> Heuristic:
     Raises:
       ValueError: the pattern is not a regular expression.
     """
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"step pattern {pattern!r} is not a regular expression: {error}") from error
+    compiled = _compiled("step", pattern)
 
     def merge_steps(index: GraphIndex, units: Units) -> Iterator[Merge]:
         del units  # the rule is about ops

@@ -17,17 +17,14 @@ from absl import flags
 
 import experiments
 from experiments.main_program import out_flag, run, seed_flag
-from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.report.files import write_report
 from tf_placer.report.text import print_report
-from tf_placer.search import methods
-from tf_placer.search.known import Budget
+from tf_placer.search.known import DEFAULT, Budget
 
-_METHOD = methods.the(Role.DEFAULT).name
 _DESCRIBED_S = flags.DEFINE_float(
     "described_s", 120.0, "Seconds to wait for inception_v3 on k40x2.", lower_bound=0.001
 )
@@ -48,7 +45,7 @@ def main(out: pathlib.Path) -> None:
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
         request = Request(Source(workload), cluster, Budget(budget_s), _SEED.value)
-        report = place(request, _METHOD, console)
+        report = place(request, DEFAULT, console)
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)

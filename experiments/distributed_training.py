@@ -67,6 +67,7 @@ _QUICK = flags.DEFINE_bool("quick", False, "One program, few placements, one see
 _OUT = out_flag(None, "Folder for the results; docs/results, or out/results with --quick.")
 
 _TIMING = RuntimeConfig(warmup_steps=1, steps=3, keep=3)
+_UPDATES = 20  # that are timed
 _LAST = 8  # the last samples are this part of all
 
 
@@ -198,7 +199,7 @@ def best_single(problem: Problem, evaluator: Evaluator) -> tuple[np.ndarray, flo
 # Times of the parts of an update, on this machine.
 
 
-def update_durations(problem: Problem, method: str, placements: int, repeats: int = 20) -> dict[str, int]:
+def update_durations(problem: Problem, method: str, placements: int) -> dict[str, int]:
     """Medians of drawing, gradient and applying, in ns, of a learner whose functions are traced."""
     simulator = SimulatedEvaluator(problem)
     start, single_s = best_single(problem, simulator)
@@ -210,7 +211,7 @@ def update_durations(problem: Problem, method: str, placements: int, repeats: in
     warm_start = WarmStart(start[np.newaxis], single_s, simulate)
     learner = methods.find(method).build(problem, by_controllers(placements, 100)[method], warm_start, 0)
     took: list[list[int]] = []
-    for _ in range(repeats + 2):
+    for _ in range(_UPDATES + 2):
         moments = [time.monotonic_ns()]
         proposal = learner.propose()
         rows = proposal.placements.numpy()

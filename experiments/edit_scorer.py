@@ -17,8 +17,17 @@ import pathlib
 import numpy as np
 from absl import flags
 
-from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, beginning, examples_of
-from experiments.edits.training import scores, told_apart, trained
+from experiments.edits import (
+    CHAINS,
+    CLUSTERS,
+    STEPS,
+    TRAINED_ON,
+    beginning,
+    examples_of,
+    scores,
+    told_apart,
+    trained,
+)
 from experiments.main_program import out_flag, run, seed_flag
 from tf_placer.base.files import write_atomically
 from tf_placer.planners.memetic import MemeticConfig

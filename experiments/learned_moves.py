@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Begun, beginning, search_of
+from experiments.edits import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Begun, beginning, search_of
 from experiments.main_program import run_program
 from tf_placer.planners.memetic import MemeticConfig
 

@@ -23,12 +23,12 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer import workloads
-from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import SimulatorInputs, simulate
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
+from tf_placer.search.known import PLAIN
 from tf_placer.workloads.synthetic import random_layered_arrays
 
 _WORKLOAD = flags.DEFINE_string("workload", "inception_v3", "The training step that is placed.")
@@ -138,8 +138,7 @@ def _plans(problem: Problem, simulator: SimulatedEvaluator) -> dict[str, np.ndar
     """[batch, U] rows of each kind of plan that searches ask for, by kind."""
     singles = single_device_placements(problem)
     single = singles[np.argmin(simulator.times(tf.constant(singles)).runtime_s)]
-    plain = methods.the(Role.PLAIN).name
-    searched = tf_placer.search(problem, plain, budget_s=_SECONDS.value).placement.device_of_unit
+    searched = tf_placer.search(problem, PLAIN, budget_s=_SECONDS.value).placement.device_of_unit
     rows = {"one device": single, "a searched plan": searched}
     return {kind: np.repeat(row[np.newaxis], _BATCH.value, axis=0) for kind, row in rows.items()}
 

@@ -111,9 +111,9 @@ def _spec(tensor: Sequence[Any]) -> OutputSpec:
     return OutputSpec(shape, dtype, tensor_bytes(shape, dtype))
 
 
-def read_networks(path: pathlib.Path = KEPT) -> dict[Network, Kernels]:
+def read_networks() -> dict[Network, Kernels]:
     """The kernels of every network of the file."""
-    return {network: Kernels.of(ops) for network, ops in read_ops(path).items()}
+    return {network: Kernels.of(ops) for network, ops in read_ops().items()}
 
 
 def read_ops(path: pathlib.Path = KEPT) -> dict[Network, dict[str, int]]:

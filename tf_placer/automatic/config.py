@@ -13,7 +13,6 @@ from tf_placer import transform
 from tf_placer.base import arguments
 from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.files import check_writable
-from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import (
     Cluster,
     choose_cluster,
@@ -22,10 +21,10 @@ from tf_placer.cluster.cluster import (
     limits_by_device,
     local_cores,
 )
-from tf_placer.ops.resources import resources_kept
+from tf_placer.ops.library import resources_kept
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
-from tf_placer.search.known import BUDGETS, SLOW_DOWN, TIME, WHOLE, Objective
+from tf_placer.search.known import BUDGETS, DEFAULT, SLOW_DOWN, TIME, WHOLE, Objective
 from tf_placer.workers.fork_server import STREAMING, own_listeners_confined
 from tf_placer.workers.local_workers import LocalWorkers
 from tf_placer.workers.present_devices import present_devices
@@ -223,7 +222,7 @@ class AutoPlaceConfig:
     """
 
     cluster: Cluster | str = "local"
-    method: str = methods.the(Role.DEFAULT).name
+    method: str = DEFAULT
     budget_s: float = 60.0
     budget_of: str = WHOLE
     seed: int = 0

@@ -19,7 +19,6 @@ from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder
-from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
@@ -43,7 +42,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S
 from tf_placer.search import methods
-from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
+from tf_placer.search.known import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, Silent
 from tf_placer.search.shortest import evaluate_given
 
@@ -314,7 +313,7 @@ class _FirstCall(Road):
         if start is not None:
             candidates.append(evaluate_given(start.problem, start.decisions, method))
         best = min(candidates, key=lambda one: one.runtime_s)
-        single = self.search(methods.the(Role.REFERENCE).name, Budget(evaluations=self.problem.num_devices))
+        single = self.search(REFERENCE, Budget(evaluations=self.problem.num_devices))
         why_not = self.program.why_not_standalone or "these devices are not for timing"
         plan = outcome_of_plan(
             best.placement,
@@ -434,7 +433,7 @@ class _FirstCall(Road):
 
 def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
     """True if a plan was searched at least as long as requested, by the requested method or the default."""
-    known = (config.method, methods.the(Role.DEFAULT).name)
+    known = (config.method, DEFAULT)
     return any(
         method in known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
         for method, asked_s, searched_s in kept.searched

@@ -1,7 +1,7 @@
 """What XLA compiled for clusters, kept between processes in the user's cache: TensorFlow's own persistent cache.
 
 TensorFlow reads the flag for it once, when its first device is made. So it has to be in the environment with which a
-process starts; ``tf_placer.ops.compilations`` sets it in a process that runs already.
+process starts; ``tf_placer.ops.library`` sets it in a process that runs already.
 """
 
 from __future__ import annotations

@@ -65,21 +65,16 @@ class Library:
         return self.folder, user_cache_folder()
 
 
-def compiled(library: Library, force: bool = False) -> pathlib.Path:
+def compiled(library: Library) -> pathlib.Path:
     """The file of a library, compiled if there is none for this state of its source.
 
     Several processes may compile at once: each writes a file of its own and renames it. Where it can be kept nowhere,
     which is told in one warning, it is compiled for this process alone.
 
-    Args:
-      library: which.
-      force: compile even if there is one.
-
     Raises:
       InputError: there is no compiler, or it fails; or the environment names a file that is not there.
     """
-    found = None if force else prebuilt_file(library) or _found(library)
-    return found or _kept(library, _compile(library))
+    return prebuilt_file(library) or _found(library) or _kept(library, _compile(library))
 
 
 def is_compiled(library: Library) -> bool:

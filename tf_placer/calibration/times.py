@@ -64,6 +64,7 @@ def _kernel_ns(node: tf.compat.v1.NodeExecStats) -> int:
 
 
 _Value = TypeVar("_Value")
+_TRACED_STEPS = 7  # of which medians are taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,6 @@ def measure_op_times(
     item: Item,
     placed: tf.compat.v1.GraphDef,
     config: RuntimeConfig,
-    traced_steps: int = 7,
 ) -> OpTimes:
     """Runs a program whose ops are all on one device, untraced and traced.
 
@@ -104,7 +104,6 @@ def measure_op_times(
       item: the program.
       placed: its graph, all on one device (ops without a kernel there apart).
       config: of the untraced steps.
-      traced_steps: medians are over this many.
     """
     program = build_program(item, placed)
     names = set(item.index.names)
@@ -117,7 +116,7 @@ def measure_op_times(
         with open_program(target, program, config.deadline_s) as loaded:
             for _ in range(config.warmup_steps):
                 loaded.step()
-            return [op_times_ns(loaded.traced_step(), names) for _ in range(traced_steps)]
+            return [op_times_ns(loaded.traced_step(), names) for _ in range(_TRACED_STEPS)]
 
     step_s = _on(timed, config.deadline_s, run)
     traces = _on(traced, config.deadline_s, trace)

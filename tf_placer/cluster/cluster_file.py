@@ -289,13 +289,13 @@ def _position(table: TomlTable, name: str, devices: tuple[Device, ...]) -> int:
 _PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
-def device_of_model(model: str, name: str = "GPU:0") -> Device:
-    """A device of a model of ``models.toml`` alone, for costs of single kernels and of steps on one device.
+def device_of_model(model: str) -> Device:
+    """A GPU of a model of ``models.toml`` alone, for costs of single kernels and of steps on one device.
 
     Raises:
-      InputError: no such model, or it is not of the name's type.
+      InputError: no such model, or it is no GPU.
     """
-    (device,) = _devices(TomlTable({"name": name, "model": model}, model))
+    (device,) = _devices(TomlTable({"name": "GPU:0", "model": model}, model))
     return device
 
 

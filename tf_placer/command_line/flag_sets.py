@@ -29,7 +29,6 @@ from tf_placer.transform import AUTO, BATCH_STATISTICS
 ALL = "all"
 LIBRARIES = "libraries"  # files beside the folders
 KINDS = (compilations.KIND, "lessons", LIBRARIES, "plans", "profiles", "workload_facts", "workloads")
-_GB = 1e9
 
 
 @dataclasses.dataclass(frozen=True)

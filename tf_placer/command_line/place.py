@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 import rich.console
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Role
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.check_flags import LAYER, METHOD
 from tf_placer.command_line.described import SPLIT_S, SPLIT_S_PER_OP, Reading
@@ -52,7 +51,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
-from tf_placer.search.known import WHOLE, Budget, Objective
+from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import WorkerError, import_meanwhile
@@ -356,10 +355,10 @@ class _Placing(_Finding):
 
     def _simulated(self) -> list[Stage]:
         """The search with the method, and then random search."""
-        method, control = self.asked.method, methods.the(Role.CONTROL).name
+        method = self.asked.method
         if not methods.find(method).goes_on:
             return [self.searching(self._find_own, method, share=0.0)]
-        if method == control:
+        if method == CONTROL:
             return [self.searching(self._find_own, method)]
         share, splitting = 1 - CONTROL_SHARE, self._splitting()
         searches = 2 if splitting else 1
@@ -367,7 +366,7 @@ class _Placing(_Finding):
             self.searching(self._find_own, method, share, searches),
             *splitting,
             *([self.searching(self._find_split, method, share, searches)] if splitting else []),
-            self.searching(self._find_control, control, CONTROL_SHARE),
+            self.searching(self._find_control, CONTROL, CONTROL_SHARE),
         ]
 
     @property
@@ -375,7 +374,7 @@ class _Placing(_Finding):
         """The batch is also put in parts, one for each device; not where ops have their places already."""
         request, method = self.request, self.asked.method
         decided = request.pins or request.plan is not None or request.held or request.respect_devices
-        searches = methods.find(method).goes_on and method != methods.the(Role.CONTROL).name
+        searches = methods.find(method).goes_on and method != CONTROL
         could = request.tries_parts and not request.robust and not self.asked.objective.is_memory
         has_devices = len(replicas_of(self.asked.cluster.devices)) > 1
         return could and searches and has_devices and request.source.is_split_unasked and not decided
@@ -459,7 +458,7 @@ class _Placing(_Finding):
         # Ctrl-C: it had found nothing yet; the method has.
         with contextlib.suppress(KeyboardInterrupt):
             budget = self.budget_in(seconds).capped(own.evaluations)
-            self.found.append(self.find(methods.the(Role.CONTROL).name, budget))
+            self.found.append(self.find(CONTROL, budget))
 
     def _progress(self, title: str, budget: Budget) -> ConsoleProgress:
         return ConsoleProgress(f"{title} on {self.problem.cluster.name}", budget, self.stages.console)

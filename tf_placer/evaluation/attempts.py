@@ -47,6 +47,12 @@ class Attempt(Generic[_Value]):
     value: _Value | None = None
     peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
+    def value_or(self, error: type[Exception], what: str = "") -> _Value:
+        """The value; raises ``error`` where there is none, with the status and its message behind ``what``."""
+        if self.value is None:
+            raise error(f"{what}{self.status.name}: {self.message}")
+        return self.value
+
 
 def try_on(
     workers: Workers,

@@ -237,10 +237,7 @@ class RuntimeEvaluator:
         if not len(plans) + len(others):
             raise InputError("device_of_unit has no placement; give at least one to race")
         programs = [*map(self.program, plans), *others]
-        attempt = self._race(programs, [], rounds, confidence)
-        if attempt.value is None:
-            raise RaceFailed(f"{attempt.status.name}: {attempt.message}")
-        return attempt.value
+        return self._race(programs, [], rounds, confidence).value_or(RaceFailed)
 
     def race_unplaced(
         self, device_of_unit: np.ndarray | Decisions, rounds: int = 20, confidence: float = 0.99
@@ -284,12 +281,8 @@ class RuntimeEvaluator:
         self._whole_machine = self._whole_machine or whole_machine(self._problem.cluster)
         with contextlib.closing(self._whole_machine) as machine:
             attempt = try_on(machine, 3 * deadline_s, run)
-        if attempt.value is None:
-            raise UnplacedFailed(f"{attempt.status.name}: {attempt.message}")
-        race, asking_s = attempt.value
-        if race.value is None:
-            raise RaceFailed(f"{race.status.name}: {race.message}")
-        placed_s, answered_s = race.value
+        race, asking_s = attempt.value_or(UnplacedFailed)
+        placed_s, answered_s = race.value_or(RaceFailed)
         return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
     def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
@@ -331,9 +324,7 @@ class RuntimeEvaluator:
             return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
 
         attempt = try_on(self._workers, self._config.deadline_s, run)
-        if attempt.value is None:
-            raise AuditError(f"the placement does not run: {attempt.status.name}: {attempt.message}")
-        return attempt.value
+        return attempt.value_or(AuditError, "the placement does not run: ")
 
     def compare_values(self, device_of_unit: np.ndarray | Decisions) -> SameValues:
         """Runs one step of a placement and of the program as it is, from the same values, and compares what they give.
@@ -387,10 +378,7 @@ class RuntimeEvaluator:
         def run(target: str) -> Values:
             return step_values(target, item, graph_def, deadline_s, config_of)
 
-        attempt = try_on(workers, deadline_s, run)
-        if attempt.value is None:
-            raise AuditError(f"a step does not run: {attempt.status.name}: {attempt.message}")
-        return attempt.value
+        return try_on(workers, deadline_s, run).value_or(AuditError, "a step does not run: ")
 
     def traced_step(self, device_of_unit: np.ndarray | Decisions) -> tf.compat.v1.RunMetadata:
         """Runs a placement, as ``program`` takes it, until it is warm; then one step that the runtime traces.
@@ -408,9 +396,7 @@ class RuntimeEvaluator:
                 return loaded.traced_step()
 
         attempt = try_on(self._workers, self._config.deadline_s, run)
-        if attempt.value is None:
-            raise TraceFailed(f"the placement does not run: {attempt.status.name}: {attempt.message}")
-        return attempt.value
+        return attempt.value_or(TraceFailed, "the placement does not run: ")
 
     def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
         """The plans one by one, of those that the runtime can run."""

@@ -88,15 +88,6 @@ class StepSpans:
         return tensor_ns[self.transfer_source, self.transfer_target]
 
     @property
-    def dispatch_wait_ns(self) -> np.ndarray:
-        """[D] int64, time that each device's ops wait, their device taken, until the host has dispatched them."""
-        waits_ns = np.zeros(self.problem.num_devices, np.int64)
-        ops = np.arange(self.problem.num_ops)
-        compute_ns = self.problem.compute_ns[ops, self.device_of_op]
-        np.add.at(waits_ns, self.device_of_op, self.end_ns - self.start_ns - compute_ns)
-        return waits_ns
-
-    @property
     def num_transfers(self) -> int:
         return len(self.transfer_tensor)
 
@@ -119,11 +110,6 @@ class StepSpans:
     def channel_names(self) -> tuple[str, ...]:
         """[C] what the cluster calls its channels."""
         return self.problem.cluster.channel_names()
-
-    @property
-    def last_end_ns(self) -> int:
-        """End of the last op; the step's time beyond it is the call to other workers."""
-        return int(self.end_ns.max())
 
 
 # Memory of each device over a step, by the rules of the simulator (docs/architecture.md, section 5).
@@ -343,17 +329,6 @@ class StepTimeline(StepSpans):
         device = np.concatenate([self.device_of(kind) for kind in ON_DEVICES])
         start_ns, end_ns = np.concatenate([self.times_ns(kind) for kind in ON_DEVICES], axis=1)
         return _covered_ns(device, start_ns, end_ns, self.problem.num_devices)
-
-    @property
-    def idle_ns(self) -> np.ndarray:
-        """[D] int64, the rest of the step."""
-        return self.runtime_ns - self.busy_ns
-
-    @functools.cached_property
-    def channel_busy_ns(self) -> np.ndarray:
-        """[C] int64, time in which something crosses on each channel."""
-        start_ns, end_ns = self.transfer_start_ns, self.transfer_end_ns
-        return _covered_ns(self.transfer_channel, start_ns, end_ns, len(self.channel_names))
 
 
 def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> StepTimeline:

@@ -13,6 +13,7 @@ LOCAL = "local"
 INSTALL = "pip install 'tf_placer[fleet]'"
 LEAST_VERSION = (2, 52)  # of Ray: the first whose clusters ask for a token
 MOST_LOCAL = 64
+_ANSWER_S = 10.0
 _GIVE = "give HOST:PORT of a Ray cluster's head, or local:N for N actors on this machine"
 _HOST_PORT = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})")
 
@@ -58,15 +59,15 @@ class FleetAddress:
         return FleetAddress(found["host"], int(found["port"]))
 
 
-def check_reachable(address: FleetAddress, answer_s: float = 10.0) -> None:
+def check_reachable(address: FleetAddress) -> None:
     """Raises InputError where nothing listens at the address of a running cluster."""
     if address.is_local:
         return
     try:
-        socket.create_connection((address.host.strip("[]"), address.port), answer_s).close()
+        socket.create_connection((address.host.strip("[]"), address.port), _ANSWER_S).close()
     except OSError as error:
         raise InputError(
-            f"--fleet={address}: nothing answers there within {answer_s:g} s ({error}); start it with "
+            f"--fleet={address}: nothing answers there within {_ANSWER_S:g} s ({error}); start it with "
             "`ray start --head`, or correct the address"
         ) from error
 

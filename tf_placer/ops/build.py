@@ -15,14 +15,11 @@ _FOLDER = pathlib.Path(__file__).parent
 _FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare")
 
 
-def build_library(force: bool = False) -> pathlib.Path:
+def build_library() -> pathlib.Path:
     """The shared object with the ops, compiled if there is none for this source and this TensorFlow.
 
     It is kept beside this module, or in the user's cache directory when that is read-only. The environment
     variable TF_PLACER_OPS_LIBRARY names a library that was built elsewhere (by Bazel, say).
-
-    Args:
-      force: compile even if there is one.
 
     Returns:
       Path of the library.
@@ -30,7 +27,7 @@ def build_library(force: bool = False) -> pathlib.Path:
     Raises:
       InputError: there is no g++, or it fails; or TF_PLACER_OPS_LIBRARY names no file.
     """
-    return compiled(_library(), force)
+    return compiled(_library())
 
 
 def library_name() -> str:

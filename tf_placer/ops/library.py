@@ -1,17 +1,75 @@
-"""The C++ ops, compiled and loaded when they are first needed."""
+"""The C++ ops, compiled and loaded when they are first needed, and what their library does for a process beside them.
+
+It keeps variables and tables when TensorFlow gives its devices new lists of resources, and XLA's compilations between
+processes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import logging
+from collections.abc import Iterator
 from types import ModuleType
 
 import tensorflow as tf
+
+from colocation.tensorflow_internals import live_resources
+from tf_placer.base.compilations import DEVICE_TYPES, compilations_folder
+
+_LOG = logging.getLogger(__name__)
 
 
 @functools.cache
 def library() -> ModuleType:
     """The Python face of the ops' library."""
+    return tf.load_op_library(_path())
+
+
+def _path() -> str:
     # Imported here so that `python -m tf_placer.ops.build` does not find itself imported already.
     from tf_placer.ops.build import build_library
 
-    return tf.load_op_library(str(build_library()))
+    return str(build_library())
+
+
+@contextlib.contextmanager
+def resources_kept() -> Iterator[None]:
+    """Keeps variables, tables, queues and summary writers of this process while the block connects it to others.
+
+    Connecting gives each of its devices a new, empty list of resources. Without this, a table, a queue or a summary
+    writer is gone then, since its handle has its name alone. A handle of a variable has the variable itself, so that it
+    can be read and added to. But the op that assigns looks in the list, by name, does not find it, and makes another
+    one under that name, which nothing reads: what is assigned is lost without a word, eagerly and in functions.
+    """
+    held = [(handle, _held(handle)) for handle in live_resources()]
+    yield
+    for handle, resource in held:
+        if resource is not None:
+            library().tf_placer_list_resource(handle=handle, held=resource)
+
+
+def _held(handle: tf.Tensor) -> tf.Tensor | None:
+    """A handle that keeps the resource of another; None where that is gone already, or of a type that is not kept."""
+    try:
+        return library().tf_placer_hold_resource(handle=handle)
+    except (tf.errors.NotFoundError, tf.errors.UnimplementedError):
+        return None
+
+
+@functools.cache
+def keep_compilations() -> None:
+    """From now on this process keeps what XLA compiles, unless XLA compiled something here before.
+
+    Where TensorFlow has no such flag, one warning says so.
+    """
+    folder = compilations_folder()
+    if folder is None:
+        return
+    library()  # TensorFlow first: of what was loaded without it, it would not know the ops
+    keep = ctypes.CDLL(_path()).TfPlacerKeepCompilations
+    if keep(str(folder).encode(), DEVICE_TYPES.encode()):
+        _LOG.warning(
+            "this TensorFlow keeps no compilations, so XLA compiles a plan's clusters in every process anew"
+        )

@@ -143,9 +143,7 @@ def find_clusters(
         item, placement, budget_s, rounds, device_of_op or placement.device_names, is_given, clock
     )
     attempt = try_programs(search.run, 2 * budget_s + _GRACE_S)
-    if attempt.value is None:
-        raise InputError(f"no clusters could be timed: {attempt.status.name}: {attempt.message}")
-    return attempt.value
+    return attempt.value_or(InputError, "no clusters could be timed: ")
 
 
 def find_clusters_here(

@@ -6,9 +6,8 @@ import dataclasses
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
@@ -20,7 +19,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S, RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.known import Budget
+from tf_placer.search.known import CONTROL, DEFAULT, PLAIN, REFERENCE, Budget
 from tf_placer.search.recorder import Progress
 
 # Rules for what was never done on this machine, from an idle one with two cores.
@@ -38,10 +37,7 @@ def search_live(
     method: str,
     budget: Budget,
     seed: int = 0,
-    progress: Callable[[str, Budget], Progress] | None = None,
     config: LiveConfig = LiveConfig(),
-    settings: Mapping[str, object] | None = None,
-    start: Placement | None = None,
     make_parts: MakeParts | None = None,
     fleet: FleetTiming | None = None,
 ) -> Outcome:
@@ -62,11 +58,7 @@ def search_live(
       method: a name of ``tf_placer.methods()``.
       budget: of all of the method's searches together; the plain ones are not in it.
       seed: of the first search; each has the next.
-      progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
-      settings: method -> its settings, see ``search``.
-      start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced beside
-        those that are found, and the last search goes on from it if it is the best so far.
       make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
         whole the method has as many among its plans, each from the best one that was measured, of which the first are
         data parallelism and the best searched plan of the whole with all copies together. All race.
@@ -84,7 +76,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start, make_parts, fleet)
+    live = LiveSearch(problem, evaluator, seed, config, {}, make_parts=make_parts, fleet=fleet)
     with patient():
         for part in live_parts(method, config.searches, make_parts is not None):
             live.do(part.run, budget.share(config.searches))
@@ -108,12 +100,11 @@ class Part:
 
 def searchers(method: str) -> tuple[str, ...]:
     """Methods that search: the one asked for, the plain search if it is its companion, and random search."""
-    roles = methods.find(method).roles
-    if Role.REFERENCE in roles:
+    if methods.find(method).name == REFERENCE:
         return ()
     # The default is made of such: no other stands beside it.
-    beside = () if Role.DEFAULT in roles else (methods.the(Role.PLAIN).name,)
-    return tuple(dict.fromkeys((method, *beside, methods.the(Role.CONTROL).name)))
+    beside = () if method == DEFAULT else (PLAIN,)
+    return tuple(dict.fromkeys((method, *beside, CONTROL)))
 
 
 def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Part]:
@@ -126,10 +117,9 @@ def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Pa
     """
     found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
     measure_proposed = Part(MEASURE, lambda live, _: live.measure_proposed())
-    control = methods.the(Role.CONTROL).name
     for turn in range(searches):
         for name in searchers(method):
-            if name != control or method == control or turn == searches - 1:
+            if name != CONTROL or method == CONTROL or turn == searches - 1:
                 propose = functools.partial(
                     LiveSearch.propose, method=method, name=name, turn=turn, searches=searches
                 )
@@ -159,15 +149,16 @@ def live_stages(
       progress: makes what shows a search, from its title and budget.
       then: is given what was found, as the last part of the race, while the workers are still there.
       meanwhile, beside_unplaced: as ``Road.starting`` takes them.
-      start, make_parts: see ``search_live``.
+      start: see ``LiveSearch``.
+      make_parts: see ``search_live``.
     """
     asked, config = road.asked, config_within(road)
     running: list[LiveSearch] = []
 
     def do(part: Part, seconds: float) -> None:
         if not running:
-            of_road = road.problem, road.runtime, asked.seed, progress, config, asked.settings
-            running.append(LiveSearch(*of_road, start, make_parts, road.fleet))
+            of_road = road.problem, road.runtime, asked.seed, config, asked.settings
+            running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
         running[0].do(part.run, Budget(min(share.seconds, seconds), share.evaluations))
 
@@ -186,10 +177,10 @@ def live_stages(
         RACE: _racing_s(road, config) + (0.0 if make_parts is None else 2 * _racer_s(road, config)),
         SPLIT_STAGE: _SPLIT_S + _SPLIT_S_PER_OP * road.assumed_ops,
     }
-    control, names = methods.the(Role.CONTROL).name, searchers(asked.method)
+    names = searchers(asked.method)
     shares = dict.fromkeys(names, 1 / max(len(names), 1))
-    if control != asked.method:
-        shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {control: CONTROL_SHARE}
+    if asked.method != CONTROL:
+        shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {CONTROL: CONTROL_SHARE}
     stages = [road.starting(meanwhile, beside_unplaced)]
     for part in parts:
         run = functools.partial(do, part)

@@ -22,7 +22,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.known import Budget
+from tf_placer.search.known import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.round import Starts
 from tf_placer.search.search import search
@@ -121,14 +121,23 @@ class LiveSearch:
         problem: Problem,
         evaluator: RuntimeEvaluator,
         seed: int,
-        progress: Callable[[str, Budget], Progress] | None,
         config: LiveConfig,
         settings: Mapping[str, object],
-        start: Placement | None,
+        progress: Callable[[str, Budget], Progress] | None = None,
+        start: Placement | None = None,
         make_parts: MakeParts | None = None,
         fleet: FleetTiming | None = None,
     ) -> None:
-        """Begins; arguments as ``search_live`` takes them."""
+        """Begins.
+
+        Args:
+          problem, evaluator, seed, config: as ``search_live`` takes them.
+          settings: method -> its settings, see ``search``.
+          progress: makes what shows a search, from its title and budget.
+          start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced
+            beside those that are found, and the last search goes on from it if it is the best so far.
+          make_parts, fleet: as ``search_live`` takes them.
+        """
         self._start, self._fleet = start, fleet
         # Plans and their methods, the fastest in the simulator first.
         self._constructed: list[tuple[np.ndarray, str]] = []
@@ -251,7 +260,7 @@ class LiveSearch:
         own_turn, own = self._turn_of.get(method, (turn, None))
         if self._is_interrupted or (name != method and (own is None or own_turn != turn)):
             return
-        if own is not None and name == methods.the(Role.CONTROL).name:
+        if own is not None and name == CONTROL:
             share = share.capped(own.evaluations)
         is_last = turn == searches - 1
         start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
@@ -411,8 +420,8 @@ class LiveSearch:
         names = dict.fromkeys(
             (
                 SINGLE,
-                methods.the(Role.CONTROL).name,
-                methods.the(Role.PLAIN).name,
+                CONTROL,
+                PLAIN,
                 method,
                 CONSTRUCTED,
                 DATA_PARALLEL,

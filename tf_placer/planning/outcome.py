@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
@@ -26,12 +25,12 @@ from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import race_spreads_s, race_times_s
-from tf_placer.search import methods
+from tf_placer.search.known import REFERENCE
 from tf_placer.search.recorder import PROVEN, SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
 from tf_placer.transform import PART, WHOLE
 
-SINGLE = methods.the(Role.REFERENCE).name
+SINGLE = REFERENCE
 NOT_RUN = "NOT_RUN"
 GIVEN = "plan"
 """Name of a plan that was given and not searched, in place of a method's."""

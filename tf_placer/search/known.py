@@ -44,9 +44,9 @@ MODULES = {
     "tf_default": "tf_placer.planners.plain",
     "topological_fill": "tf_placer.planners.plain",
 }
-# Those with a role that flags have as their defaults; a test holds them equal to the rows.
-DEFAULT = "auto"
-COMPARED = ("single", "random", DEFAULT)
+# Those with a role that one method has (``Role``); a test holds them equal to the rows.
+REFERENCE, CONTROL, PLAIN, DEFAULT = "single", "random", "local_search", "auto"
+COMPARED = (REFERENCE, CONTROL, DEFAULT)
 BUILT_IN = tuple(sorted([*MODULES, DEFAULT]))
 
 

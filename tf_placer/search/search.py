@@ -12,24 +12,22 @@ from typing import Any
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
-from tf_placer.base.method_spec import MethodSpec, Role
+from tf_placer.base.method_spec import MethodSpec
 from tf_placer.evaluation.simulated import Evaluator
 from tf_placer.evaluation.uncertainty import RobustEvaluator
 from tf_placer.problem.problem import Problem
-from tf_placer.search import methods
-from tf_placer.search.known import NO_ORDER, ORDERS, SLOW_DOWN, TIME, Budget, Objective
+from tf_placer.search.known import DEFAULT, NO_ORDER, ORDERS, SLOW_DOWN, TIME, Budget, Objective
 from tf_placer.search.recorder import EnteredAlready, Progress, SearchResult, Silent
 from tf_placer.search.round import Method, configured
 from tf_placer.search.shortest import Start, least_memory, method_of, seed_of, shortest
 
-_DEFAULT = methods.the(Role.DEFAULT).name
 _GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
 
 
 @eagerly()
 def search(
     problem: Problem,
-    method: str | MethodSpec | Method = _DEFAULT,
+    method: str | MethodSpec | Method = DEFAULT,
     budget_s: float = math.inf,
     budget_evaluations: int | None = None,
     seed: int = 0,

@@ -35,7 +35,7 @@ from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.ctrl_c import CtrlC, patient
-from tf_placer.search.known import NO_ORDER, Budget, Objective
+from tf_placer.search.known import NO_ORDER, PLAIN, Budget, Objective
 from tf_placer.search.ordered import ordered_rounds
 from tf_placer.search.recorder import (
     EnteredAlready,
@@ -256,19 +256,18 @@ def _found_nothing(
     """One line with a remedy that can help, and what is nearest to fitting."""
     problem = evaluator.problem
     simulated = isinstance(evaluator, SimulatedEvaluator)
-    plain = methods.the(Role.PLAIN).name
     what = "fits in the memory of" if simulated else "runs on"
     remedy = "give it a larger budget or more devices"
     if simulated:
         nearest = evaluator.evaluate(starts.plans[:1])
         if nearest.status[0] == Status.OK:
-            remedy = f"try {plain}, which begins at a plan that fits"
+            remedy = f"try {PLAIN}, which begins at a plan that fits"
         else:
             told = nearest.messages[0]
             remedy = f"in the plan nearest to fitting that costs nothing to find {told}; give more devices"
             remedy += "" if tried_all else " or a larger budget"
     elif tried_all:
-        remedy = f"it makes no more; try {plain}, or give more devices"
+        remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (
         f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
         f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
@@ -466,7 +465,7 @@ class _Lowering:
     def _gain_time(self, count: int) -> None:
         """Searches for time from the best plan, with no accelerator larger than that plan's share of it."""
         capped = _capped(self._problem, self._share)
-        plain = methods.the(Role.PLAIN)
+        plain = methods.find(PLAIN)
         assert plain.build_inside is not None  # it searches inside the simulator
         self._failed += 1
         seed = self._fastest.seed + self._failed

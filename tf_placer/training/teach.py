@@ -50,7 +50,6 @@ def teach(
     seed: int,
     checkpoint: pathlib.Path,
     show: Callable[[Epoch], None] = lambda epoch: None,
-    until: int | None = None,
 ) -> list[Epoch]:
     """Shows a student each lesson once in an epoch, in another order each time, with steps that become shorter.
 
@@ -64,7 +63,6 @@ def teach(
       seed: of the order.
       checkpoint: folder of this one training, made if need be.
       show: is given each epoch when it ends.
-      until: the epoch after which this call ends, for the caller to change the lessons and call again.
 
     Returns:
       All epochs, those of earlier calls included.
@@ -75,8 +73,6 @@ def teach(
     if not lessons:
         raise InputError("there is no lesson; give at least one")
     last = arguments.whole_number("epochs", epochs, least=1)
-    if until is not None:
-        last = arguments.whole_number("until", until, least=1, most=epochs)
     with reserved(checkpoint, f"checkpoint={checkpoint}"):
         identity = {"seed": seed, "lessons": len(lessons), "held_out": len(held_out)}
         kept = Checkpoint(checkpoint, identity, _SAVED_EVERY_S)

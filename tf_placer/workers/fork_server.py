@@ -29,6 +29,7 @@ from tf_placer.workers import fork_server_process, worker_process
 OPEN_WORKERS = "TF_PLACER_OPEN_WORKERS"
 REMEDY = f"--open_workers or {OPEN_WORKERS}=1 goes on without, on a machine whose network you trust"
 _LOOPBACK_INTERFACE = b"lo"
+_TAIL_BYTES = 2000  # of an stderr, in which its last line is looked for
 _FOLDER = pathlib.Path(__file__).parent
 _LIBRARY = Library(
     name="_tf_placer_loopback",
@@ -373,11 +374,11 @@ class ForkedProcess:
                 return  # it has just ended
 
 
-def last_line(stderr: IO[bytes], tail_bytes: int = 2000) -> str:
+def last_line(stderr: IO[bytes]) -> str:
     """``"; last line of its stderr: ..."``, or nothing where it said nothing."""
     # A descriptor of our own: reading through the shared one would move the process's write position.
     with open(f"/proc/self/fd/{stderr.fileno()}", "rb") as own:
         own.seek(0, os.SEEK_END)
-        own.seek(max(own.tell() - tail_bytes, 0))
+        own.seek(max(own.tell() - _TAIL_BYTES, 0))
         lines = own.read().decode(errors="replace").strip().splitlines()
     return f"; last line of its stderr: {lines[-1]}" if lines else ""

@@ -8,7 +8,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, sentence_batch, step_of, variants
+from tf_placer.workloads.spec import (
+    Workload,
+    WorkloadSpec,
+    begin,
+    of_depths,
+    sentence_batch,
+    step_of,
+    variants,
+)
 
 
 class TiedSoftmax(keras.layers.Layer):
@@ -279,20 +287,11 @@ def _xl_layer(x: tf.Tensor, heads: int, memory: int, dropout: float, seed: int, 
     return keras.layers.LayerNormalization(name=f"{name}_outer_norm")(x)
 
 
-_SMALL_XL = {"width": 64, "heads": 4, "batch": 4, "length": 16, "memory": 16, "vocabulary": 500}
-
-TRANSFORMER_XL: tuple[WorkloadSpec, ...] = tuple(
-    row
-    for layers in (2, 4, 8)
-    for row in variants(
-        WorkloadSpec(
-            f"transformer_xl_{layers}",
-            transformer_xl,
-            f"Transformer-XL of {layers} layers, Dai et al. 2019; as in GO's table",
-            {"layers": layers},
-        ),
-        small=_SMALL_XL,
-    )
+TRANSFORMER_XL = of_depths(
+    "transformer_xl",
+    transformer_xl,
+    "Transformer-XL of {layers} layers, Dai et al. 2019; as in GO's table",
+    small={"width": 64, "heads": 4, "batch": 4, "length": 16, "memory": 16, "vocabulary": 500},
 )
 
 ROWS = (*BERT, *TRANSFORMER_XL)

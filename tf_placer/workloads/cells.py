@@ -134,6 +134,16 @@ def _normalized(x: tf.Tensor, name: str) -> tf.Tensor:
     return FusedBatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
 
 
+_SMALL = {
+    "repeats": 1,
+    "filters": 16,
+    "stem_filters": 8,
+    "batch": 4,
+    "image_size": 64,
+    "classes": 10,
+    "optimizer": "sgd",
+}
+
 _AMOEBANET_NORMAL = Cell(
     pairs=(
         (("average_3", 0), ("max_3", 1)),
@@ -187,15 +197,7 @@ def amoebanet(
 
 AMOEBANET: tuple[WorkloadSpec, ...] = variants(
     WorkloadSpec("amoebanet", amoebanet, "AmoebaNet-A (N = 6, F = 190), Real et al. 2018; as in GO's table"),
-    small={
-        "repeats": 1,
-        "filters": 16,
-        "stem_filters": 8,
-        "batch": 4,
-        "image_size": 64,
-        "classes": 10,
-        "optimizer": "sgd",
-    },
+    small=_SMALL,
 )
 
 
@@ -254,15 +256,7 @@ NASNET: tuple[WorkloadSpec, ...] = variants(
     WorkloadSpec(
         "nasnet", nasnet, "NASNet-A (6 @ 4032) on ImageNet, Zoph et al. 2018; as in Placeto's table"
     ),
-    small={
-        "repeats": 1,
-        "filters": 16,
-        "stem_filters": 8,
-        "batch": 4,
-        "image_size": 64,
-        "classes": 10,
-        "optimizer": "sgd",
-    },
+    small=_SMALL,
 )
 
 ROWS = (*AMOEBANET, *NASNET)

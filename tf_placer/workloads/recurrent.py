@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, optimizer_named, sentence_batch, variants
+from tf_placer.workloads.spec import Workload, begin, of_depths, optimizer_named, sentence_batch
 
 
 class Weights:
@@ -206,18 +206,13 @@ def _stages_of_rnnlm(layers: int) -> tuple[str, ...]:
     return tuple(stages)
 
 
-_RNNLM = tuple(
-    row
-    for layers in (2, 4, 8)
-    for row in variants(
-        WorkloadSpec(
-            f"rnnlm_{layers}",
-            rnnlm,
-            f"Language model of {layers} LSTM layers, unrolled over time (Jozefowicz et al. 2016)",
-            {"layers": layers},
-        ),
-        small={"batch": 8, "length": 8, "vocabulary": 500, "width": 64},
-    )
+_SMALL = {"batch": 8, "length": 8, "vocabulary": 500, "width": 64}
+
+_RNNLM = of_depths(
+    "rnnlm",
+    rnnlm,
+    "Language model of {layers} LSTM layers, unrolled over time (Jozefowicz et al. 2016)",
+    small=_SMALL,
 )
 
 
@@ -278,19 +273,11 @@ def _stages_of_translation(layers: int) -> tuple[str, ...]:
     return tuple(stages)
 
 
-_SMALL = {"batch": 8, "length": 8, "vocabulary": 500, "width": 64}
-_NMT = tuple(
-    row
-    for layers in (2, 4, 8)
-    for row in variants(
-        WorkloadSpec(
-            f"nmt_{layers}",
-            nmt,
-            f"Translation with attention, {layers} layers, unrolled over time (Bahdanau, Cho & Bengio 2015)",
-            {"layers": layers},
-        ),
-        small=_SMALL,
-    )
+_NMT = of_depths(
+    "nmt",
+    nmt,
+    "Translation with attention, {layers} layers, unrolled over time (Bahdanau, Cho & Bengio 2015)",
+    small=_SMALL,
 )
 
 
@@ -380,18 +367,11 @@ def _added(
         return [x + y for x, y in zip(inputs, outputs, strict=True)]
 
 
-_GNMT = tuple(
-    row
-    for layers in (2, 4, 8)
-    for row in variants(
-        WorkloadSpec(
-            f"gnmt_{layers}",
-            gnmt,
-            f"Google's translation network, {layers} layers, unrolled over time (Wu et al. 2016)",
-            {"layers": layers},
-        ),
-        small=_SMALL,
-    )
+_GNMT = of_depths(
+    "gnmt",
+    gnmt,
+    "Google's translation network, {layers} layers, unrolled over time (Wu et al. 2016)",
+    small=_SMALL,
 )
 
 ROWS = (*_RNNLM, *_NMT, *_GNMT)

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import keras
-import numpy as np
-import tensorflow as tf
 
-from tf_placer.workloads.spec import (
-    Workload,
-    WorkloadSpec,
-    begin,
-    optimizer_named,
-    sentence_batch,
-    train_step,
-)
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, row_batch, sentence_batch, step_of
 
 
 def branches_small(
@@ -36,19 +27,7 @@ def branches_small(
         ends.append(x)
     joined = keras.layers.Concatenate()(ends) if branches > 1 else ends[0]
     model = keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(joined))
-    random = np.random.default_rng(seed)
-    x = tf.constant(random.standard_normal((batch, width), np.float32))
-    y = tf.constant(random.integers(classes, size=batch, dtype=np.int32))
-    return Workload(train_step(model, optimizer_named(optimizer)), (x, y))
-
-
-_BRANCHES = (
-    WorkloadSpec(
-        "branches_small",
-        branches_small,
-        "Branches between a split and a join: the least that model parallelism gains on",
-    ),
-)
+    return Workload(step_of(model, optimizer, training=True), row_batch(batch, width, classes, seed))
 
 
 def two_towers(
@@ -67,9 +46,6 @@ def two_towers(
     return branches_small(batch, width, 2, depth, classes, optimizer, seed)
 
 
-_TOWERS = (WorkloadSpec("two_towers", two_towers, "Two independent towers that meet at the end"),)
-
-
 def dense_small(
     batch: int = 8,
     width: int = 32,
@@ -84,13 +60,7 @@ def dense_small(
     model = keras.Sequential(
         [keras.Input((width,)), *hidden, keras.layers.Dense(classes, activation="softmax")]
     )
-    random = np.random.default_rng(seed)
-    x = tf.constant(random.standard_normal((batch, width), np.float32))
-    y = tf.constant(random.integers(classes, size=batch, dtype=np.int32))
-    return Workload(train_step(model, optimizer_named(optimizer)), (x, y))
-
-
-_DENSE = (WorkloadSpec("dense_small", dense_small, "Dense layers: the smallest real training step"),)
+    return Workload(step_of(model, optimizer, training=True), row_batch(batch, width, classes, seed))
 
 
 def lstm_lm_small(
@@ -109,15 +79,8 @@ def lstm_lm_small(
     for _ in range(layers):
         x = keras.layers.LSTM(width, return_sequences=True, unroll=True)(x)
     model = keras.Model(inputs, keras.layers.Dense(vocabulary, activation="softmax")(x))
-    step = train_step(model, optimizer_named(optimizer))
+    step = step_of(model, optimizer, training=True)
     return Workload(step, sentence_batch(batch, length, vocabulary, seed))
-
-
-_LSTM = (
-    WorkloadSpec(
-        "lstm_lm_small", lstm_lm_small, "A small LSTM language model, unrolled over time, of Keras layers"
-    ),
-)
 
 
 def transformer_small(
@@ -144,17 +107,24 @@ def transformer_small(
         y = keras.layers.Dropout(dropout, seed=seed)(keras.layers.Dense(width)(y))
         x = keras.layers.Add()([x, y])
     model = keras.Model(inputs, keras.layers.Dense(vocabulary, activation="softmax")(x))
-    step = train_step(model, optimizer_named(optimizer))
+    step = step_of(model, optimizer, training=True)
     return Workload(step, sentence_batch(batch, length, vocabulary, seed))
 
 
-_TRANSFORMER = (
+ROWS = (
+    WorkloadSpec(
+        "branches_small",
+        branches_small,
+        "Branches between a split and a join: the least that model parallelism gains on",
+    ),
+    WorkloadSpec("two_towers", two_towers, "Two independent towers that meet at the end"),
+    WorkloadSpec("dense_small", dense_small, "Dense layers: the smallest real training step"),
+    WorkloadSpec(
+        "lstm_lm_small", lstm_lm_small, "A small LSTM language model, unrolled over time, of Keras layers"
+    ),
     WorkloadSpec(
         "transformer_small",
         transformer_small,
         "A small causal transformer language model (Vaswani et al. 2017)",
     ),
 )
-
-
-ROWS = (*_BRANCHES, *_TOWERS, *_DENSE, *_LSTM, *_TRANSFORMER)

@@ -74,6 +74,26 @@ def variants(spec: WorkloadSpec, small: Mapping[str, Any]) -> tuple[WorkloadSpec
     return spec, forward_of(spec), twin, forward_of(twin)
 
 
+def of_depths(
+    name: str, build: Callable[..., Workload], summary: str, small: Mapping[str, Any]
+) -> tuple[WorkloadSpec, ...]:
+    """``variants`` of a family that takes ``layers``, with 2, 4 and 8 of them.
+
+    Args:
+      name: of the workload of two layers without its number: ``"nmt"`` makes ``nmt_2``.
+      build: the family.
+      summary: with ``{layers}`` in it.
+      small: as ``variants`` takes it.
+    """
+    return tuple(
+        row
+        for layers in (2, 4, 8)
+        for row in variants(
+            WorkloadSpec(f"{name}_{layers}", build, summary.format(layers=layers), {"layers": layers}), small
+        )
+    )
+
+
 def optimizer_named(name: str) -> keras.optimizers.Optimizer:
     """Returns a new optimizer: ``sgd``, ``momentum``, ``rmsprop`` or ``adam``.
 
@@ -97,6 +117,14 @@ def image_batch(batch: int, image_size: int, classes: int, seed: int) -> tuple[t
     images = random.random((batch, image_size, image_size, 3), np.float32)
     labels = random.integers(classes, size=batch, dtype=np.int32)
     return tf.constant(images), tf.constant(labels)
+
+
+def row_batch(batch: int, width: int, classes: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns float32 [batch, width] of the standard normal distribution and int32 labels [batch]."""
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((batch, width), np.float32)
+    labels = random.integers(classes, size=batch, dtype=np.int32)
+    return tf.constant(rows), tf.constant(labels)
 
 
 def sentence_batch(batch: int, length: int, vocabulary: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -233,9 +233,8 @@ def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
 def test_names_that_are_known_without_tensorflow_are_those_of_the_tables() -> None:
     assert set(known_workloads.built_in()) == set(registry._BUILT_IN)
     assert list(known_methods.BUILT_IN) == sorted(spec.name for spec in methods.SPECS)
-    assert methods.the(Role.DEFAULT).name == known_methods.DEFAULT
-    roles = (Role.REFERENCE, Role.CONTROL, Role.DEFAULT)
-    assert tuple(methods.the(role).name for role in roles) == known_methods.COMPARED
+    for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
+        assert methods.the(role).name == getattr(known_methods, role.name)
 
 
 def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,11 @@
 #include "edit_scorer.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "edit_features.h"
+#include "expect.h"
 #include "moves.h"
 #include "simulation_plan.h"
 #include "waits.h"
@@ -22,12 +21,6 @@ using tf_placer::Move;
 using tf_placer::SimulationPlan;
 using tf_placer::SimulatorArrays;
 using tf_placer::Waits;
-
-void Expect(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "failed: %s\n", what.c_str());
-  std::exit(1);
-}
 
 void ExpectNear(double got, double expected, const std::string& what) {
   Expect(std::abs(got - expected) < 1e-5, what + ": got " + std::to_string(got) + ", expected " + std::to_string(expected));

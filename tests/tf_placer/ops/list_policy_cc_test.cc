@@ -2,22 +2,16 @@
 
 #include "list_policy.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "expect.h"
 
 namespace {
 
 using tf_placer::CheckListArrays;
 using tf_placer::ListArrays;
 using tf_placer::ListPolicy;
-
-void Expect(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "failed: %s\n", what.c_str());
-  std::exit(1);
-}
 
 // A chain of four nodes on two devices, each of half a device's work and of its memory.
 struct Chain {

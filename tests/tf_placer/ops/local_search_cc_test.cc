@@ -3,12 +3,11 @@
 #include "local_search.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "expect.h"
 #include "placed.h"
 #include "simulate_within.h"
 #include "simulator.h"
@@ -29,16 +28,6 @@ using tf_placer::SimulatorArrays;
 using tf_placer::Wait;
 using tf_placer::Waits;
 using tf_placer::Workspace;
-
-void Expect(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "failed: %s\n", what.c_str());
-  std::exit(1);
-}
-
-void ExpectEqual(int64_t got, int64_t expected, const std::string& what) {
-  Expect(got == expected, what + ": got " + std::to_string(got) + ", expected " + std::to_string(expected));
-}
 
 // A random graph of N ops, one a unit, on D devices, and what moves on it are drawn from.
 struct Graph {

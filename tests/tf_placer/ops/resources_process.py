@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tests.logical_devices import report
-from tf_placer.ops.resources import resources_kept
+from tf_placer.ops.library import resources_kept
 from tf_placer.workers.fork_server import own_listeners_confined
 
 

@@ -2,25 +2,15 @@
 
 #include "simulator.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "expect.h"
 
 namespace {
 
 using tf_placer::SimulationPlan;
 using tf_placer::SimulatorArrays;
-
-void Expect(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "failed: %s\n", what.c_str());
-  std::exit(1);
-}
-
-void ExpectEqual(int64_t got, int64_t expected, const std::string& what) {
-  Expect(got == expected, what + ": got " + std::to_string(got) + ", expected " + std::to_string(expected));
-}
 
 // Op 0 (100 ns, 5 bytes) feeds ops 1 and 2 (50 ns each); two devices, 10 ns and 1 ns a byte between them.
 struct Fork {

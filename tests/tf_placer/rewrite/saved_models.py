@@ -75,19 +75,18 @@ def several_signatures(folder: pathlib.Path) -> Example:
     return Example(folder / "module", questions)
 
 
+def numbers_of_lines(words: pathlib.Path) -> tf.lookup.TextFileInitializer:
+    """What fills a table with the lines of a file and their numbers."""
+    index = tf.lookup.TextFileIndex
+    return tf.lookup.TextFileInitializer(str(words), tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER)
+
+
 class Lookup(tf.Module):
     """Words to rows of a matrix, through a hash table that is filled from a file."""
 
     def __init__(self, words: pathlib.Path) -> None:
         super().__init__()
-        initializer = tf.lookup.TextFileInitializer(
-            str(words),
-            tf.string,
-            tf.lookup.TextFileIndex.WHOLE_LINE,
-            tf.int64,
-            tf.lookup.TextFileIndex.LINE_NUMBER,
-        )
-        self.table = tf.lookup.StaticHashTable(initializer, -1)
+        self.table = tf.lookup.StaticHashTable(numbers_of_lines(words), -1)
         self.embedding = tf.Variable(tf.reshape(tf.range(8.0), [4, 2]), name="embedding")
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
@@ -229,14 +228,7 @@ class RaggedWords(tf.Module):
 
     def __init__(self, words: pathlib.Path) -> None:
         super().__init__()
-        initializer = tf.lookup.TextFileInitializer(
-            str(words),
-            tf.string,
-            tf.lookup.TextFileIndex.WHOLE_LINE,
-            tf.int64,
-            tf.lookup.TextFileIndex.LINE_NUMBER,
-        )
-        self.table = tf.lookup.StaticVocabularyTable(initializer, 2)
+        self.table = tf.lookup.StaticVocabularyTable(numbers_of_lines(words), 2)
         self.embedding = tf.Variable(tf.reshape(tf.range(10.0), [5, 2]), name="embedding")
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])

@@ -1,6 +1,5 @@
 """Searches: anytime, within their budget, and repeatable."""
 
-import dataclasses
 import itertools
 import math
 
@@ -10,13 +9,11 @@ import tensorflow as tf
 
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tests.tf_placer.search.small_learner import small_learner
-from tf_placer.agents.hdp.config import HdpConfig
+from tests.tf_placer.search.small_learner import SMALL_HDP, small_learner
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import RandomBlocks
 from tf_placer.problem.placement import Placement
-from tf_placer.search import methods
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
@@ -50,18 +47,8 @@ def one_by_one(*placements, then=None):
     return method
 
 
-SMALL_HDP = HdpConfig(
-    num_groups=8,
-    placer_hidden=8,
-    grouper_hidden=8,
-    landmarks=4,
-    groupings=1,
-    placements=16,
-    incumbent=False,
-)
-small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 # Tracing it takes seconds: where another method does for the quick suite.
-SLOW_HDP = pytest.param(small_hdp, id="hdp", marks=pytest.mark.slow)
+SLOW_HDP = pytest.param(SMALL_HDP, id="hdp", marks=pytest.mark.slow)
 
 
 def interrupt():
@@ -132,7 +119,7 @@ def test_a_method_that_begins_nowhere_says_that_it_ignores_a_start(pair, method)
 
 def test_the_planner_begins_where_it_is_told_too(pair):
     for start in ([1, 0], [1, 1]):
-        found = search(pair, small_hdp, budget_evaluations=1, start=np.array(start))
+        found = search(pair, SMALL_HDP, budget_evaluations=1, start=np.array(start))
         assert found.placement.device_of_unit.tolist() == start
 
 
@@ -320,10 +307,10 @@ def test_where_no_single_device_fits_the_result_fits(method):
     assert result.single_device_s is None
     assert max(result.peak_bytes.values()) <= 150
     failed = sum(e.failed for e in result.history)
-    assert failed > 0 if method is small_hdp else failed == 0, "draws fit, the planner's samples need not"
+    assert failed > 0 if method is SMALL_HDP else failed == 0, "draws fit, the planner's samples need not"
 
 
-@pytest.mark.parametrize("method", ["random", pytest.param(small_hdp, id="hdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["random", pytest.param(SMALL_HDP, id="hdp", marks=pytest.mark.slow)])
 def test_equal_seeds_give_equal_searches_and_the_global_seed_is_left_alone(method):
     problem = branches_problem(3, 4)
     tf.random.set_seed(77)

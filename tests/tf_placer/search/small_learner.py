@@ -1,15 +1,33 @@
-"""A method that learns, small enough to be killed and begun again many times: what HDP needs of a search, untraced."""
+"""Methods that learn, small: HDP, and what it needs of a search without tracing.
+
+The second can be killed and begun again many times.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
 
 PLACEMENTS = 8
+SMALL_HDP = dataclasses.replace(
+    methods.find("hdp"),
+    default=HdpConfig(
+        num_groups=8,
+        placer_hidden=8,
+        grouper_hidden=8,
+        landmarks=4,
+        groupings=1,
+        placements=16,
+        incumbent=False,
+    ),
+)
 
 
 class _Learner(tf.Module):

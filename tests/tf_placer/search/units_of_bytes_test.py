@@ -6,21 +6,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.planners.full_devices import full_problem
-from tf_placer.agents.hdp.config import HdpConfig
+from tests.tf_placer.search.small_learner import SMALL_HDP
 from tf_placer.problem.problem import Problem
-from tf_placer.search import methods
 from tf_placer.search.search import search
-
-SMALL_HDP = HdpConfig(
-    num_groups=8,
-    placer_hidden=8,
-    grouper_hidden=8,
-    landmarks=4,
-    groupings=1,
-    placements=16,
-    incumbent=False,
-)
-small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 
 
 def times(problem: Problem, factor: int) -> Problem:
@@ -49,7 +37,7 @@ def times(problem: Problem, factor: int) -> Problem:
         "local_search",
         "list_schedule",
         "topological_fill",
-        pytest.param(small_hdp, id="hdp", marks=pytest.mark.slow),
+        pytest.param(SMALL_HDP, id="hdp", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("fill", [0.2, 0.7])

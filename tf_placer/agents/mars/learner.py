@@ -127,7 +127,6 @@ class MarsLearner(PolicyLearner):
         groups = mars_groups(problem, config)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = mars_inputs(problem, groups, start, config, seed)
-        accuracy: float | None = None
         if policy is None:
             policy = MarsPolicy(config, seed)
             if config.weights:
@@ -135,9 +134,7 @@ class MarsLearner(PolicyLearner):
             elif config.pretrain_iterations:
                 pretraining = Pretraining(policy.encoder, config.pretrain_rate, seed)
                 pretraining.run([inputs.graph], config.pretrain_iterations)
-                accuracy = float(pretraining.accuracy(inputs.graph))
         super().__init__("mars_learner", policy, config, warm_start, [seed, 0x3A5], inputs=inputs)
-        self._pretrain_accuracy = accuracy
         # Where the encoder goes on they are of no use, and none are kept.
         kept = 0 if config.encoder_goes_on else groups.count
         self.groups = tf.Variable(policy.embed(inputs)[:kept], trainable=False, name="groups")
@@ -145,11 +142,6 @@ class MarsLearner(PolicyLearner):
         self._optimizer = adam(config.learning_rate, self._variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=False)
         self.best = BestPlans(start, config.elites)
-
-    @property
-    def pretrain_accuracy(self) -> float | None:
-        """Accuracy of the pre-trained encoder at telling the graph from itself shuffled; None without pre-training."""
-        return self._pretrain_accuracy
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
         drawn = self._drawn(seed)

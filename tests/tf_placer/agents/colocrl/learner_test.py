@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import (
+    PROBLEM,
+    check_a_proposal_stays,
+    check_it_is_its_variables,
+    update,
+    warm_start_on,
+)
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.colocrl.learner import ColocRlConfig, ColocRlLearner, ColocRlPolicy
-from tf_placer.agents.learner import WarmStart
 from tf_placer.base.arguments import InputError
 from tf_placer.search import methods
 from tf_placer.search.search import search
@@ -26,26 +32,11 @@ PLAIN = dataclasses.replace(
     controllers=2,
     failing_reward=-10.0,
 )
-PROBLEM = branches_problem(3, 4)
 
 
 def learner_of(config=CONFIG, policy=None):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
-    plans = PROBLEM.everything_on(0)[np.newaxis]
-    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return ColocRlLearner(PROBLEM, config, warm_start, seed=3, policy=policy)
-
-
-def weighted_devices(placements):
-    """A time that tells placements apart, and valid where unit 0 is on device 0."""
-    weight = tf.range(1, PROBLEM.num_units + 1, dtype=tf.float32)
-    return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
-
-
-def update(learner):
-    proposal = learner.propose()
-    learner.learn(proposal.actions, *weighted_devices(proposal.placements))
-    return proposal
+    return ColocRlLearner(PROBLEM, config, warm_start_on(0), seed=3, policy=policy)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +46,7 @@ def learner():
 
 
 def test_a_proposal_stays_until_it_is_learned_from(learner):
-    first, again = learner.propose(), learner.propose()
-    assert first.placements.shape == (6, PROBLEM.num_units)
-    np.testing.assert_array_equal(first.actions, again.actions)
-    before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
-    update(learner)
-    after = [v.numpy() for v in learner.policy.trainable_variables]
-    assert any((a != b).any() for a, b in zip(after, before, strict=True))
-    assert int(learner.updates) == updates + 1
-    assert (learner.propose().placements != first.placements).numpy().any()
+    check_a_proposal_stays(learner, 6)
 
 
 def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
@@ -77,19 +60,7 @@ def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
 
 @pytest.mark.slow
 def test_a_learner_is_its_variables(tmp_path):
-    # What another one with other weights goes on to do, once it has them.
-    config = dataclasses.replace(CONFIG, controllers=2)
-    first = learner_of(config)
-    for _ in range(3):
-        update(first)
-    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
-    expected = [update(first) for _ in range(3)]
-    second = learner_of(config)
-    for variable in second.variables:
-        variable.assign(tf.zeros_like(variable))
-    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for proposal in expected:
-        np.testing.assert_array_equal(update(second).placements, proposal.placements)
+    check_it_is_its_variables(lambda: learner_of(dataclasses.replace(CONFIG, controllers=2)), tmp_path)
 
 
 def drawn(learner, reward, valid):

@@ -7,11 +7,16 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.agents.go.small_go import OF_GROUPS as CONFIG
-from tests.tf_placer.agents.go.small_go import OTHER, PROBLEM
+from tests.tf_placer.agents.small_learners import (
+    OTHER,
+    PROBLEM,
+    check_it_is_its_variables,
+    update,
+    warm_start_on,
+)
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoLearner, GoStudent, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, committed
-from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 
@@ -30,9 +35,7 @@ PAPER = dataclasses.replace(
 
 def learner_of(config=CONFIG, problem=PROBLEM, policy=None):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
-    plans = problem.everything_on(0)[np.newaxis]
-    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return GoLearner(problem, config, warm_start, seed=3, policy=policy)
+    return GoLearner(problem, config, warm_start_on(0, problem), seed=3, policy=policy)
 
 
 def on_device_1(placements):
@@ -40,12 +43,6 @@ def on_device_1(placements):
     return 2.0 - tf.reduce_mean(tf.cast(placements == 1, tf.float32), axis=1), tf.fill(
         [placements.shape[0]], True
     )
-
-
-def update(learner):
-    proposal = learner.propose()
-    learner.learn(proposal.actions, *on_device_1(proposal.placements))
-    return proposal
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +101,7 @@ def test_the_loss_is_ppos_over_each_decision_and_less_the_entropy(learner):
 def test_the_papers_way():
     """Minibatches, two passes from nothing, and a mean of all trials."""
     learner = learner_of(PAPER)
-    proposal = update(learner)
+    proposal = update(learner, on_device_1)
     assert proposal.actions.chain.steps.shape == (6, 2, PROBLEM.num_units)
     assert (learner.begin == NOWHERE).numpy().all(), "what was best is not looked at"
     rewards = -np.sqrt(on_device_1(proposal.placements)[0])
@@ -138,11 +135,11 @@ def test_chunks_divide_a_minibatch_and_fit():
 @pytest.mark.slow
 def test_weights_go_on_with_another_problem():
     first = learner_of()
-    update(first)
+    update(first, on_device_1)
     second = learner_of(problem=OTHER, policy=first.policy)
     before = [v.numpy() for v in first.policy.trainable_variables]
     assert second.policy is first.policy
-    proposal = update(second)
+    proposal = update(second, on_device_1)
     for row in proposal.placements.numpy():
         OTHER.check_legal(row)
     after = [v.numpy() for v in first.policy.trainable_variables]
@@ -156,17 +153,7 @@ def test_a_policy_of_other_chains_is_refused(learner):
 
 @pytest.mark.slow
 def test_a_learner_is_its_variables(tmp_path):
-    first = learner_of()
-    for _ in range(3):
-        update(first)
-    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
-    expected = [update(first) for _ in range(3)]
-    second = learner_of()
-    for variable in second.variables:
-        variable.assign(tf.zeros_like(variable))
-    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for proposal in expected:
-        np.testing.assert_array_equal(update(second).placements, proposal.placements)
+    check_it_is_its_variables(learner_of, tmp_path, on_device_1)
 
 
 @pytest.mark.slow
@@ -200,7 +187,7 @@ def test_with_weights_the_first_placements_are_made_from_nothing_and_teach_nothi
         np.testing.assert_array_equal(ours, theirs)
     fastest = int(tf.argmin(on_device_1(first.placements)[0]))
     np.testing.assert_array_equal(learner.begin, first.actions.chain.executed[fastest])
-    update(learner)
+    update(learner, on_device_1)
     assert any(
         (ours.numpy() != theirs).any()
         for ours, theirs in zip(learner.policy.trainable_variables, taught, strict=True)

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.agents.go.small_go import OF_GROUPS, OF_UNITS
+from tests.tf_placer.agents.small_learners import warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoLearner, GoStudent
 from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import Chain, GoPolicy, go_inputs
-from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import ordered_groups
@@ -147,13 +147,8 @@ def test_the_layers_are_those_of_the_placement(policy):
     assert own == 2 * 8 + 2 * 3 * 8 + 2 * (8 * 3 + 3)
 
 
-WARM_START = WarmStart(
-    PROBLEM.everything_on(0)[np.newaxis], 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool))
-)
-
-
 def learner_of(config):
-    return GoLearner(PROBLEM, config, WARM_START, seed=3)
+    return GoLearner(PROBLEM, config, warm_start_on(0, PROBLEM), seed=3)
 
 
 def wanted(decisions):
@@ -187,7 +182,7 @@ def test_it_learns_all_of_them_beyond_what_it_drew_at_first_and_as_much_as_its_o
     first, last = taught(learner_of(config))
     assert (last > np.maximum(first + 0.1, 0.9)).all(), (first, last)
     table = TabularConfig(**shared, samples=16, start_probability=0.7, learning_rate=0.2)
-    _, of_table = taught(TabularLearner(PROBLEM, table, WARM_START, seed=3))
+    _, of_table = taught(TabularLearner(PROBLEM, table, warm_start_on(0, PROBLEM), seed=3))
     assert last.mean() > of_table.mean() - 0.05, (last, of_table)
 
 

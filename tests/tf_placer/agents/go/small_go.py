@@ -37,8 +37,6 @@ SMALL = branches_problem(2, 2)
 WIDE = dataclasses.replace(
     branches_problem(3, 3, num_devices=5), op_types=("Conv3D", "NeverSeenBefore") * 5 + ("X",)
 )
-PROBLEM = branches_problem(3, 4)
-OTHER = branches_problem(5, 2, num_devices=3)
 # Device 1 takes ten times as long for unit 2.
 _FLOWS = problem_of(
     [[100, 100], [300, 300], [600, 6000]],

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.go.small_go import OF_GROUPS, OTHER, PROBLEM
+from tests.tf_placer.agents.go.small_go import OF_GROUPS
+from tests.tf_placer.agents.small_learners import OTHER, PROBLEM
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoStudent, with_drawn_numbers

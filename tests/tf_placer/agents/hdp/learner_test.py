@@ -8,6 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import (
+    OTHER,
+    PROBLEM,
+    check_a_proposal_stays,
+    check_it_is_its_variables,
+    off_device_1,
+    warm_start_on,
+    weighted_devices,
+)
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
     branches_problem,
@@ -17,7 +26,6 @@ from tests.tf_placer.problem.small_problems import (
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import Executed, HdpLearner
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
-from tf_placer.agents.learner import WarmStart
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.search import search
@@ -51,21 +59,11 @@ OURS = HdpConfig(
     placements=8,
     regroup_after=2,
 )
-PROBLEM = branches_problem(3, 4)
-
-
-def warm_start_on(problem, device):
-    """One plan, everything on one device; rewards are relative to a second."""
-    return WarmStart(
-        problem.everything_on(device)[np.newaxis],
-        1.0,
-        lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)),
-    )
 
 
 def learner_from(device, config=CONFIG, problem=PROBLEM, policy=None):
     """A learner whose Placer leans to one device."""
-    return HdpLearner(problem, config, warm_start_on(problem, device), seed=3, policy=policy)
+    return HdpLearner(problem, config, warm_start_on(device, problem), seed=3, policy=policy)
 
 
 def update(learner, evaluate):
@@ -76,12 +74,6 @@ def update(learner, evaluate):
     return proposal, runtime_s, valid
 
 
-def weighted_devices(placements):
-    """A time that tells placements apart, and valid where unit 0 is on device 0."""
-    weight = tf.range(1, PROBLEM.num_units + 1, dtype=tf.float32)
-    return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
-
-
 @pytest.fixture(scope="module")
 def learner():
     """One for all tests that do not mind how far it is."""
@@ -89,18 +81,8 @@ def learner():
 
 
 def test_a_proposal_stays_until_it_is_learned_from(learner):
-    first, again = learner.propose(), learner.propose()
-    assert first.placements.shape == (6, PROBLEM.num_units)
     assert learner.samples_per_update == 6
-    for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(first), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    before = [v.numpy() for v in learner.policy.trainable_variables]
-    updates = int(learner.updates)
-    learner.learn(first.actions, *weighted_devices(first.placements))
-    after = [v.numpy() for v in learner.policy.trainable_variables]
-    assert any((a != b).any() for a, b in zip(after, before, strict=True))
-    assert int(learner.updates) == updates + 1
-    assert (learner.propose().placements != first.placements).numpy().any()
+    check_a_proposal_stays(learner, 6)
 
 
 def test_each_call_is_traced_once(learner):
@@ -126,20 +108,7 @@ def test_what_is_scored_is_what_was_drawn(learner):
 
 @pytest.mark.slow
 def test_a_learner_is_its_variables(tmp_path):
-    # What another one with other random weights goes on to do, once it has them.
-    first = learner_from(0, OURS)
-    for _ in range(3):
-        update(first, weighted_devices)
-    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
-    expected = [update(first, weighted_devices)[0] for _ in range(3)]
-    second = learner_from(0, OURS)
-    for variable in second.variables:
-        variable.assign(tf.zeros_like(variable))
-    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for proposal in expected:
-        np.testing.assert_array_equal(update(second, weighted_devices)[0].placements, proposal.placements)
-    for ours, theirs in zip(second.variables, first.variables, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
+    check_it_is_its_variables(lambda: learner_from(0, OURS), tmp_path)
 
 
 @pytest.mark.slow
@@ -156,15 +125,6 @@ def test_failures_of_any_cause_get_the_failing_reward():
         assert np.isfinite(variable.numpy()).all(), variable.name
 
 
-OTHER = branches_problem(5, 2, num_devices=3)
-
-
-def on_device_1(placements):
-    """Best where nothing is on device 1."""
-    times = 1.0 + tf.reduce_mean(tf.cast(placements == 1, tf.float32), axis=1)
-    return times, tf.ones_like(times, tf.bool)
-
-
 @pytest.mark.slow
 def test_one_set_of_weights_learns_on_two_problems_in_turn():
     config = dataclasses.replace(
@@ -175,7 +135,7 @@ def test_one_set_of_weights_learns_on_two_problems_in_turn():
     assert second.policy is first.policy
     means = []
     for _ in range(40):
-        pair = [update(learner, on_device_1) for learner in (first, second)]
+        pair = [update(learner, off_device_1) for learner in (first, second)]
         means.append([float(tf.reduce_mean(runtime_s)) for _, runtime_s, _ in pair])
         for problem, (proposal, _, _) in zip((PROBLEM, OTHER), pair, strict=True):
             problem.check_legal(proposal.placements[0].numpy())
@@ -308,7 +268,7 @@ def test_what_the_policy_draws_ends_below_the_best_of_random_search():
     # Its own draws alone: those that change the incumbent would be good with a policy that learns nothing.
     problem = branches_problem(4, 10)
     simulator = SimulatedEvaluator(problem)
-    learner = HdpLearner(problem, LEARNING, warm_start_on(problem, 0), seed=17)
+    learner = HdpLearner(problem, LEARNING, warm_start_on(0, problem), seed=17)
     own = learner._of_problem.changes.own
     assert own == LEARNING.placements
     means_s, first_best_s = [], np.inf
@@ -333,7 +293,7 @@ def test_moved_units_make_plans_that_the_first_groups_cannot_say():
     problem = branches_problem(4, 10)
     simulator = SimulatedEvaluator(problem)
     config = dataclasses.replace(LEARNING, groups="min_cut", num_groups=3, regroup_after=10)
-    learner = HdpLearner(problem, config, warm_start_on(problem, 0), seed=17)
+    learner = HdpLearner(problem, config, warm_start_on(0, problem), seed=17)
     every = np.array(list(itertools.product(range(2), repeat=3)), np.int32)
     best_s = float(tf.reduce_min(simulator.times(learner.start.groups.expand(every)).runtime_s))
     for _ in range(60):

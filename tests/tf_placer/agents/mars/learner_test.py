@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import (
+    PROBLEM,
+    check_a_proposal_stays,
+    check_it_is_its_variables,
+    update,
+    warm_start_on,
+)
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.learner import MarsLearner
 from tf_placer.search.search import search
@@ -26,26 +32,11 @@ CONFIG = MarsConfig(
     start_probability=0.5,
     pretrain_iterations=2,
 )
-PROBLEM = branches_problem(3, 4)
 
 
 def learner_of(config=CONFIG, policy=None, problem=PROBLEM):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
-    plans = problem.everything_on(0)[np.newaxis]
-    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return MarsLearner(problem, config, warm_start, seed=3, policy=policy)
-
-
-def weighted_devices(placements):
-    """A time that tells placements apart, and valid where unit 0 is on device 0."""
-    weight = tf.range(1, placements.shape[1] + 1, dtype=tf.float32)
-    return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
-
-
-def update(learner):
-    proposal = learner.propose()
-    learner.learn(proposal.actions, *weighted_devices(proposal.placements))
-    return proposal
+    return MarsLearner(problem, config, warm_start_on(0, problem), seed=3, policy=policy)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +46,7 @@ def learner():
 
 
 def test_a_proposal_stays_until_it_is_learned_from(learner):
-    first, again = learner.propose(), learner.propose()
-    assert first.placements.shape == (7, PROBLEM.num_units)
-    np.testing.assert_array_equal(first.actions, again.actions)
-    before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
-    update(learner)
-    after = [v.numpy() for v in learner.policy.trainable_variables]
-    assert any((a != b).any() for a, b in zip(after, before, strict=True))
-    assert int(learner.updates) == updates + 1
-    assert (learner.propose().placements != first.placements).numpy().any()
+    check_a_proposal_stays(learner, 7)
 
 
 def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
@@ -149,13 +132,12 @@ def values(module):
 
 def test_it_is_pre_trained_before_the_first_proposal_unless_the_weights_are_given(eagerly):
     without, taught = learner_of(PLAIN), learner_of(dataclasses.replace(PLAIN, pretrain_iterations=2))
-    assert without.pretrain_accuracy is None and 0 <= taught.pretrain_accuracy <= 1
     pairs = zip(values(without.policy.encoder), values(taught.policy.encoder), strict=True)
     assert all((one != other).any() for one, other in pairs)
     np.testing.assert_equal(values(without.policy.placer), values(taught.policy.placer))
     weights, other_problem = values(taught.policy), branches_problem(2, 7, num_devices=3)
     other = learner_of(taught._config, taught.policy, other_problem)
-    assert other.policy is taught.policy and other.pretrain_accuracy is None
+    assert other.policy is taught.policy
     np.testing.assert_equal(values(other.policy), weights)
 
 
@@ -176,18 +158,7 @@ def test_the_encoder_goes_on_or_stays(eagerly, goes_on):
 
 @pytest.mark.slow
 def test_a_learner_is_its_variables(tmp_path):
-    # What another one with other weights goes on to do, once it has them.
-    first = learner_of()
-    for _ in range(3):
-        update(first)
-    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
-    expected = [update(first) for _ in range(3)]
-    second = learner_of()
-    for variable in second.variables:
-        variable.assign(tf.zeros_like(variable))
-    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for proposal in expected:
-        np.testing.assert_array_equal(update(second).placements, proposal.placements)
+    check_it_is_its_variables(learner_of, tmp_path)
 
 
 @pytest.mark.slow

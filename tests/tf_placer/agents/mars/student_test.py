@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.learner import MarsLearner, MarsStudent
 from tf_placer.agents.weights import weights_bytes
@@ -55,10 +55,8 @@ def test_another_graph_is_met_by_the_same_weights(student):
 def test_a_search_begins_with_its_encoder_and_does_not_pre_train_one(student, tmp_path):
     path = tmp_path / "mars.npz"
     path.write_bytes(weights_bytes(student.kind, student.policy, {}))
-    plan = PROBLEM.legalized(np.zeros((1, PROBLEM.num_units), int))
-    warm_start = WarmStart(plan, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    warm_start = warm_start_on(0, PROBLEM)
     learner = MarsLearner(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), warm_start, seed=7)
-    assert learner.pretrain_accuracy is None
     for ours, theirs in zip(
         learner.policy.encoder.trainable_variables, student.policy.trainable_variables, strict=True
     ):

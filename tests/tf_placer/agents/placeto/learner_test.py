@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import (
+    OTHER,
+    PROBLEM,
+    check_it_is_its_variables,
+    off_device_1,
+    warm_start_on,
+)
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.placeto.inputs import PlacetoConfig
 from tf_placer.agents.placeto.learner import PlacetoLearner
 from tf_placer.agents.placeto.policy import episode_states
@@ -15,18 +21,11 @@ from tf_placer.search.search import search
 
 CONFIG = PlacetoConfig(parts=4, width=4, rounds=1, landmarks=2, episodes=5, keep_probability=0.5)
 PAPER = PlacetoConfig(parts=4, width=4, rounds=1, episodes=3, preset="paper")
-PROBLEM = branches_problem(3, 4)
-OTHER = branches_problem(5, 2, num_devices=3)
 
 
 def learner_from(device, config=CONFIG, problem=PROBLEM, policy=None):
     """A learner that begins with everything on one device; rewards are relative to a second."""
-    warm_start = WarmStart(
-        problem.everything_on(device)[np.newaxis],
-        1.0,
-        lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)),
-    )
-    return PlacetoLearner(problem, config, warm_start, seed=3, policy=policy)
+    return PlacetoLearner(problem, config, warm_start_on(device, problem), seed=3, policy=policy)
 
 
 def update(learner, evaluate):
@@ -35,12 +34,6 @@ def update(learner, evaluate):
     runtime_s, valid = evaluate(proposal.placements)
     learner.learn(proposal.actions, runtime_s, valid)
     return proposal, runtime_s
-
-
-def on_device_1(placements):
-    """Best where nothing is on device 1."""
-    times = 1.0 + tf.reduce_mean(tf.cast(placements == 1, tf.float32), axis=1)
-    return times, tf.ones_like(times, tf.bool)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +63,7 @@ def test_a_proposal_stays_until_it_is_learned_from(learner):
     first, again = learner.propose(), learner.propose()
     np.testing.assert_array_equal(first.placements, again.placements)
     before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
-    learner.learn(first.actions, *on_device_1(first.placements))
+    learner.learn(first.actions, *off_device_1(first.placements))
     after = [v.numpy() for v in learner.policy.trainable_variables]
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
     assert int(learner.updates) == updates + 1
@@ -117,31 +110,20 @@ def test_advantages_are_what_follows_a_step_less_what_is_usual_there():
 
 
 @pytest.mark.slow  # and the conformance tests go on after a kill
-def test_a_learner_is_its_variables(tmp_path, learner):
-    for _ in range(2):
-        update(learner, on_device_1)
-    tf.train.Checkpoint(learner=learner).write(str(tmp_path / "learner"))
-    second = learner_from(1)
-    for variable in second.variables:
-        variable.assign(tf.zeros_like(variable))
-    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for _ in range(2):
-        expected, _ = update(learner, on_device_1)
-        np.testing.assert_array_equal(update(second, on_device_1)[0].placements, expected.placements)
-    for ours, theirs in zip(second.variables, learner.variables, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
+def test_a_learner_is_its_variables(tmp_path):
+    check_it_is_its_variables(lambda: learner_from(1), tmp_path, off_device_1)
 
 
 def test_episodes_begin_with_the_best_so_far(learner):
     proposal, runtime_s = update(
-        learner, lambda rows: (on_device_1(rows)[0] / 100, tf.ones(len(rows), tf.bool))
+        learner, lambda rows: (off_device_1(rows)[0] / 100, tf.ones(len(rows), tf.bool))
     )
     best = proposal.placements.numpy()[np.argmin(runtime_s)]
     begin = learner.begin.numpy()[learner._of_problem.inputs.group_of_unit]
     np.testing.assert_array_equal(begin, best)
     # What is slower, or does not run, is none.
-    update(learner, lambda rows: (on_device_1(rows)[0] * 100, tf.ones(len(rows), tf.bool)))
-    update(learner, lambda rows: (on_device_1(rows)[0] * 0, tf.zeros(len(rows), tf.bool)))
+    update(learner, lambda rows: (off_device_1(rows)[0] * 100, tf.ones(len(rows), tf.bool)))
+    update(learner, lambda rows: (off_device_1(rows)[0] * 0, tf.zeros(len(rows), tf.bool)))
     np.testing.assert_array_equal(learner.begin.numpy()[learner._of_problem.inputs.group_of_unit], best)
 
 
@@ -161,7 +143,7 @@ def test_one_set_of_weights_learns_on_two_problems_in_turn():
     second = learner_from(1, config, OTHER, first.policy)
     means = []
     for _ in range(40):
-        pair = [update(learner, on_device_1) for learner in (first, second)]
+        pair = [update(learner, off_device_1) for learner in (first, second)]
         ends = [runtime_s.numpy()[proposal.actions.row[:, -1]].mean() for proposal, runtime_s in pair]
         means.append(ends)
     # At the start half and a third of the groups are on device 1.

@@ -6,19 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import WarmStart
+from tests.tf_placer.agents.small_learners import PROBLEM, check_it_is_its_variables, warm_start_on
 from tf_placer.agents.post.learner import PostConfig, PostLearner
 
 CONFIG = PostConfig(samples=64, parts=4, levels=2, epochs=2, learning_rate=0.5)
-PROBLEM = branches_problem(3, 4)
-WARM_START = WarmStart(
-    PROBLEM.everything_on(0)[np.newaxis], 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool))
-)
 
 
 def learner_of(seed=3, **changes):
-    return PostLearner(PROBLEM, dataclasses.replace(CONFIG, **changes), WARM_START, seed)
+    return PostLearner(PROBLEM, dataclasses.replace(CONFIG, **changes), warm_start_on(0), seed)
 
 
 def on_device_1(placements):
@@ -106,16 +101,11 @@ def test_a_table_that_has_converged_goes_on_with_finer_groups():
 
 
 def test_a_learner_is_its_variables(tmp_path):
-    first = learner_of(seed=5, epochs=1, smoothing=1.0, elites=2 / 64)  # reaches the finer level
-    for _ in range(3):
-        update(first)
-    assert int(first.level) == 1
-    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
-    expected = [update(first) for _ in range(2)]
-    second = learner_of(seed=5, epochs=1, smoothing=1.0, elites=2 / 64)
-    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for proposal in expected:
-        np.testing.assert_array_equal(update(second).placements, proposal.placements)
+    def make():
+        return learner_of(seed=5, epochs=1, smoothing=1.0, elites=2 / 64)
+
+    first = check_it_is_its_variables(make, tmp_path, on_device_1)
+    assert int(first.level) == 1, "it reaches the finer level"
 
 
 def test_where_nothing_runs_it_goes_on(learner):

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import WarmStart
+from tests.tf_placer.agents.small_learners import PROBLEM, warm_start_on
 from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
 
-PROBLEM = branches_problem(3, 4)
-WARM_START = WarmStart(
-    PROBLEM.everything_on(0)[np.newaxis], 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool))
-)
 CONFIG = TabularConfig(num_groups=6, samples=32, learning_rate=0.2, start_probability=0.9)
 
 
@@ -24,7 +19,7 @@ def share_on_0(placements):
 
 def taught(config, updates, of=share_on_0):
     """Mean share on device 0 of the first proposal and of the last."""
-    learner = TabularLearner(PROBLEM, config, WARM_START, seed=3)
+    learner = TabularLearner(PROBLEM, config, warm_start_on(0), seed=3)
     means = []
     for _ in range(updates):
         proposal = learner.propose()
@@ -50,7 +45,7 @@ def test_times_that_say_nothing_teach_nothing(loss):
 
 def test_a_step_of_cem_by_hand():
     config = dataclasses.replace(CONFIG, loss="cross_entropy", elites=2 / 32, smoothing=0.5, exploration=0.0)
-    learner = TabularLearner(PROBLEM, config, WARM_START, seed=3)
+    learner = TabularLearner(PROBLEM, config, warm_start_on(0), seed=3)
     actions = np.zeros([32, 6], np.int32)
     actions[5] = actions[7] = 1
     actions[7, 0] = 0
@@ -64,7 +59,7 @@ def test_a_step_of_cem_by_hand():
 
 def test_where_nothing_runs_cem_stays_and_reinforce_does_not_fail():
     for loss in ("cross_entropy", "reinforce"):
-        learner = TabularLearner(PROBLEM, dataclasses.replace(CONFIG, loss=loss), WARM_START, seed=3)
+        learner = TabularLearner(PROBLEM, dataclasses.replace(CONFIG, loss=loss), warm_start_on(0), seed=3)
         before = learner.policy.probability(learner._of_problem.inputs).numpy()
         learner.learn(learner.propose().actions, tf.fill([32], float("nan")), tf.zeros(32, tf.bool))
         after = learner.policy.probability(learner._of_problem.inputs).numpy()
@@ -76,7 +71,7 @@ def test_tables_of_further_tasks_move_to_what_is_fast_too(loss):
     fusible = np.ones(PROBLEM.num_ops, bool)
     problem = dataclasses.replace(PROBLEM, fusible_of_op=fusible)
     config = dataclasses.replace(CONFIG, loss=loss, tasks="priorities,fusion", levels=3)
-    learner, found = TabularLearner(problem, config, WARM_START, seed=3), []
+    learner, found = TabularLearner(problem, config, warm_start_on(0), seed=3), []
     for _ in range(30):
         proposal = learner.propose()
         plans = proposal.placements

@@ -156,11 +156,6 @@ def _einsum(rng: np.random.Generator, batch: int) -> Arguments:
     return {"inputs": [examples(rng, *shape) for shape in shapes], "equation": equation}
 
 
-def _depthwise(filter_: np.ndarray, **more: Any) -> Arguments:
-    del filter_
-    return {"strides": [1, 1, 1, 1], "padding": "SAME", **more}
-
-
 def _segments(rng: np.random.Generator, batch: int) -> Arguments:
     return {"data": examples(rng, batch, WIDTH), "segment_ids": _integers(rng, 4, batch), "num_segments": 4}
 
