@@ -155,7 +155,7 @@ def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(
         return frozenset(kept)
 
     monkeypatch.setattr(in_parts, "faster_whole", first_products)
-    told = summary_of(tmp_path)
+    told = summary_of(tmp_path, "--workload=transformer_small")
     assert len(kept) == 3 and told["baselines"]["split"] <= told["baselines"]["data_parallel"]
     sizes = {form["ops"] for form in told["forms"] if form["parts"] == 2}
     assert len(sizes) == 2, "data parallelism is a plan of the form with all in parts"
