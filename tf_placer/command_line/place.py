@@ -408,8 +408,7 @@ class _Placing(_Finding):
     def _find_split(self, seconds: float) -> None:
         """Searches the program in parts, from data parallelism and from the plan of the whole.
 
-        Where some ops are faster whole, the form in which they are has half of the budget, and the rest if that finds
-        something faster than data parallelism; else the form with all in parts has it.
+        Where some ops are faster whole, it is the form in which they are that is searched.
         """
         split, own, began_s = self._in_parts, self.found[0], time.monotonic()
         if split is None or (own.search is not None and own.search.interrupted):
@@ -422,19 +421,11 @@ class _Placing(_Finding):
                 return
         self._in_parts = form
         budget = self.budget_in(max(_LEAST_SEARCHED * seconds, seconds - (time.monotonic() - began_s)))
-        if form is split:
-            self.found.append(self._searched_in(split, budget, split.starts(own.placement)))
-            return
-        first = self._searched_in(form, budget.share(2), form.starts(own.placement))
+        found = self._searched_in(form, budget, form.starts(own.placement))
         data_parallel = next(one for one in self.found if one.name == DATA_PARALLEL)
-        is_ahead = not _is_faster(data_parallel, first)
-        starts = split.starts(own.placement)
-        if is_ahead and first.placement is not None:  # a search begins at devices
-            starts = [Placement(form.problem, first.placement.device_of_unit)]
-        last = self._searched_in(form if is_ahead else split, budget.share(2), starts)
-        best = last if _is_faster(last, first) else first
-        tried = (first.evaluations or 0) + (last.evaluations or 0)
-        self.found.append(dataclasses.replace(best, evaluations=tried))
+        if _is_faster(data_parallel, found):  # which is no plan of a form that keeps ops whole
+            found = dataclasses.replace(data_parallel, name=SPLIT, evaluations=found.evaluations)
+        self.found.append(found)
 
     def _searched_in(self, form: InParts, budget: Budget, starts: Sequence[Placement]) -> Timed:
         """The best plan that a search of a form with its batch in parts finds."""

@@ -265,8 +265,12 @@ def _in_parts_of(plan: PlanFile | None, source: Source, values: flags.FlagValues
     """The program in as many parts as a plan of it, unless the flags give another number."""
     if plan is None or plan.splitting is None or (values["parts"].present and values.parts != AUTO):
         return source
+    splitting = plan.splitting
     return dataclasses.replace(
-        source, parts=plan.splitting.parts, batch_statistics=plan.splitting.batch_statistics
+        source,
+        parts=splitting.parts,
+        batch_statistics=splitting.batch_statistics,
+        kept_whole=splitting.kept_whole,
     )
 
 

@@ -44,6 +44,7 @@ class Source:
       tags: of the graph of a SavedModel.
       parts: of the batch (``tf_placer.split``); 1 for the program as it is.
       batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
+      kept_whole: positions of ops that are not split, as a plan has them (``Splitting``).
 
     Raises:
       InputError: none of them is given or several are, a MetaGraphDef without fetches, or a script that is not there.
@@ -63,6 +64,7 @@ class Source:
     tags: tuple[str, ...] = SERVING
     parts: int = 1
     batch_statistics: str = WHOLE
+    kept_whole: tuple[int, ...] = ()
     items: list[Item] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -130,7 +132,11 @@ class Source:
         Raises:
           InputError: it is unknown, missing or damaged, or its batch has fewer examples than parts.
         """
-        return split(self._whole_item(), self.parts, self.batch_statistics)
+        item = self._whole_item()
+        names = item.index.names
+        # A plan of another program is refused where it is applied, and says what it is of.
+        kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
+        return split(item, self.parts, self.batch_statistics, kept_whole)
 
     def _whole_item(self) -> Item:
         if self.workload:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base import arguments
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.base.quantities import excess
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -18,6 +18,7 @@ from tf_placer.grouper.groups import Groups, unit_slack
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
+from tf_placer.planners.planner import made_once
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layer_of_unit
 from tf_placer.problem.problem import Problem
@@ -336,11 +337,10 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     rows = np.concatenate(
         [
             np.atleast_2d(np.asarray(start, np.int32)),
-            list_schedule(problem),
-            heft(problem),
-            peft(problem),
-            expert(problem),
-            topological_fill(problem),
+            *(
+                made_once(planner, problem, NoSettings(), seed)
+                for planner in (list_schedule, heft, peft, expert, topological_fill)
+            ),
             single_device_placements(problem),
             RandomBlocks(problem, seed).draw(_DRAWN),
         ]

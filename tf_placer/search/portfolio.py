@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.planners.planner import made_once
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.round import Context, Round, configured, evaluated, rounds
 
@@ -117,7 +118,7 @@ class Portfolio:
             if self._context.used() >= self._constructs_until:
                 return
             self._made += 1
-            rows = spec.build(self._context.problem, configured(spec), self._context.seed)
+            rows = made_once(spec.build, self._context.problem, configured(spec), self._context.seed)
             if len(rows):
                 yield self._noted(evaluated(self._context, rows), spec.name)
 

@@ -21,7 +21,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planners.planner import Proving
+from tf_placer.planners.planner import Proving, made_once
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search.checkpoint import Checkpoint
@@ -146,7 +146,7 @@ class Starts:
     def _found(self) -> tuple[np.ndarray, float, tuple[str, ...]]:
         """``plans``, ``reference_s`` and ``made_by``."""
         simulator = simulator_beside(self._evaluator, self._problem)
-        built = [spec.build(self._problem, spec.config(), 0) for spec in self._planners]
+        built = [made_once(spec.build, self._problem, spec.config(), 0) for spec in self._planners]
         every = [self._single_by] * len(self._singles)
         every += [spec.name for spec, rows in zip(self._planners, built, strict=True) for _ in rows]
         rows, first = _distinct(np.concatenate([self._singles, *built]))

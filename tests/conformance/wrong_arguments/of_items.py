@@ -12,10 +12,24 @@ from tests.conformance.wrong_arguments.row import Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
 from tf_placer.graph.program.program import Program
 
+_COUNT = (0, -1, 1.5, "a", True)
+
+
+def _split(item: tf_placer.Item) -> Row:
+    return Row(
+        tf_placer.split,
+        lambda: {"item": item, "parts": 2, "batch_statistics": "whole", "kept_whole": ()},
+        {
+            "item": (3, "a", step),
+            "parts": (*_COUNT, 10**6),
+            "batch_statistics": (3, "", "parts"),
+            "kept_whole": (3, "a", ["a"], item.index.names),
+        },
+    )
+
 
 def of_items(scene: Scene) -> dict[str, Row]:
     item = scene.item
-    count = (0, -1, 1.5, "a", True)
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=item.graph_def)
     fields = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
     program = Program(item.graph_def, item.feeds, item.fetches, item.control_outputs, item.variables)
@@ -36,16 +50,7 @@ def of_items(scene: Scene) -> dict[str, Row]:
                 "stages": (3, "a", [3], Told(("layer_(",), "regular expression")),
             },
         ),
-        "split": Row(
-            tf_placer.split,
-            lambda: {"item": item, "parts": 2, "batch_statistics": "whole", "kept_whole": ()},
-            {
-                "item": (3, "a", step),
-                "parts": (*count, 10**6),
-                "batch_statistics": (3, "", "parts"),
-                "kept_whole": (3, "a", ["a"], item.index.names),
-            },
-        ),
+        "split": _split(item),
         "Item.from_function": Row(
             tf_placer.Item.from_function,
             lambda: {"fn": step, "example_args": scene.examples, "name": "step"},
@@ -64,7 +69,7 @@ def of_items(scene: Scene) -> dict[str, Row]:
             {
                 "path": (3, "", b"a", Told(scene.folder, "saved_model.pb")),
                 "signature": (3, "", "train"),
-                "batch_size": count,
+                "batch_size": _COUNT,
                 "name": (3, ""),
                 **WRONG_READING,
             },
@@ -82,7 +87,7 @@ def of_items(scene: Scene) -> dict[str, Row]:
                 "meta_graph": (item.graph_def, b"", "path"),
                 "fetches": ((), 3, "a", [3], Told(["nowhere"], "nowhere")),
                 "name": (3, ""),
-                "batch_size": count,
+                "batch_size": _COUNT,
                 "input_shapes": WRONG_READING["input_shapes"],
             },
         ),

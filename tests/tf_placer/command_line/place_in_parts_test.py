@@ -10,6 +10,8 @@ import pytest
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.source import Source
+from tf_placer.planning import in_parts
+from tf_placer.transform.split import SplitProgram
 
 SMALL = ["--workload=two_towers", "--cluster=p100x2", "--method=local_search", "--budget_evaluations=400"]
 
@@ -140,3 +142,26 @@ def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path: pathlib.Path) 
         "batch_statistics": "whole",
     }
     assert (out / "saved_model").is_dir()
+
+
+def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept whole is fixed here: of small programs the estimates keep nothing."""
+    kept: list[str] = []
+
+    def first_products(split: SplitProgram, *_: object) -> frozenset[str]:
+        kept[:] = [name for name in split.split_ops if name.endswith("MatMul")][:3]
+        return frozenset(kept)
+
+    monkeypatch.setattr(in_parts, "faster_whole", first_products)
+    told = summary_of(tmp_path, "--workload=transformer_small")
+    assert len(kept) == 3 and told["baselines"]["split"] <= told["baselines"]["data_parallel"]
+    sizes = {form["ops"] for form in told["forms"] if form["parts"] == 2}
+    assert len(sizes) == 2, "data parallelism is a plan of the form with all in parts"
+    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
+    assert told["written"] == "split" and len(plan["split"]["kept_whole"]) == 3
+    assert set(kept) < plan["devices"].keys()
+    assert "3 MatMul" in capsys.readouterr().out
+    assert run(["explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={kept[0]}"]) == 0
+    assert kept[0] in capsys.readouterr().out

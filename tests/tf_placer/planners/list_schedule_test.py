@@ -11,8 +11,11 @@ from tests.tf_placer.problem.small_problems import (
     problem_of,
     small_cluster,
 )
+from tf_placer.base.method_spec import NoSettings
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.list_schedule import list_schedule
+from tf_placer.planners.planner import made_once
+from tf_placer.problem.problem import Problem
 
 
 def simulated_ns(problem, rows):
@@ -86,3 +89,20 @@ def test_work_grows_with_edges_and_not_faster(monkeypatch):
         list_schedule(problem_of([100] * units, edges, 1))
         counts.append(len(asked))
     assert counts[1] < 2.1 * counts[0]
+
+
+def test_what_was_made_of_a_problem_is_kept_as_long_as_it_is() -> None:
+    calls: list[int] = []
+
+    def counted(problem: Problem, config: NoSettings, seed: int) -> np.ndarray:
+        calls.append(seed)
+        return np.full([1, problem.num_units], seed, np.int32)
+
+    one, other = (dataclasses.replace(problem_of([5, 4], []), name=name) for name in ("one", "other"))
+    first = made_once(counted, one, NoSettings(), 0)
+    assert made_once(counted, one, NoSettings(), 0) is first and calls == [0]
+    assert made_once(counted, one, NoSettings(), 1)[0, 0] == 1 and calls == [0, 1]
+    made_once(counted, other, NoSettings(), 0)
+    assert calls == [0, 1, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        first[0, 0] = 3
