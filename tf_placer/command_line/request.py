@@ -262,7 +262,7 @@ def _order(values: flags.FlagValues, cluster: Cluster) -> str:
 
 
 def _in_parts_of(plan: PlanFile | None, source: Source, values: flags.FlagValues) -> Source:
-    """The program in as many parts as a plan of it, unless the flags give another number; what is whole there is whole."""
+    """The program in parts as a plan has it, unless the flags give another number of them."""
     if plan is None or plan.splitting is None:
         return source
     splitting = plan.splitting
