@@ -262,16 +262,16 @@ def _order(values: flags.FlagValues, cluster: Cluster) -> str:
 
 
 def _in_parts_of(plan: PlanFile | None, source: Source, values: flags.FlagValues) -> Source:
-    """The program in as many parts as a plan of it, unless the flags give another number."""
-    if plan is None or plan.splitting is None or (values["parts"].present and values.parts != AUTO):
+    """The program in parts as a plan has it, unless the flags give another number of them."""
+    if plan is None or plan.splitting is None:
         return source
     splitting = plan.splitting
-    return dataclasses.replace(
-        source,
-        parts=splitting.parts,
-        batch_statistics=splitting.batch_statistics,
-        kept_whole=splitting.kept_whole,
-    )
+    if not values["parts"].present or values.parts == AUTO:
+        source = dataclasses.replace(
+            source, parts=splitting.parts, batch_statistics=splitting.batch_statistics
+        )
+    is_same = source.parts == splitting.parts and source.batch_statistics == splitting.batch_statistics
+    return dataclasses.replace(source, kept_whole=splitting.kept_whole) if is_same else source
 
 
 def budget(values: flags.FlagValues) -> Budget:

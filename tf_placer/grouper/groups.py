@@ -14,7 +14,7 @@ import numpy as np
 import pymetis
 import tensorflow as tf
 
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
 
 # Min-cut partitions of the unit graph (METIS), and their split by slack.
@@ -387,9 +387,13 @@ def ordered_groups(problem: Problem, num_groups: int | None, kind: str = "slack"
     if num_groups is None:
         keys = np.where(problem.allowed.sum(axis=1) > 1, np.arange(problem.num_units), -1)
     else:
-        keys = unit_groups(problem, num_groups, kind).group_of_unit
+        keys = made_once(_groups_of_units, problem, num_groups, kind)
     groups = Groups.of(problem, keys)
     return groups.reordered(np.lexsort((groups.first_unit, groups.places)))
+
+
+def _groups_of_units(problem: Problem, num_groups: int, kind: str) -> np.ndarray:
+    return unit_groups(problem, num_groups, kind).group_of_unit.copy()
 
 
 def cut_by_plans(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,27 +14,6 @@ class Constructive(Protocol):
 
     def __call__(self, problem: Problem, config: Any, seed: int) -> np.ndarray:
         """[K, U] int32 legal placements, K may be 0; equal seeds give equal placements."""
-
-
-_MADE: weakref.WeakKeyDictionary[Problem, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
-
-
-def made_once(planner: Constructive, problem: Problem, config: Any, seed: int) -> np.ndarray:
-    """[K, U] int32, read-only: what a planner makes, kept as long as its problem is.
-
-    Searches that begin with the same plans, such as those that race under several orders, make them once.
-
-    Args:
-      planner: depends on its arguments alone.
-      problem, config, seed: its arguments; the config is hashable.
-    """
-    known = _MADE.setdefault(problem, {})
-    key = planner, config, seed
-    if key not in known:
-        rows = planner(problem, config, seed)
-        rows.setflags(write=False)
-        known[key] = rows
-    return known[key]
 
 
 class Resumable(Protocol):

@@ -7,7 +7,8 @@ import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -531,3 +532,23 @@ def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
     if rows.ndim != 2 or rows.shape[1] != problem.num_units:
         raise InputError(f"device_of_unit has shape {rows.shape}, expected [B, {problem.num_units}]")
     return rows
+
+
+_MADE: weakref.WeakKeyDictionary[Problem, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
+
+
+def made_once(make: Callable[..., np.ndarray], problem: Problem, *given: Hashable) -> np.ndarray:
+    """``make(problem, *given)``, read-only, kept as long as the problem is.
+
+    Searches that begin alike, such as those that race under several orders, then make plans and groups once.
+
+    Args:
+      make: depends on its arguments alone.
+      problem, given: its arguments.
+    """
+    known = _MADE.setdefault(problem, {})
+    key = make, given
+    if key not in known:
+        known[key] = make(problem, *given)
+        known[key].setflags(write=False)
+    return known[key]

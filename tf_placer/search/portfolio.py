@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
-from tf_placer.planners.planner import made_once
+from tf_placer.problem.problem import made_once
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.round import Context, Round, configured, evaluated, rounds
 

@@ -21,9 +21,9 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planners.planner import Proving, made_once
+from tf_placer.planners.planner import Proving
 from tf_placer.problem.decisions import Decisions, decisions_of
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, made_once
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.known import NO_ORDER
 

@@ -150,18 +150,18 @@ def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(
     """What is kept whole is fixed here: of small programs the estimates keep nothing."""
     kept: list[str] = []
 
-    def first_products(split: SplitProgram, *_: object) -> frozenset[str]:
-        kept[:] = [name for name in split.split_ops if name.endswith("MatMul")][:3]
+    def last_products(split: SplitProgram, *_: object) -> frozenset[str]:
+        kept[:] = [name for name in split.split_ops if "MatMul" in name][-3:]
         return frozenset(kept)
 
-    monkeypatch.setattr(in_parts, "faster_whole", first_products)
+    monkeypatch.setattr(in_parts, "faster_whole", last_products)
     told = summary_of(tmp_path, "--workload=transformer_small")
-    assert len(kept) == 3 and told["baselines"]["split"] <= told["baselines"]["data_parallel"]
+    assert len(kept) == 3 and told["runtime_s"] <= told["baselines"]["data_parallel"]
     sizes = {form["ops"] for form in told["forms"] if form["parts"] == 2}
     assert len(sizes) == 2, "data parallelism is a plan of the form with all in parts"
     plan = json.loads((tmp_path / "out" / "placement.json").read_text())
     assert told["written"] == "split" and len(plan["split"]["kept_whole"]) == 3
     assert set(kept) < plan["devices"].keys()
-    assert "3 MatMul" in capsys.readouterr().out
+    assert "it is faster whole" in capsys.readouterr().out
     assert run(["explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={kept[0]}"]) == 0
     assert kept[0] in capsys.readouterr().out

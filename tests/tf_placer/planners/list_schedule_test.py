@@ -14,8 +14,7 @@ from tests.tf_placer.problem.small_problems import (
 from tf_placer.base.method_spec import NoSettings
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.list_schedule import list_schedule
-from tf_placer.planners.planner import made_once
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, made_once
 
 
 def simulated_ns(problem, rows):

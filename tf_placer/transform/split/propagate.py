@@ -235,10 +235,11 @@ def _pass(
                 of.update(_divided_again(program, op, states, batch))
             continue
         if op in kept:
+            in_parts = {(op, i): state for i, state in enumerate(split.gives) if isinstance(state, Part)}
             if depends[op]:
                 why_whole[op] = kept[op]
-                depends_tensor.update((op, i) for i in range(len(item.outputs[op])))
-            of.update({(op, i): state for i, state in enumerate(split.gives) if isinstance(state, Part)})
+                depends_tensor.update(in_parts)
+            of.update(in_parts)
             continue
         splits[op] = split
         for i, state in enumerate(split.gives):
