@@ -17,7 +17,8 @@ import pathlib
 import numpy as np
 from absl import flags
 
-from experiments.edits import (
+from experiments.main_program import out_flag, run, seed_flag
+from experiments.studies.edits import (
     CHAINS,
     CLUSTERS,
     STEPS,
@@ -28,7 +29,6 @@ from experiments.edits import (
     told_apart,
     trained,
 )
-from experiments.main_program import out_flag, run, seed_flag
 from tf_placer.base.files import write_atomically
 from tf_placer.planners.memetic import MemeticConfig
 

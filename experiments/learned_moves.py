@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from experiments.edits import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Begun, beginning, search_of
 from experiments.main_program import run_program
+from experiments.studies.edits import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Begun, beginning, search_of
 from tf_placer.planners.memetic import MemeticConfig
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(STEPS), "Steps that are placed.")

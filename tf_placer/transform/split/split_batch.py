@@ -179,7 +179,7 @@ def _known_ops(item: Item, names: Collection[str]) -> list[int]:
       InputError: one is of no op of the program.
     """
     if isinstance(names, str) or not isinstance(names, Collection):
-        raise InputError(f"kept_whole must be names of ops, not {names!r}; give a list of them")
+        raise InputError(f"kept_whole is {arguments.shown(names)}; give a list of names of ops")
     unknown = next((name for name in names if name not in item.index.id_of_name), None)
     if unknown is not None:
         raise InputError(f"kept_whole has {unknown!r}, which is no op of {item.name!r}; take it out")

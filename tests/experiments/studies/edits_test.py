@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.edits import scores, told_apart, trained
+from experiments.studies.edits import scores, told_apart, trained
 
 FEATURES = 34
 
