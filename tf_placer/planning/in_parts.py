@@ -125,7 +125,10 @@ class InParts:
         kept = faster_whole(self.program, self.problem, self.whole, devices, whole_s)
         if not kept:
             return self
-        program = split_program(item, self.program.parts, self._batch_statistics, kept)
+        try:
+            program = split_program(item, self.program.parts, self._batch_statistics, kept)
+        except InputError:  # what is left can be split only together with what is kept
+            return self
         problem = analytic_problem(program.item, cluster)
         plan = data_parallel_plan(program, problem, devices)
         return InParts(program, self.whole, problem, plan, all_in_parts=self)

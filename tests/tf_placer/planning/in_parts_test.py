@@ -14,8 +14,10 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planning import in_parts as planning_in_parts
 from tf_placer.planning.in_parts import InParts, replicas_of, with_splitting
 from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
+from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import table
 from tf_placer.search.search import search
@@ -88,6 +90,22 @@ def test_profiled_costs_are_carried_over(dense: Item) -> None:
     by_estimates, found = (InParts.estimated(dense, one, WHOLE).problem for one in (whole, slow))
     products = [i for i, op_type in enumerate(found.op_types) if op_type == "MatMul"]
     assert np.array_equal(found.compute_ns[products], 3 * by_estimates.compute_ns[products])
+
+
+def test_a_form_that_keeps_ops_whole_knows_that_with_all_in_parts(
+    dense: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = build_problem(dense, CLUSTER)
+    split = InParts.estimated(dense, whole, WHOLE)
+    kept = frozenset(split.program.split_ops[:2])
+    monkeypatch.setattr(planning_in_parts, "faster_whole", lambda *_: kept)
+    mixed = split.where_it_pays(dense, 1.0)
+    assert mixed.all_in_parts is split and mixed.problem.num_ops != split.problem.num_ops
+    own, of_all = (Placement(form.problem, form.data_parallel) for form in (mixed, split))
+    assert mixed.form_of(own) is mixed and mixed.form_of(of_all) is split
+    assert mixed.form_of(Placement(whole, whole.everything_on(0))) is None and split.form_of(own) is None
+    monkeypatch.setattr(planning_in_parts, "faster_whole", lambda *_: frozenset(split.program.split_ops))
+    assert split.where_it_pays(dense, 1.0) is split, "nothing would be left to split"
 
 
 def test_each_row_has_the_bound_of_its_form(dense: Item) -> None:
