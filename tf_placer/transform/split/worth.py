@@ -26,8 +26,9 @@ def faster_whole(
 
     An op in parts is taken to cost the time of its copies, evenly shared by the devices; one that stays whole the share
     of its time that placing the whole program has left of it, ``whole_s`` over the time of all ops. Between an op that
-    is split and one that is not lie a slice or a concatenation and a transfer for each tensor. The cheapest choice by
-    these estimates is a minimum cut; what it is worth is found by a search in the program that it gives.
+    is split and one that is not lie a slice or a concatenation and a transfer, for each edge. The cheapest choice by
+    these estimates is a minimum cut; what it is worth is found by a search in the program that it gives. Critical paths
+    are not seen, nor what weights cost to send.
 
     Args:
       split: the program with all in parts that can be.
