@@ -128,11 +128,10 @@ class GoConfig(Settings):
             raise InputError(
                 f"minibatches is {self.minibatches}; give a divisor of rollouts, which is {self.rollouts}"
             )
-
         if self.turn_updates and (self.tasks in _ONE_TASK or self.begin != "best"):
             raise InputError(
-                f"turn_updates is {self.turn_updates}, tasks is {self.tasks} and begin is {self.begin}; tasks take turns "
-                "where there are several, and begin is best: else leave turn_updates at 0"
+                f"turn_updates is {self.turn_updates}, tasks is {self.tasks} and begin is {self.begin}; tasks take "
+                "turns where there are several, and begin is best: else leave turn_updates at 0"
             )
 
     @property
