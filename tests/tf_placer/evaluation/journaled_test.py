@@ -107,7 +107,6 @@ def test_plans_that_differ_in_their_clusters_alone_are_two(path):
             assert evaluator.measured == measured
 
 
-
 def test_who_knows_devices_alone_is_given_devices(path):
     asked = []
 
