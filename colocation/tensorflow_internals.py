@@ -60,6 +60,7 @@ __all__ = [
     "forget_kernels",
     "functions_of",
     "get_resource_handle_data",
+    "gradients_forgotten",
     "graph_of_function_def",
     "has_python_gradient",
     "has_xla",
@@ -264,6 +265,21 @@ def forget_kernels() -> None:
 
 
 _OTHER_SEED = 0x7F_9AC3_51D7
+
+
+@contextlib.contextmanager
+def gradients_forgotten() -> Iterator[None]:
+    """Forgets the gradients of ``tf.custom_gradient`` that the block registers, for graphs that are used no more.
+
+    TensorFlow keeps them for ever, and with each the tensors that it closes over, their graph, and the variables that
+    this has captured: ``tf.distribute`` registers one wherever an optimizer sums gradients.
+    """
+    before = set(ops.gradient_registry.list())
+    try:
+        yield
+    finally:
+        for name in set(ops.gradient_registry.list()) - before:
+            del ops.gradient_registry._registry[name]
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ not taught them.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import pathlib
 import shlex
 import subprocess
@@ -102,6 +103,7 @@ def _exercises(student: Student, programs: Sequence[Program], show: Callable[[st
             lessons.append(lesson)
             found = "" if plans is None else f": {plans.runtime_s[0]:.4g} s"
             show(f"[{number + 1}/{len(programs)}] {program.name} on {problem.cluster.name}{found}")
+        gc.collect()  # a traced step is a ring of references, and many large ones do not fit side by side
     return lessons
 
 

@@ -8,7 +8,9 @@ import random
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -455,6 +457,23 @@ def graphs_are_made_anew() -> None:
     assert graphs() > 0
 
 
+def custom_gradients_are_forgotten() -> None:
+    @tf.custom_gradient
+    def doubled(x: tf.Tensor) -> Any:
+        return 2 * x, lambda upstream: 2 * upstream
+
+    def graph() -> weakref.ref:
+        traced = tf.function(lambda x: doubled(x)).get_concrete_function(tf.TensorSpec([3]))
+        return weakref.ref(traced.graph)
+
+    kept = graph()
+    with internals.gradients_forgotten():
+        forgotten = graph()
+    gc.collect()
+    assert kept() is not None  # else TensorFlow does it by itself, and nothing is to be done
+    assert forgotten() is None
+
+
 def seeds_are_kept() -> None:
     def drawn() -> tuple[float, float, float]:
         return random.random(), np.random.uniform(), float(tf.random.uniform([]).numpy())
@@ -546,6 +565,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "forget_kernels": graphs_are_made_anew,
+    "gradients_forgotten": custom_gradients_are_forgotten,
     "random_state_kept": seeds_are_kept,
     "watch_calls": calls_can_be_watched,
     "folded_constant": constants_are_folded,

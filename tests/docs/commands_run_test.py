@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -15,7 +18,9 @@ from tf_placer import __main__ as command_line
 from tf_placer import workloads
 from tf_placer.fleet.address import why_no_ray
 
-PLAN, PLAN_HERE = "plan/placement.json", "plan_here/placement.json"
+PLAN, PLAN_HERE, PLAN_OF_SCRIPT = (
+    f"{folder}/placement.json" for folder in ("plan", "plan_here", "plan_of_script")
+)
 SCRIPT = """
 import tensorflow as tf
 
@@ -28,6 +33,8 @@ def train_step(x):
 
 
 model, batch = (lambda x: tf.nn.relu(x @ weight)), tf.ones([8, 4])
+if __name__ == "__main__":
+    train_step(batch)
 """
 
 
@@ -36,7 +43,7 @@ def folder(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> path
     """Has what the pages' lines name: a script, a module, a SavedModel, graphs, and a plan to explain and to apply."""
     folder = tmp_path_factory.mktemp("commands")
     (folder / "my_script.py").write_text(SCRIPT)
-    (folder / "train.py").write_text("import sys\n")
+    (folder / "train.py").write_text(SCRIPT)
     (folder / "package").mkdir()
     (folder / "package" / "module.py").write_text(SCRIPT)
     (folder / "profiled.json").write_text(blocks(root / "docs" / "graph_file.md", "json")[0].text)
@@ -72,6 +79,7 @@ def in_small(words: list[str], number: int) -> list[str]:
     line = re.sub(r"--meta_graph=\S+", "--meta_graph=graph.pb", line)
     line = re.sub(r"--graph=\S+", "--graph=profiled.json", line)
     plan = PLAN_HERE if "--cluster=local" in line else PLAN
+    plan = PLAN_OF_SCRIPT if words[0] == "run" else plan
     line = re.sub(r"--(plan|placement)=\S+", rf"--\1={plan}", line)
     line = re.sub(r" --budget_s=\S+", "", line)
     words = line.split(" ")
@@ -97,6 +105,12 @@ def test_every_command_line_runs(
         out = pathlib.Path(plan).parent
         made = f"place --workload=inception_v3_small --cluster={cluster} --budget_evaluations=32 --out={out}"
         assert command_line.run(made.split()) == command_line.OK
+    # A process of its own: the devices of this one are decided.
+    place = (
+        "place train.py:train_step --cluster=logical:2 --parts=1 --budget_evaluations=32 --out=plan_of_script"
+    )
+    command = [sys.executable, "-m", "tf_placer", *place.split()]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(root)})
     plan = json.loads(pathlib.Path(PLAN).read_text())
     layer = "inception_v3/mixed0"
     op = next(name for name in plan["devices"] if "/mixed0" in name)

@@ -25,6 +25,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import array_file_bytes, read_array_file
+from tf_placer.base.garbage import without_collections
 from tf_placer.graph.cleaning.clean import READ_ONLY_OPS, clean
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices
@@ -205,6 +206,7 @@ class Item:
 
     @staticmethod
     @eagerly()
+    @without_collections()
     def from_program(name: str, program: Program) -> Item:
         """Makes an Item of a raw program: cleans it up, infers shapes, indexes it.
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from colocation.op_facts import having, values
 from colocation.units import Units, attach_constants, attach_pools, form_units
 from tf_placer.base.arguments import InputError
+from tf_placer.base.garbage import without_collections
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs
 from tf_placer.costs.trips import frame_trips
@@ -157,6 +158,7 @@ _SOMETIMES_VIEWS: Mapping[str, Callable[[Item, int, list[int]], int | None]] = {
 _KEPT = {op_type: int(position) for op_type, position in values("puts").items()}
 
 
+@without_collections()
 def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     """Describes placing ``item`` on ``cluster``, with analytic op costs.
 

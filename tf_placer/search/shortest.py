@@ -230,6 +230,10 @@ def _run(
                     checkpoint.save(len(recorder.history), recorder.state, last=True)
             except KeyboardInterrupt:
                 interrupted = True
+            except SystemError:  # native code, when Ctrl-C comes while it calls Python
+                if not ctrl_c.asked:
+                    raise
+                interrupted = True
             finishing.enter_context(ctrl_c.shielded())
         best = recorder.best
         if best is None and interrupted:

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from colocation.tensorflow_internals import is_deterministic
+from colocation.tensorflow_internals import gradients_forgotten, is_deterministic
 from tf_placer.base.arguments import InputError, check_registration, nearest
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import exclusively, user_cache_folder, workloads_limit_bytes, write_atomically
@@ -275,7 +275,10 @@ def build(name: str, **overrides: Any) -> Item:
         item = Item.from_function(workload.function, *workload.example_args, name=name)
         return dataclasses.replace(item, stages=workload.stages)
 
-    return kept_item(name, settings, trace) if name in _BUILT_IN else trace()
+    if name not in _BUILT_IN:
+        return trace()
+    with gradients_forgotten():  # nobody else has the function
+        return kept_item(name, settings, trace)
 
 
 def function(name: str, **overrides: Any) -> tuple[Any, tuple]:

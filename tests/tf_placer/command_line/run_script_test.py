@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
 
-import tf_placer
 from tf_placer.__main__ import run
 from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, PREBUILT
 
+_ROOT = pathlib.Path(__file__).parents[3]
 _LIGHT = """
 import sys
 print(sys.argv, __name__, __file__, sys.path[0])
@@ -38,6 +40,15 @@ if __name__ == "__main__":
     fitted = model.fit(x, x[:, :1], batch_size=32, epochs=2, shuffle=False, verbose=0)
     print([loss.hex() for loss in fitted.history["loss"]], np.random.uniform())
     print(sorted({variable.value.device[-5:] for variable in model.variables}))
+"""
+# Unit of each op of the script's training step.
+_UNITS = """
+import tf_placer
+from tf_placer.command_line.scripts.script import Script
+from tf_placer.command_line.scripts.script_item import script_item
+
+item = script_item(Script.named("trains.py:model"), None, 32)
+print(tf_placer.build_problem(item, tf_placer.Cluster.logical(2)).unit_of_op.tolist())
 """
 _IS_COMPILED = """
 import keras
@@ -164,9 +175,10 @@ def test_a_script_runs_by_a_plan_and_computes_the_same(
         "--write=method",
         "--method=random",
     ]
-    assert run(["place", "trains.py:model", *words, "--order=heft_rank", "--out=plan"]) == 0
+    place = ["-m", "tf_placer", "place", "trains.py:model", *words, "--order=heft_rank", "--out=plan"]
+    _in_a_process_of_its_own(*place)
     placement = json.loads((folder / "plan" / "placement.json").read_text())
-    units = _units(folder)
+    units = json.loads(_in_a_process_of_its_own("-c", _UNITS))
     for position, name in enumerate(placement["devices"]):
         placement["devices"][name] = f"/job:localhost/replica:0/task:0/device:CPU:{int(units[position] % 2)}"
     assert len(units) == len(placement["devices"])
@@ -183,17 +195,12 @@ def test_a_script_runs_by_a_plan_and_computes_the_same(
     assert lines(err) == [f"tf-placer: one_step_on_data runs by {folder / 'plan.json'}"]
 
 
-def _units(folder: pathlib.Path) -> list[int]:
-    """Unit of each op of the script's training step."""
-    sys.path.insert(0, str(folder))
-    try:
-        from tf_placer.command_line.scripts.script import Script
-        from tf_placer.command_line.scripts.script_item import script_item
-
-        item = script_item(Script.named("trains.py:model"), None, 32)
-    finally:
-        sys.path.remove(str(folder))
-    return tf_placer.build_problem(item, tf_placer.Cluster.logical(2)).unit_of_op.tolist()
+def _in_a_process_of_its_own(*arguments: str) -> str:
+    """What Python prints that loads the script, which says how many threads TensorFlow has."""
+    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 @pytest.mark.slow

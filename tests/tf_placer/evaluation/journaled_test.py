@@ -89,6 +89,24 @@ def test_plans_that_differ_in_their_schedule_alone_are_two(path):
             assert evaluator.measured == measured
 
 
+class Clustered(Scheduled):
+    """Knows clusters; a plan takes a second, and one more for each op that is fused."""
+
+    def evaluate(self, device_of_unit):
+        plans = decisions_of(device_of_unit, PROBLEM)
+        fused = 0 if plans.cluster_of_op is None else (plans.cluster_of_op >= 0).sum(axis=1)
+        times_s = np.full(len(plans), 1.0) + fused
+        return Measurement(times_s, None, np.zeros(len(plans), np.int32), ("",) * len(plans))
+
+
+def test_plans_that_differ_in_their_clusters_alone_are_two(path):
+    rows = Decisions([APART] * 4, cluster_of_op=[[-1, -1], [0, -1], [0, 0], [0, -1]])
+    for measured in (3, 0):  # measured, then read back
+        with JournaledEvaluator(Clustered(), path) as evaluator:
+            assert evaluator.evaluate(rows).runtime_s.tolist() == [1, 2, 3, 2]
+            assert evaluator.measured == measured
+
+
 def test_who_knows_devices_alone_is_given_devices(path):
     asked = []
 

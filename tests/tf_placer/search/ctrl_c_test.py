@@ -67,6 +67,25 @@ def test_the_best_is_kept(more):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.parametrize("is_pressed", [True, False])
+def test_native_code_may_tell_of_it_by_an_error_of_its_own(is_pressed):
+    def in_native_code(context):
+        yield evaluated(context, np.array([[0, 1]]))
+        try:
+            if is_pressed:
+                press()
+        except KeyboardInterrupt as error:
+            raise SystemError("a builtin returned a result with an exception set") from error
+        raise SystemError("a builtin returned NULL without setting an exception")
+
+    if is_pressed:
+        found = search(PAIR, in_native_code, budget_evaluations=10)
+        assert found.interrupted and found.placement.device_of_unit.tolist() == [0, 1]
+    else:
+        with pytest.raises(SystemError, match="returned NULL"):
+            search(PAIR, in_native_code, budget_evaluations=10)
+
+
 def test_a_round_is_counted_and_kept_whole(tmp_path):
     found = search(PAIR, "random", budget_evaluations=160, seed=1, checkpoint=tmp_path / "whole")
 

@@ -1,9 +1,12 @@
 """Every workload by name, the same each time, with settings that exist."""
 
+import gc
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from colocation.tensorflow_internals import FuncGraph
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
@@ -61,6 +64,18 @@ def test_two_builds_are_equal_in_names_and_values(name):
     assert [v.node for v in first.variables] == [v.node for v in second.variables]
     for a, b in zip((*first.variables, *first.feeds), (*second.variables, *second.feeds), strict=True):
         np.testing.assert_array_equal(a.value, b.value)
+
+
+def test_a_traced_graph_does_not_outlive_its_item(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where none is kept yet
+
+    def graphs():
+        gc.collect()
+        return sum(isinstance(one, FuncGraph) for one in gc.get_objects())
+
+    before = graphs()
+    assert workloads.build("rnnlm_2_small", length=2).index.num_ops > 100
+    assert graphs() <= before
 
 
 def test_seed_changes_values_only():

@@ -12,6 +12,7 @@ from tf_placer.networks.segments import MODULATIONS
 
 GRANULARITIES = ("groups", "units")
 BEGIN = ("best", "plan", "nothing")
+_ONE_TASK = frozenset(tasks for tasks in TASKS if "," not in tasks)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,8 @@ class GoConfig(Settings):
 
     Attributes:
       tasks: what is decided, one of ``TASKS``; what is not stays as it begins, without an order or without clusters.
+      turn_updates: updates that a task has to itself, the others as they are in the best of all so far, before the next
+        one's turn, and after the last the first again; 0 decides all tasks in every update.
       levels: K, that priorities and fusion priorities have (20 in a published reproduction).
       granularity: what is decided one by one: "units" (paper), or "groups" of them.
       num_groups: most groups.
@@ -87,6 +90,7 @@ class GoConfig(Settings):
     """
 
     tasks: str = setting(DEVICES, words=TASKS)
+    turn_updates: int = setting(0, least=0)
     levels: int = setting(8, paper=20, least=2)
     granularity: str = setting("groups", paper="units", words=GRANULARITIES)
     num_groups: int = setting(160, least=1)
@@ -123,6 +127,11 @@ class GoConfig(Settings):
         if self.rollouts % self.minibatches:
             raise InputError(
                 f"minibatches is {self.minibatches}; give a divisor of rollouts, which is {self.rollouts}"
+            )
+        if self.turn_updates and (self.tasks in _ONE_TASK or self.begin != "best"):
+            raise InputError(
+                f"turn_updates is {self.turn_updates}, tasks is {self.tasks} and begin is {self.begin}; tasks take "
+                "turns where there are several, and begin is best: else leave turn_updates at 0"
             )
 
     @property

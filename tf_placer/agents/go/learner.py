@@ -129,7 +129,7 @@ class GoLearner(PolicyLearner):
         begin = tf.convert_to_tensor(self.begin)
 
         def draw(one: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            chain, scores = self.policy.sample(self.inputs, begin, self._chunk, one)
+            chain, scores = self.policy.sample(self.inputs, begin, self._chunk, one, **self._turn())
             return chain.steps, scores.log_prob
 
         seeds = tf.random.split(seed, config.rollouts // self._chunk)
@@ -165,6 +165,15 @@ class GoLearner(PolicyLearner):
         """Mean entropy of a decision in nats, by the policy as it is."""
         begin = tf.convert_to_tensor(self.begin)
         return tf.reduce_mean(self.policy.greedy(self.inputs, begin)[1].entropy)
+
+    def _turn(self) -> dict[str, tf.Tensor]:
+        """The steps [T + L] that are drawn in this update, where tasks take turns."""
+        config, policy = self._config, self.policy
+        if not config.turn_updates or not isinstance(policy, MultiTaskPolicy):
+            return {}
+        turns = [policy.steps_of(task) for task in range(len(self._of_problem.joint.tasks))]
+        turn = self.updates // config.turn_updates % len(turns)
+        return {"drawn": tf.constant(turns)[turn]}
 
     def _is_begin(self) -> tf.Tensor:
         """[B] bool, a sample that nobody drew: the first of all is what is begun with, so that its time is known."""
@@ -236,7 +245,7 @@ class GoLearner(PolicyLearner):
     ) -> tf.Tensor:
         """Loss of some samples: a mean over them, so that chunks add up to the loss of all."""
         config = self._config
-        scores = self.policy.score(self.inputs, chain)
+        scores = self.policy.score(self.inputs, chain, **self._turn())
         gain = advantage[:, tf.newaxis, tf.newaxis]
         loss = ppo_loss(scores.log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip)
         if config.elite_share:

@@ -25,6 +25,8 @@ class MultiTaskPolicy(snt.Module):
     has a row that says so, a row for each level, and the last linear layer. As with devices, all that is drawn is the
     action, and the probability is that of exactly this.
 
+    Where only some steps are drawn, what the others decide stays as it is, for certain.
+
     State, here, is [1 + L, V]: a device of each node, and its level in each further task.
 
     Attributes:
@@ -72,14 +74,34 @@ class MultiTaskPolicy(snt.Module):
         """[B, V] that are executed."""
         return self.state(chain)[:, 0]
 
-    def sample(self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[Chain, Scores]:
-        """Draws that many chains, which begin with a state [1 + L, V]."""
+    def steps_of(self, task: int) -> list[bool]:
+        """[T + L] the steps that decide one of the tasks, by its number in ``config.tasks``."""
+        step = self._passes - 1 + task if self._passes else task
+        return [one == step or max(one, step) < self._passes for one in range(self.num_steps)]
+
+    def sample(
+        self,
+        inputs: GoInputs,
+        begin: tf.Tensor,
+        count: int,
+        seed: tf.Tensor,
+        drawn: tf.Tensor | None = None,
+    ) -> tuple[Chain, Scores]:
+        """Draws that many chains, which begin with a state [1 + L, V].
+
+        Args:
+          inputs: the problem.
+          begin: devices and levels, or ``NOWHERE``.
+          count: B.
+          seed: [2] int32.
+          drawn: [T + L] bool, steps that are drawn; None for all.
+        """
         of_devices, of_levels = tf.unstack(tf.random.split(seed))
         encoded = self.placement.encode(inputs)
         placed = self.placement.sample(inputs, begin[0], count, of_devices, encoded) if self._passes else None
         nodes = tf.shape(inputs.fuses)[0]
         noise = masked.gumbel(tf.stack([len(self._tasks), count, nodes, self.config.levels]), of_levels)
-        return self._decided(inputs, encoded, begin, placed, noise)
+        return self._decided(inputs, encoded, begin, placed, noise, drawn)
 
     def greedy(self, inputs: GoInputs, begin: tf.Tensor) -> tuple[Chain, Scores]:
         """The likeliest decision of every node in each step, B = 1."""
@@ -89,8 +111,8 @@ class MultiTaskPolicy(snt.Module):
         noise = tf.zeros(tf.stack([len(self._tasks), 1, nodes, self.config.levels]))
         return self._decided(inputs, encoded, begin, placed, noise)
 
-    def score(self, inputs: GoInputs, chain: Chain) -> Scores:
-        """Teacher forcing: the log-probabilities [B, T + L, V] of given steps."""
+    def score(self, inputs: GoInputs, chain: Chain, drawn: tf.Tensor | None = None) -> Scores:
+        """Teacher forcing: the log-probabilities [B, T + L, V] of given steps, 0 where they were not ``drawn``."""
         encoded, passes = self.placement.encode(inputs), self._passes
         found = []
         if passes:
@@ -107,7 +129,7 @@ class MultiTaskPolicy(snt.Module):
         states = tf.split(self.placement.states(inputs, encoded, devices, told), len(self._tasks))
         for task, one in zip(tasks, before, strict=True):
             found.append(_scored(self._logits(inputs, task, states[task], one), state[:, 1 + task]))
-        return _joined(found)
+        return _joined(found, drawn)
 
     def _decided(
         self,
@@ -116,24 +138,28 @@ class MultiTaskPolicy(snt.Module):
         begin: tf.Tensor,
         placed: tuple[Chain, Scores] | None,
         noise: tf.Tensor,
+        drawn: tf.Tensor | None = None,
     ) -> tuple[Chain, Scores]:
         """The largest logit with noise [L, B, V, K], task by task."""
         steps, scores = [], []
         state = tf.repeat(begin[tf.newaxis], tf.shape(noise)[1], axis=0)
+        stands = self.unfolded(state)
+        drawn = tf.ones([self.num_steps], bool) if drawn is None else drawn
         if placed is not None:
-            steps.append(placed[0].steps)
+            steps.append(tf.where(drawn[0], placed[0].steps, stands[:, : self._passes]))
             scores.append(placed[1])
-            state = self.placed(begin, placed[0].executed)
+            state = self.placed(begin, steps[0][:, -1])
         for task, of_task in enumerate(tf.unstack(noise)):
             before = self._before(begin, state, task)
             told = self._own.told(task, before[:, 1:])
             states = self.placement.states(inputs, encoded, before[:, 0], told)
             logits = self._logits(inputs, task, states, before)
-            level = masked.largest(logits + of_task)
+            step = self._passes + task
+            level = tf.where(drawn[step], masked.largest(logits + of_task), stands[:, step])
             steps.append(level[:, tf.newaxis])
             scores.append(_scored(logits, level))
             state = tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
-        return Chain(begin, tf.concat(steps, axis=1)), _joined(scores)
+        return Chain(begin, tf.concat(steps, axis=1)), _joined(scores, drawn)
 
     def _before(self, begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:
         """[B, 1 + L, V] what is decided before a task, and what stood at the beginning in it and after it."""
@@ -189,5 +215,9 @@ def _scored(logits: tf.Tensor, choice: tf.Tensor) -> Scores:
     return Scores(*(one[:, tf.newaxis] for one in (masked.log_prob(logits, choice), masked.entropy(logits))))
 
 
-def _joined(scores: list[Scores]) -> Scores:
-    return Scores(*(tf.concat(of_steps, axis=1) for of_steps in zip(*scores, strict=True)))
+def _joined(scores: list[Scores], drawn: tf.Tensor | None) -> Scores:
+    """Of all steps, 0 for those that were not drawn."""
+    every = (tf.concat(of_steps, axis=1) for of_steps in zip(*scores, strict=True))
+    if drawn is None:
+        return Scores(*every)
+    return Scores(*(tf.where(drawn[tf.newaxis, :, tf.newaxis], one, 0.0) for one in every))

@@ -12,6 +12,7 @@ from colocation.op_facts import having, index_graph, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
+from tf_placer.base.garbage import without_collections
 from tf_placer.graph.cleaning.clean import default_attributes, prune, topological_order
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import program as graphs
@@ -117,6 +118,7 @@ def split(item: Item, parts: int, batch_statistics: str = "whole", kept_whole: C
 
 
 @eagerly()
+@without_collections()
 def split_program(
     item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Collection[str] = ()
 ) -> SplitProgram:

@@ -64,6 +64,42 @@ def test_what_is_drawn_is_scored_as_what_it_is(tasks, passes):
         assert (scored.log_prob.numpy()[:, -1, ~can] == 0).all()
 
 
+@pytest.mark.parametrize("tasks", [tasks for tasks in TASKS if "," in tasks])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_what_is_not_drawn_stays_for_certain(tasks, passes):
+    config = dataclasses.replace(CONFIG, tasks=tasks, passes=passes)
+    policy, begin = MultiTaskPolicy(config, seed=5), begin_of(config)
+    every = [policy.steps_of(task) for task in range(len(tasks.split(",")))]
+    assert (np.sum(every, axis=0) == 1).all()  # each step is of one task
+    stands = policy.unfolded(begin[tf.newaxis])[0]
+    free = policy.score(INPUTS, policy.sample(INPUTS, begin, 8, SEED)[0])
+    for turn in every:
+        chain, drawn = policy.sample(INPUTS, begin, 8, SEED, drawn=tf.constant(turn))
+        held = ~np.array(turn)
+        np.testing.assert_array_equal(chain.steps.numpy()[:, held], np.tile(stands.numpy()[held], (8, 1, 1)))
+        assert (chain.steps.numpy() != stands.numpy()).any()
+        scored = policy.score(INPUTS, chain, drawn=tf.constant(turn))
+        np.testing.assert_allclose(scored.log_prob, drawn.log_prob, rtol=1e-4, atol=1e-5)
+        assert (scored.log_prob.numpy()[:, held] == 0).all() and (scored.entropy.numpy()[:, held] == 0).all()
+        assert (free.entropy.numpy()[:, turn] > 0).any()
+
+
+def test_tasks_take_turns_from_the_best_of_all_so_far():
+    config = dataclasses.replace(OF_GROUPS, tasks=TASKS[-1], levels=3, turn_updates=2, keep_probability=0.3)
+    learner = learner_of(config)
+    moved = []
+    for update in range(8):
+        before = learner.begin.numpy()
+        proposal = learner.propose()
+        states = learner.policy.state(proposal.actions.chain).numpy()
+        moved.append((states != before).any(axis=(0, 2)).tolist())
+        times = tf.constant([3.0, 2, 1, 2, 2, 2]) - 0.1 * update
+        learner.learn(proposal.actions, times, tf.fill([6], True))
+        np.testing.assert_array_equal(learner.begin, states[2])
+    devices, order, fusion = [True, False, False], [False, True, False], [False, False, True]
+    assert moved == [devices, devices, order, order, fusion, fusion, devices, devices]
+
+
 def test_all_that_can_be_decided_is_certain_together():
     # Of three nodes: 2 devices each, and 2 levels for each of two further tasks.
     nodes = ordered_groups(PROBLEM, None)
@@ -201,6 +237,9 @@ def test_the_first_sample_is_what_is_begun_with_and_refinement_goes_on_from_the_
 
 
 def test_what_cannot_be_asked_is_told():
+    for settings in ({"tasks": "fusion"}, {"tasks": TASKS[-1], "begin": "plan"}):
+        with pytest.raises(InputError, match=r"^turn_updates is 3, .*else leave turn_updates at 0$"):
+            GoConfig(turn_updates=3, **settings)
     with pytest.raises(InputError, match=r"^tasks is 'fusion,devices'; give one of devices, priorities"):
         GoConfig(tasks="fusion,devices")
     with pytest.raises(
