@@ -40,11 +40,13 @@ demo: setup
 	$(PYTHON) -m experiments.demo
 
 # Two processes take whole files in turn; what must be alone is (conftest.py). The last line has the sum and the time.
+IN_TWO := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 test: setup
-	$(PYTHON) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not equivalence and not fleet"
+	$(PYTHON) -m pytest $(IN_TWO) -m "not slow and not equivalence and not fleet"
 
+# What takes longest comes first; an hour, or two where other work is beside it.
 test-slow: setup
-	$(PYTHON) -m pytest -m slow
+	$(PYTHON) -m pytest $(IN_TWO) --verbose -m slow
 
 # 10,000 random programs and placements on two cores, and the bugs that these must catch: ten minutes.
 test-equivalence: setup
