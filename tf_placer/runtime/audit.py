@@ -160,6 +160,8 @@ def _relative(one: np.ndarray, other: np.ndarray) -> float:
     return max(apart / largest if largest else float(apart > 0), float(np.finfo(np.float64).tiny))
 
 
+# Of the copies that TensorFlow makes of a small constant which several devices read.
+_COPY = "/replicate/_"
 # Prefixes of the runtime's names for fused ops.
 _FUSED_PREFIXES = ("_Fused", "_Mkl")
 
@@ -170,6 +172,7 @@ class Reason(enum.Enum):
     PRUNED = "no output and no side effect of the step needs it"
     LOWERED = "the runtime runs it as simpler ops, on the same device"
     FUSED = "the runtime runs it within an op beside it, on the same device"
+    REPLICATED = "the runtime gives each device that reads this constant a copy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,6 +302,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
     devices_of: dict[str, set[str]] = collections.defaultdict(set)
     fused = _Fused(program)
     added: dict[str, int] = collections.Counter()
+    replicated: set[str] = set()
     planned = {node.name for node in program.graph_def.node}
     lowered_devices: dict[str, set[str]] = collections.defaultdict(set)
     lowered = {node.name for node in program.graph_def.node if node.op in LOOPS | BRANCHES}
@@ -309,6 +313,8 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
                 fused.saw(node)
                 continue
             added[node.op] += 1
+            if node.op == "Const" and _COPY in node.name:
+                replicated.add(node.name.rpartition(_COPY)[0])
             origin = owner(node.name, lowered)
             if origin:
                 lowered_devices[origin].add(node.device)
@@ -326,6 +332,8 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
             absent[node.name] = Reason.LOWERED
         elif fused.holds(node):
             absent[node.name] = Reason.FUSED
+        elif node.op == "Const" and node.name in replicated:
+            absent[node.name] = Reason.REPLICATED
         else:
             unexplained[node.name] = (
                 f"is planned for {node.device} and does not run, though the step needs it"

@@ -102,3 +102,19 @@ def test_what_the_runtime_fuses_runs_within_its_neighbour():
 def test_what_is_missing_beside_plain_or_distant_ops_is_an_error(graph_def, name):
     found = audit(WITH_BIAS, [graph_def])
     assert name in found.unexplained
+
+
+def test_a_small_constant_is_copied_to_each_device_that_reads_it():
+    program = GraphProgram(
+        graph(("x", "Const", A), ("a", "Neg", A, "x"), ("b", "Neg", B, "x"), ("step", "NoOp", B, "^a", "^b")),
+        (),
+        ("step",),
+    )
+    on_a = [("x/replicate/_0", "Const", A), ("a", "Neg", A, "x/replicate/_0")]
+    on_b = [("x/replicate/_1", "Const", B), ("b", "Neg", B, "x/replicate/_1"), ("step", "NoOp", B, "^b")]
+    found = audit(program, [graph(*on_a), graph(*on_b)])
+    found.check()
+    assert found.absent == {"x": Reason.REPLICATED}
+    without = [("b", "Neg", B), ("step", "NoOp", B, "^b")]
+    with pytest.raises(AuditError, match=r"'x' .* does not run, though the step needs it"):
+        audit(program, [graph(*on_a[1:]), graph(*without)]).check()
