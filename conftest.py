@@ -40,7 +40,7 @@ def nothing_of_other_files_is_looked_through() -> None:
     gc.freeze()
 
 
-# Files of ten seconds and more, of processor time; the first ones are slow tests of ten minutes.
+# Files of ten seconds and more, of processor time; the first ones have the slow tests that take longest.
 LONGEST_FIRST = (
     "docs/commands_run_test.py",
     "tf_placer/planning/never_worse_test.py",

@@ -272,7 +272,8 @@ def gradients_forgotten() -> Iterator[None]:
     """Forgets the gradients of ``tf.custom_gradient`` that the block registers, for graphs that are used no more.
 
     TensorFlow keeps them for ever, and with each the tensors that it closes over, their graph, and the variables that
-    this has captured: ``tf.distribute`` registers one wherever an optimizer sums gradients.
+    this has captured: ``tf.distribute`` registers one wherever an optimizer sums gradients. What another thread
+    registers meanwhile is forgotten, too.
     """
     before = set(ops.gradient_registry.list())
     try:

@@ -76,8 +76,9 @@ class MultiTaskPolicy(snt.Module):
 
     def steps_of(self, task: int) -> list[bool]:
         """[T + L] the steps that decide one of the tasks, by its number in ``config.tasks``."""
-        step = self._passes - 1 + task if self._passes else task
-        return [one == step or max(one, step) < self._passes for one in range(self.num_steps)]
+        first = 1 if self._passes else 0  # of the further tasks
+        task_of_step = [0] * self._passes + [first + one for one in range(len(self._tasks))]
+        return [one == task for one in task_of_step]
 
     def sample(
         self,
