@@ -51,6 +51,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
+from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.shortest import NothingFits, evaluate_given
@@ -254,7 +255,7 @@ class _Finding(Reading):
             )
             self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
             return
-        with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+        with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
             self._outcome = with_splitting(outcome, self.item, self._in_parts)
 
     def _write(self, _: float) -> None:
@@ -274,7 +275,7 @@ class _Finding(Reading):
             return candidate
         console = self.stages.console
         try:
-            with console.status("tracing a step on the runtime"):
+            with heard(), console.status("tracing a step on the runtime"):
                 traced = self.timing(placement).traced_step(placement.decisions)
             return dataclasses.replace(candidate, traced=traced)
         except KeyboardInterrupt:
@@ -416,7 +417,8 @@ class _Placing(_Finding):
         form = split
         if own.step_s is not None:
             try:
-                form = split.where_it_pays(self.program, own.step_s)
+                with heard():
+                    form = split.where_it_pays(self.program, own.step_s)
             except KeyboardInterrupt:  # the plan of the whole is there
                 return
         self._in_parts = form
@@ -447,7 +449,7 @@ class _Placing(_Finding):
         if own is None or own.interrupted:
             return
         # Ctrl-C: it had found nothing yet; the method has.
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt), heard():
             budget = self.budget_in(seconds).capped(own.evaluations)
             self.found.append(self.find(CONTROL, budget))
 
@@ -501,8 +503,9 @@ class _Placing(_Finding):
         placement = outcome.placement
         item = program_of_plan(self.program, placement)
         try:
-            found = find_clusters(item, placement, self.timing(placement).try_programs, seconds)
-            outcome = with_fusing(outcome, found)
+            with heard():
+                found = find_clusters(item, placement, self.timing(placement).try_programs, seconds)
+                outcome = with_fusing(outcome, found)
         except KeyboardInterrupt:
             outcome = dataclasses.replace(
                 outcome, fused="Nothing is fused: the search for clusters was interrupted."

@@ -21,7 +21,7 @@ from colocation.tensorflow_internals import folded_constant, graph_of_function_d
 from tf_placer.base.arguments import InputError, told
 from tf_placer.graph.program.program import functions_of
 from tf_placer.graph.sizes.loops import is_handle, keep_callbacks_from_running
-from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 # Trip counts of While ops.
 
@@ -317,7 +317,7 @@ class FunctionLibrary:
 
 def _spec(tensor: tf.Tensor) -> OutputSpec:
     shape = () if tensor.shape.rank is None else tuple(1 if d is None else d for d in tensor.shape.as_list())
-    return OutputSpec(shape, tensor.dtype, tensor_bytes(shape, tensor.dtype))
+    return OutputSpec.of(shape, tensor.dtype)
 
 
 def _is_known(tensor: tf.Tensor) -> bool:

@@ -22,6 +22,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
+from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.round import Starts
@@ -170,7 +171,8 @@ class LiveSearch:
         if self._has_ended:
             return
         try:
-            part(self, share)
+            with heard():
+                part(self, share)
         except KeyboardInterrupt:
             self._has_ended, self._is_interrupted, self._why = True, True, "interrupted before the race"
         except RaceFailed as error:

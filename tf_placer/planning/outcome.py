@@ -25,6 +25,7 @@ from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import race_spreads_s, race_times_s
+from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import REFERENCE
 from tf_placer.search.recorder import PROVEN, SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
@@ -495,7 +496,7 @@ def with_survival(outcome: Outcome, seed: int) -> Outcome:
             others[one.name] = one.placement
     if not others or outcome.search.interrupted:
         return outcome
-    with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+    with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
         return dataclasses.replace(outcome, survival=survival(placement, others, seed))
     return outcome
 
@@ -521,7 +522,7 @@ def beside_layers(outcome: Outcome, seed: int) -> Outcome:
     written, search = outcome.written, outcome.search
     if written.name == GIVEN or written.is_single or search.least_memory is not None or search.interrupted:
         return outcome
-    with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+    with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
         layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
         if len(np.unique(layers.layer_of_op)) > 1:
             plan = outcome.placement.decisions

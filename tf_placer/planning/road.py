@@ -29,7 +29,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search import methods
-from tf_placer.search.ctrl_c import patient
+from tf_placer.search.ctrl_c import heard, patient
 from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
@@ -422,7 +422,8 @@ class Measuring:
             if self.why_not:
                 return
             try:
-                run(seconds)
+                with heard():
+                    run(seconds)
             except (KeyboardInterrupt, WorkerError, InputError) as error:
                 if not self._may_fail:
                     raise

@@ -43,6 +43,21 @@ class CtrlC:
 
 
 @contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Work in which Ctrl-C is a ``KeyboardInterrupt`` even when it comes while native code calls Python.
+
+    Such code returns a value beside the exception, of which the interpreter makes a SystemError.
+    """
+    try:
+        yield
+    except SystemError as error:
+        current = signal.getsignal(signal.SIGINT)
+        if isinstance(current, CtrlC) and current.asked:
+            raise KeyboardInterrupt from error
+        raise
+
+
+@contextlib.contextmanager
 def patient() -> Iterator[CtrlC]:
     """Work that Ctrl-C ends, and what has to be done with its result.
 
@@ -53,7 +68,8 @@ def patient() -> Iterator[CtrlC]:
     current = signal.getsignal(signal.SIGINT)
     if isinstance(current, CtrlC):
         current.asked = 0
-        yield current
+        with heard():
+            yield current
         return
     ctrl_c = CtrlC()
     is_main = threading.current_thread() is threading.main_thread()
@@ -62,6 +78,7 @@ def patient() -> Iterator[CtrlC]:
         return
     signal.signal(signal.SIGINT, ctrl_c)
     try:
-        yield ctrl_c
+        with heard():
+            yield ctrl_c
     finally:
         signal.signal(signal.SIGINT, current)

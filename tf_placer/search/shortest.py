@@ -34,7 +34,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
-from tf_placer.search.ctrl_c import CtrlC, patient
+from tf_placer.search.ctrl_c import CtrlC, heard, patient
 from tf_placer.search.known import NO_ORDER, PLAIN, Budget, Objective
 from tf_placer.search.ordered import ordered_rounds
 from tf_placer.search.recorder import (
@@ -215,24 +215,21 @@ def _run(
     with contextlib.ExitStack() as finishing:
         with progress:
             try:
-                # A search that begins makes one round, however little time it has.
-                for batch in () if recorder.exhausted and recorder.history else made:
-                    with ctrl_c.shielded():
-                        recorder.add(batch)
-                        interrupted = ctrl_c.asked > 0
-                        done = interrupted or recorder.exhausted
-                        checkpoint.save(len(recorder.history), recorder.state, last=done)
-                        progress.show(recorder.history[-1])
-                    if done:
-                        break
-                else:
-                    tried_all = not recorder.exhausted
-                    checkpoint.save(len(recorder.history), recorder.state, last=True)
+                with heard():
+                    # A search that begins makes one round, however little time it has.
+                    for batch in () if recorder.exhausted and recorder.history else made:
+                        with ctrl_c.shielded():
+                            recorder.add(batch)
+                            interrupted = ctrl_c.asked > 0
+                            done = interrupted or recorder.exhausted
+                            checkpoint.save(len(recorder.history), recorder.state, last=done)
+                            progress.show(recorder.history[-1])
+                        if done:
+                            break
+                    else:
+                        tried_all = not recorder.exhausted
+                        checkpoint.save(len(recorder.history), recorder.state, last=True)
             except KeyboardInterrupt:
-                interrupted = True
-            except SystemError:  # native code, when Ctrl-C comes while it calls Python
-                if not ctrl_c.asked:
-                    raise
                 interrupted = True
             finishing.enter_context(ctrl_c.shielded())
         best = recorder.best
@@ -401,12 +398,13 @@ def least_memory(
         lowering = _Lowering(problem, fastest, objective.slow_down)
         interrupted = fastest.interrupted
         try:
-            while not interrupted and lowering.goes_on:
-                is_late = time.monotonic() - begin_s >= budget.seconds
-                if budget.left(lowering.evaluations) < 1 or (is_late and lowering.steps >= _LEAST_STEPS):
-                    break
-                lowering.step(budget.left(lowering.evaluations))
-                progress.show(lowering.entry(time.monotonic() - begin_s))
+            with heard():
+                while not interrupted and lowering.goes_on:
+                    is_late = time.monotonic() - begin_s >= budget.seconds
+                    if budget.left(lowering.evaluations) < 1 or (is_late and lowering.steps >= _LEAST_STEPS):
+                        break
+                    lowering.step(budget.left(lowering.evaluations))
+                    progress.show(lowering.entry(time.monotonic() - begin_s))
         except KeyboardInterrupt:
             interrupted = True
     return lowering.result(time.monotonic() - begin_s, interrupted)

@@ -6,13 +6,13 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, free, work_of
 from tf_placer.costs.op_work import FREE, Kind, Work, WorkClass
-from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 
 def _spec(tensor: tf.Tensor) -> OutputSpec:
     # A batch normalization's reserve space has no static shape; no formula reads it.
     shape = () if tensor.shape.rank is None else tuple(tensor.shape)
-    return OutputSpec(shape, tensor.dtype, tensor_bytes(shape, tensor.dtype))
+    return OutputSpec.of(shape, tensor.dtype)
 
 
 def _view(tensor: tf.Tensor) -> OpView:

@@ -10,7 +10,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.checkpoint import FILE_NAME
-from tf_placer.search.ctrl_c import patient
+from tf_placer.search.ctrl_c import heard, patient
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
@@ -67,23 +67,35 @@ def test_the_best_is_kept(more):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def in_native_code(is_pressed):
+    """Code that calls Python, and makes an error of its own of an exception in it."""
+    try:
+        if is_pressed:
+            press()
+    except KeyboardInterrupt as error:
+        raise SystemError("a builtin returned a result with an exception set") from error
+    raise SystemError("a builtin returned NULL without setting an exception")
+
+
 @pytest.mark.parametrize("is_pressed", [True, False])
-def test_native_code_may_tell_of_it_by_an_error_of_its_own(is_pressed):
-    def in_native_code(context):
+def test_native_code_may_tell_a_search_of_it_by_an_error_of_its_own(is_pressed):
+    def method(context):
         yield evaluated(context, np.array([[0, 1]]))
-        try:
-            if is_pressed:
-                press()
-        except KeyboardInterrupt as error:
-            raise SystemError("a builtin returned a result with an exception set") from error
-        raise SystemError("a builtin returned NULL without setting an exception")
+        in_native_code(is_pressed)
 
     if is_pressed:
-        found = search(PAIR, in_native_code, budget_evaluations=10)
+        found = search(PAIR, method, budget_evaluations=10)
         assert found.interrupted and found.placement.device_of_unit.tolist() == [0, 1]
     else:
         with pytest.raises(SystemError, match="returned NULL"):
-            search(PAIR, in_native_code, budget_evaluations=10)
+            search(PAIR, method, budget_evaluations=10)
+
+
+@pytest.mark.parametrize("work", [patient, heard])
+@pytest.mark.parametrize("is_pressed", [True, False])
+def test_native_code_may_tell_any_work_of_it_by_an_error_of_its_own(work, is_pressed):
+    with patient(), pytest.raises(KeyboardInterrupt if is_pressed else SystemError), work():
+        in_native_code(is_pressed)
 
 
 def test_a_round_is_counted_and_kept_whole(tmp_path):

@@ -132,20 +132,33 @@ class OutputSpec:
     num_bytes: int
     rule: str = ""
 
+    @staticmethod
+    def of(shape: tuple[int, ...], dtype: tf.DType) -> OutputSpec:
+        """The spec of a tensor whose shape is known."""
+        return OutputSpec(shape, dtype, tensor_bytes(shape, dtype))
+
     @property
     def is_estimated(self) -> bool:
         return bool(self.rule)
 
 
-def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ...], ...]:
+def output_specs(
+    graph_def: tf.compat.v1.GraphDef, known: Mapping[str, tuple[OutputSpec, ...]] | None = None
+) -> tuple[tuple[OutputSpec, ...], ...]:
     """Returns the specs of each node's outputs, [N] tuples in ``graph_def`` order.
 
     Args:
       graph_def: nodes in topological order.
+      known: name -> specs, of nodes for which nothing has to be inferred; TensorFlow does not see these.
 
     Raises:
       InputError: TensorFlow rejects the graph, or a tensor is larger than any device.
     """
+    if known:
+        unknown = _without_known(graph_def, known)
+        inferred_of = dict(zip((node.name for node in unknown.node), output_specs(unknown), strict=True))
+        all_specs = {**inferred_of, **known}
+        return tuple(all_specs[node.name] for node in graph_def.node)
     easier, operations, largest = _inferable(graph_def)
     in_order = [operations[node.name] for node in easier.node]
     inferred = [[_inferred(tensor) for tensor in operation.outputs] for operation in in_order]
@@ -153,14 +166,53 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
         sizes = [[(tuple(shape.as_list()), "") for shape in shapes] for shapes in inferred]
     else:
         sizes = estimated_sizes(easier, in_order, inferred, largest)
-    found = dict(zip(operations, sizes, strict=True))
+    size_of = dict(zip(operations, sizes, strict=True))
     return tuple(
         tuple(
             _spec(tensor, shape, rule)
-            for tensor, (shape, rule) in zip(operations[node.name].outputs, found[node.name], strict=True)
+            for tensor, (shape, rule) in zip(operations[node.name].outputs, size_of[node.name], strict=True)
         )
         for node in graph_def.node
     )
+
+
+def _without_known(
+    graph_def: tf.compat.v1.GraphDef, known: Mapping[str, tuple[OutputSpec, ...]]
+) -> tf.compat.v1.GraphDef:
+    """The nodes whose specs are not known; what they read of others is a placeholder, or the constant that it is."""
+    taken = {node.name for node in graph_def.node}
+    node_of = {node.name: node for node in graph_def.node}
+    read: dict[tuple[int, str], str] = {}
+    nodes: list[node_def_pb2.NodeDef] = []
+    for node in graph_def.node:
+        if node.name in known:
+            continue
+        texts = []
+        for text in data_inputs(node):
+            _, name, output = parse_input(text)
+            if name not in known:
+                texts.append(text)
+                continue
+            if (output, name) not in read:
+                nodes.append(_stand_in(node_of[name], known[name][output], output, taken))
+                read[output, name] = nodes[-1].name
+            texts.append(read[output, name])
+        copy = copy_of(node, texts)
+        copy.attr.pop("_class", None)
+        nodes.append(copy)
+    return tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
+
+
+def _stand_in(
+    node: node_def_pb2.NodeDef, spec: OutputSpec, output: int, taken: set[str]
+) -> node_def_pb2.NodeDef:
+    if node.op == "Const":  # sizes follow from its value
+        return copy_of(node, [])
+    found = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{output}", taken), op="Placeholder")
+    taken.add(found.name)
+    found.attr["dtype"].type = spec.dtype.as_datatype_enum
+    found.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+    return found
 
 
 def _inferable(

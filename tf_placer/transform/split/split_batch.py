@@ -279,7 +279,7 @@ def _as_item(item: Item, writer: Writer, splitting: Splitting) -> tuple[Item, di
         name=item.name,
         graph_def=program.graph_def,
         index=index,
-        outputs=output_specs(program.graph_def),
+        outputs=output_specs(program.graph_def, writer.specs),
         feeds=item.feeds,
         fetches=program.fetches,
         control_outputs=program.control_outputs,

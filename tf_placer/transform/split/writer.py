@@ -13,6 +13,7 @@ from colocation.op_facts import control_inputs, copy_of, having, parse_input
 from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.cleaning.clean import MAX_CLONED_BYTES
 from tf_placer.graph.program.program import KEPT_BYTES, fresh_name
+from tf_placer.graph.sizes.output_specs import OutputSpec
 from tf_placer.transform.split.propagate import Program, States, Tensor
 from tf_placer.transform.split.rules import rule_name
 from tf_placer.transform.split.states import WHOLE, Own, Part, Split, State, Sum, Whole
@@ -29,6 +30,7 @@ class Writer:
     Attributes:
       nodes: what has been written.
       origin_of: name of a node -> name of the op that it came from.
+      specs: name of a node -> its outputs, where they follow from those of the program's ops.
     """
 
     def __init__(self, program: Program, states: States, examples: Container[Tensor] = ()) -> None:
@@ -42,6 +44,7 @@ class Writer:
         """
         self.nodes: list[node_def_pb2.NodeDef] = []
         self.origin_of: dict[str, str] = {}
+        self.specs: dict[str, tuple[OutputSpec, ...]] = {}
         self._program, self._states, self._batch = program, states, states.batch
         self._examples = examples
         self._index, self._outputs = program.item.index, program.item.outputs
@@ -65,7 +68,7 @@ class Writer:
             else:
                 inputs = [self.whole(tensor) for tensor in self._program.inputs[op]]
                 self._op = op
-                self._append(copy_of(node, [*inputs, *self._controls(node, None)]))
+                self.specs[self._append(copy_of(node, [*inputs, *self._controls(node, None)]))] = self._outputs[op]
 
     def whole(self, tensor: Tensor) -> str:
         """The tensor as one: joined where it is in parts, addends or estimates."""
@@ -166,7 +169,9 @@ class Writer:
         node = node_def_pb2.NodeDef(op="Const", name=name)
         node.attr["value"].tensor.CopyFrom(proto)
         node.attr["dtype"].type = proto.dtype
-        return self._append(node)
+        name = self._append(node)
+        self.specs[name] = (OutputSpec.of(tuple(value.shape), tf.as_dtype(proto.dtype)),)
+        return name
 
     def unary(self, op_type: str, value: str, dtype: tf.DType, copy: int | None = None) -> str:
         """Writes an op of one input."""
@@ -292,6 +297,13 @@ class Writer:
                 self.copy(c, given, split.op_type, attributes=split.attributes)
                 for c, given in enumerate(copies)
             ]
+            for c, name in enumerate(names):
+                self.specs[name] = tuple(
+                    OutputSpec.of(self._batch.local(spec.shape, state, c), spec.dtype)
+                    if isinstance(state, Part)
+                    else spec
+                    for spec, state in zip(self._outputs[op], split.gives, strict=True)
+                )
             made = [
                 [f"{name}:{output}" if output else name for name in names]
                 for output in range(len(split.gives))
@@ -321,6 +333,7 @@ class Writer:
         found = []
         for c in range(self._batch.parts):
             found.append(self._append(copy_of(node, [], f"part_{c}/{node.name}")))
+            self.specs[found[-1]] = self._outputs[tensor[0]]
             self._move_classes(self.nodes[-1], c)
         self._op = before
         return found

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.sizes.output_specs import output_specs, tensor_bytes
+from tf_placer.graph.sizes.output_specs import OutputSpec, output_specs, tensor_bytes
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,23 @@ def test_shapes_that_only_the_value_tells():
     )
     # The first operand was broadcast along axis 1, the second along none.
     assert [spec.shape for spec in specs["args"]] == [(1,), (0,)]
+
+
+def test_only_what_is_not_known_is_inferred():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [6, 4], name="x")
+        halves = tf.split(x, 2, name="halves")
+        tf.reshape(halves[1], tf.constant([2, 6], name="shape"), name="flat")
+    graph_def = graph.as_graph_def()
+    specs = dict(zip([node.name for node in graph_def.node], output_specs(graph_def), strict=True))
+    known = {name: specs[name] for name in ("x", "halves", "shape")}
+    assert output_specs(graph_def, known) == tuple(specs.values())
+    known["halves"] = (OutputSpec.of((3, 4), tf.float32), OutputSpec.of((3, 5), tf.float32))
+    with pytest.raises(InputError, match="flat"):
+        output_specs(graph_def, known)
+    next(node for node in graph_def.node if node.name == "halves").op = "NoSuchOp"  # which nobody looks at
+    known["halves"] = specs["halves"]
+    assert output_specs(graph_def, known) == tuple(specs.values())
 
 
 def test_empty_graph():

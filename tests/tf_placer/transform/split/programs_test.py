@@ -12,7 +12,7 @@ from experiments.studies.random_steps import RandomStep
 from tests.equivalence.building import build
 from tests.equivalence.operations import program_of_seed
 from tests.tf_placer.transform.split import faults
-from tests.tf_placer.transform.split.steps import complaints, item_of_step
+from tests.tf_placer.transform.split.steps import complaints, item_of_step, wrong_sizes
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
@@ -97,6 +97,7 @@ def test_all_small_workloads_compute_the_same(name: str) -> None:
     steps = run_lifted(item), run_lifted(found.item)
     assert [one for one in differences(*steps) if not one.startswith(_ROUNDING.get(name, "-"))] == []
     assert differences(*steps, relative=1e-9) == []  # a wrong divisor is off by 1e-3
+    assert wrong_sizes(found.item) == []
 
 
 _FAULTS: list[tuple[Callable, list[str], str, str]] = [
