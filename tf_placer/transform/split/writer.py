@@ -68,7 +68,8 @@ class Writer:
             else:
                 inputs = [self.whole(tensor) for tensor in self._program.inputs[op]]
                 self._op = op
-                self.specs[self._append(copy_of(node, [*inputs, *self._controls(node, None)]))] = self._outputs[op]
+                name = self._append(copy_of(node, [*inputs, *self._controls(node, None)]))
+                self.specs[name] = self._outputs[op]
 
     def whole(self, tensor: Tensor) -> str:
         """The tensor as one: joined where it is in parts, addends or estimates."""
