@@ -50,7 +50,7 @@ test-slow: setup
 
 # 10,000 random programs and placements, the bugs that these must catch, and 3,000 steps with the batch in parts.
 test-equivalence: setup
-	$(PYTHON) -m pytest --numprocesses=2 --dist=load --verbose -m equivalence
+	$(PYTHON) -m pytest $(IN_TWO) --verbose -m equivalence
 
 # Actors and the driver of a fleet on this machine, killed at random: ten minutes.
 test-fleet: setup
