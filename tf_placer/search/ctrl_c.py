@@ -46,13 +46,15 @@ class CtrlC:
 def heard() -> Iterator[None]:
     """Work in which Ctrl-C is a ``KeyboardInterrupt`` even when it comes while native code calls Python.
 
-    Such code returns a value beside the exception, of which the interpreter makes a SystemError.
+    Such code returns a value beside the exception, of which the interpreter makes a SystemError. One without Ctrl-C in
+    this work stays what it is, though an earlier search may have been ended.
     """
+    current = signal.getsignal(signal.SIGINT)
+    before = current.asked if isinstance(current, CtrlC) else 0
     try:
         yield
     except SystemError as error:
-        current = signal.getsignal(signal.SIGINT)
-        if isinstance(current, CtrlC) and current.asked:
+        if isinstance(current, CtrlC) and current.asked > before:
             raise KeyboardInterrupt from error
         raise
 

@@ -98,6 +98,15 @@ def test_native_code_may_tell_any_work_of_it_by_an_error_of_its_own(work, is_pre
         in_native_code(is_pressed)
 
 
+def test_an_error_of_native_code_after_a_search_that_was_ended_is_an_error():
+    with patient() as ctrl_c, pytest.raises(SystemError, match="returned NULL"):
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        assert ctrl_c.asked == 1
+        with heard():
+            in_native_code(is_pressed=False)
+
+
 def test_a_round_is_counted_and_kept_whole(tmp_path):
     found = search(PAIR, "random", budget_evaluations=160, seed=1, checkpoint=tmp_path / "whole")
 
