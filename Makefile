@@ -16,7 +16,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 # The tests start many processes; compiling every module again takes each a second or two.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo test test-slow test-equivalence test-fleet test-all bazel-test format clean
+.PHONY: setup demo test test-medium test-slow test-equivalence test-fleet test-all bazel-test format clean
 .DEFAULT_GOAL := setup
 
 setup: $(OP_STAMP)
@@ -42,7 +42,11 @@ demo: setup
 # Two processes take whole files in turn; what must be alone is (conftest.py). The last line has the sum and the time.
 IN_TWO := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 test: setup
-	$(PYTHON) -m pytest $(IN_TWO) -m "not slow and not equivalence and not fleet"
+	$(PYTHON) -m pytest $(IN_TWO) -m "not medium and not slow and not equivalence and not fleet"
+
+# The fast tests that take seconds each. Continuous integration runs these too; it runs none of the targets below.
+test-medium: setup
+	$(PYTHON) -m pytest $(IN_TWO) -m "medium and not slow and not equivalence and not fleet"
 
 # What takes longest comes first: 84 minutes, beside other work.
 test-slow: setup

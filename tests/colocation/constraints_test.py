@@ -232,6 +232,7 @@ def test_too_many_inputs_are_a_damaged_graph():
         list(resource_edges(index_graph(graph_def)))
 
 
+@pytest.mark.medium
 def test_exempt_ops_are_those_of_the_installed_tensorflow(tmp_path: pathlib.Path):
     """Reads the registry itself, through a few lines of C++, in a process of its own."""
     source = tmp_path / "dump.cc"

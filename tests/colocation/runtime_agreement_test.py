@@ -20,6 +20,8 @@ from colocation.op_facts import GraphIndex, index_graph
 from colocation.units import Units, form_units
 from tests.colocation.random_graphs import GADGETS, RandomGraph, random_graph
 
+pytestmark = pytest.mark.medium
+
 tf1 = tf.compat.v1
 
 NUM_GRAPHS = 210

@@ -623,6 +623,7 @@ def test_every_name_has_a_contract() -> None:
     assert sorted(CONTRACTS) == sorted(internals.__all__)
 
 
+@pytest.mark.medium
 def test_importing_it_loads_nothing_more_of_tensorflow() -> None:
     # The command line's --help imports it; what TensorFlow loads lazily would make that slower.
     program = (

@@ -90,6 +90,7 @@ def test_why_is_a_path_for_every_pair_of_the_largest_unit(seed: int):
         assert at == target, f"seed {seed}"
 
 
+@pytest.mark.medium
 def test_work_is_linear_up_to_100k_ops():
     steps = {n: form_units(chain_of_variables(n // 4)).union_find_steps / n for n in (1_000, 10_000, 100_000)}
     # For 4 ops: two unions of two finds, four labels: 8 finds, and a step more for each that is

@@ -122,6 +122,7 @@ def test_it_finds_what_it_can_of_a_toy_problem(method: MethodDescriptor) -> None
     assert found.evaluations <= method.evaluations
 
 
+@pytest.mark.medium
 @QUICK
 def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
     method: MethodDescriptor, tmp_path: pathlib.Path
@@ -153,6 +154,7 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
             searched(method, problem, checkpoint=tmp_path, budget_evaluations=count, config=changed)
 
 
+@pytest.mark.medium
 @QUICK
 def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
     problem = suited(method, random_problem(np.random.default_rng(1), 14, 3))
@@ -161,6 +163,7 @@ def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
     assert (told(one)[0] != told(other)[0]) == method.draws
 
 
+@pytest.mark.medium
 @QUICK
 def test_what_it_finds_fits(method: MethodDescriptor) -> None:
     problem = suited(method, full_problem(3, 0.8, seed=0, more_bytes=50_000))

@@ -42,6 +42,7 @@ def test_the_list_is_complete() -> None:
     assert {loss.loss.__name__ for loss in LOSSES} == public
 
 
+@pytest.mark.medium
 @EVERY
 def test_a_graph_computes_what_eager_does(network: NetworkDescriptor) -> None:
     module = built(network)
@@ -49,6 +50,7 @@ def test_a_graph_computes_what_eager_does(network: NetworkDescriptor) -> None:
     np.testing.assert_allclose(in_graph, network.call(module), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.medium
 @EVERY
 def test_the_seed_says_what_the_weights_are(network: NetworkDescriptor) -> None:
     one, same, other = (network.call(built(network, seed)).numpy() for seed in (7, 7, 8))
@@ -56,6 +58,7 @@ def test_the_seed_says_what_the_weights_are(network: NetworkDescriptor) -> None:
     assert not np.allclose(one, other)
 
 
+@pytest.mark.medium
 @EVERY
 def test_weights_are_saved_and_restored(network: NetworkDescriptor, tmp_path: pathlib.Path) -> None:
     one, other = built(network, 7), built(network, 8)

@@ -30,6 +30,7 @@ def test_what_is_drawn_is_legal_and_scored_as_what_it_is(policy: PolicyDescripto
     np.testing.assert_allclose(drawn.scored, drawn.log_prob, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 @EVERY
 def test_draws_are_a_matter_of_the_seed(policy: PolicyDescriptor) -> None:
     problem = random_problem(np.random.default_rng(1), 12, 3)

@@ -44,6 +44,7 @@ def test_it_is_large_enough() -> None:
     assert len(CORPUS) >= 150
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("program", cases())
 def test_it_runs_as_undecorated(outcomes: dict[str, dict], program: Program) -> None:
     outcome = outcomes[f"{program.topic}.{program.name}"]

@@ -19,7 +19,7 @@ PAGE = "docs/results/corpus.md"
 _HEAD = """\
 # What runs decorated
 
-- Command: `make test`, which runs `tests/corpus/corpus_test.py` (two minutes of it)
+- Command: `make test-slow`, which runs all of `tests/corpus/corpus_test.py` (`make test-medium` runs one program of 16)
 - Seed: 1, for the programs and for what is scattered
 - Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11
 - Date: {date}

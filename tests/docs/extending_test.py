@@ -42,6 +42,7 @@ def followed(root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
+@pytest.mark.medium
 def test_the_page_is_true(followed: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(methods.names()) >= NEW_METHODS and set(workloads.names()) >= NEW_WORKLOADS
     for run in ("cut_once", "two_heads", "my_box"):

@@ -63,6 +63,7 @@ def test_the_tables_say_what_was_found() -> None:
     assert page.draw(plan, found).startswith(b"\x89PNG")
 
 
+@pytest.mark.medium
 def test_a_training_is_computed_once(experiment: types.ModuleType, tmp_path: pathlib.Path) -> None:
     training = Training(2, 2, durations=Durations())
     row = experiment.Row("toy", "hdp", 0, training, 24, 4)

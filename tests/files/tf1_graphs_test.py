@@ -35,6 +35,7 @@ def test_every_kind_is_there():
     assert {name.partition("_")[0] for name in FILES} == {"tf1", "ref", "nchw"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", FILES)
 def test_a_graph_is_placed(name: str):
     meta_graph = meta_graph_of(name)

@@ -26,6 +26,7 @@ def check(folder: pathlib.Path, inputs: list[tuple[str, int]]) -> None:
         )
 
 
+@pytest.mark.medium
 def test_a_sample_and_what_was_once_wrong(tmp_path: pathlib.Path) -> None:
     # Together, for one process.
     sample = [(kind, seed) for kind, count in SAMPLE.items() for seed in range(count)]

@@ -147,6 +147,7 @@ def test_place_prints_the_table_and_where_the_results_are(tmp_path: pathlib.Path
     assert f"wrote {tmp_path / 'summary.json'}" in text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("write", [None, "method"])
 def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
     write: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +179,7 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
     assert {node.name: node.device for node in placed.node} == plan
 
 
+@pytest.mark.medium
 def test_compare_tells_of_every_planner_what_it_found(tmp_path: pathlib.Path) -> None:
     arguments = place_arguments(tmp_path, method=None)[1:]
     everyone = ("single", "topological_fill", "list_schedule", "random", "local_search")
@@ -678,6 +680,7 @@ def test_a_meta_graph_comes_back_with_devices(bare: bool, tmp_path: pathlib.Path
     assert status == 0 and "Tanh (Tanh, gives [8, 4])" in text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("wrong", ["a preset", "a plan"])  # told before TensorFlow is loaded, and after it
 def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong: str, tmp_path: pathlib.Path) -> None:
     plan = tmp_path / "plan.json"

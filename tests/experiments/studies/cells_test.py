@@ -43,6 +43,7 @@ def searched(monkeypatch):
     return made
 
 
+@pytest.mark.medium
 def test_a_search_is_made_once_and_again_where_it_is_another(study, searched, tmp_path):
     *_, filled = fill(study, tmp_path)
     assert searched == [
@@ -125,6 +126,7 @@ def test_clusters_of_rules_are_tried_at_the_end_and_searches_begin_where_the_tab
     assert "- searched: `local_search` with order `heft_rank`" in shares.splitlines()
 
 
+@pytest.mark.medium
 def test_parts_are_searched_from_data_parallel_or_the_best_whole_plan(table, searched, tmp_path):
     in_parts = Candidate("parts", "local_search", variant="in_parts")
     rows = (Row("dense_small", "k40x2", parts=2),)
@@ -152,6 +154,7 @@ def test_a_table_is_complete_where_a_candidate_is_left_out_of_a_row(table, tmp_p
     assert "| random | - |" in (tmp_path / "try.md").read_text()
 
 
+@pytest.mark.medium
 def test_another_budget_or_a_damaged_file_is_searched_anew(table, searched, tmp_path):
     list(rows_of(table, tmp_path))
     more = dataclasses.replace(table, evaluations=21)

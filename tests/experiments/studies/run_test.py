@@ -24,6 +24,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.medium
 def test_two_runs_write_the_same_bytes(table, tmp_path):
     for name in ("one", "two"):
         assert run.compute(table, tmp_path / name, "the command") == run.COMPLETE

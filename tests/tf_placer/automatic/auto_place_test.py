@@ -57,15 +57,18 @@ def outcomes(plans) -> dict[str, str]:
     return outcomes_of(_PROCESS, plans)
 
 
+@pytest.mark.medium
 def test_every_check_is_made(outcomes):
     assert set(outcomes) == set(CHECKS)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("check", CHECKS)
 def test_it_is_the_same_function(outcomes, check):
     assert outcomes[check] == "ok"
 
 
+@pytest.mark.medium
 def test_the_next_process_needs_no_search(outcomes, plans):
     assert outcomes["a_plan_is_made"] == "ok"
     # Not in a fork of the same process, which would share its hash seed.

@@ -4,6 +4,8 @@ import pytest
 
 from tests.logical_devices import outcomes_of
 
+pytestmark = pytest.mark.medium
+
 CHECKS = (
     "values_of_variables_and_inputs",
     "captured_constants",

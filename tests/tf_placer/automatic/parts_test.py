@@ -17,6 +17,7 @@ def check_both_processes(kind: str, checks: tuple, folder: str) -> None:
         assert outcomes == {check.__name__: "ok" for check in made}
 
 
+@pytest.mark.medium
 def test_a_batch_in_parts_on_logical_devices(tmp_path):
     check_both_processes("logical", CHECKS, str(tmp_path))
 

@@ -53,6 +53,7 @@ def of_a_smaller_program(kept):
     return {**kept, "device_of_op": kept["device_of_op"][:-1]}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "change",
     [
@@ -77,6 +78,7 @@ def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, 
     assert find_plan(item, CLUSTER, config(tmp_path)).from_cache
 
 
+@pytest.mark.medium
 def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
     """Also beyond devices, which searches decide alone; a file of before is one of these without the rest."""
     found = find_plan(item, CLUSTER, config(tmp_path)).placement
@@ -90,6 +92,7 @@ def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
     assert kept.placement.device_of_unit.tolist() == found.device_of_unit.tolist()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("order", [[1], "first", [0.5] * 99])
 def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, order):
     find_plan(item, CLUSTER, config(tmp_path))
@@ -100,6 +103,7 @@ def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, o
     assert "is damaged" in caplog.text
 
 
+@pytest.mark.medium
 def test_a_home_that_cannot_be_written_to_is_one_warning(item, tmp_path, caplog, monkeypatch):
     (tmp_path / "home").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
@@ -133,6 +137,7 @@ def test_a_plan_of_least_memory(tmp_path):
     ).from_cache
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("kept", "asked", "is_taken"),
     [
@@ -174,6 +179,7 @@ def crossing(item, folder, step_s):
     return row
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", ["random", "local_search"])
 def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_path, monkeypatch, method):
     """Also of a method that begins nowhere, which what it finds is then held against."""
@@ -197,6 +203,7 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
     assert [tuple(entry[:2]) for entry in plan.searched] == [("single", 5.0), (method, 9.0)]
 
 
+@pytest.mark.medium
 def test_a_plan_of_before_it_was_kept_what_was_searched_is_where_a_search_begins(item, tmp_path, caplog):
     find_plan(item, CLUSTER, config(tmp_path))
     (file,) = tmp_path.glob("plan_by_position-*.json")
@@ -206,6 +213,7 @@ def test_a_plan_of_before_it_was_kept_what_was_searched_is_where_a_search_begins
     assert find_plan(item, CLUSTER, config(tmp_path)).from_cache
 
 
+@pytest.mark.medium
 def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_path):
     plan = find_plan(item, CLUSTER, config(tmp_path))
     keep(plan.tried(False, 0.2, 0.1), config(tmp_path))
@@ -221,6 +229,7 @@ def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_pat
     assert not again.is_worth_it and again.named(CALLED).measured_s == 0.2
 
 
+@pytest.mark.medium
 def test_what_keeps_a_plan_from_use_is_known_before_a_search(item, tmp_path):
     def refused(problem):
         raise InputError("it cannot be")
@@ -254,6 +263,7 @@ def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     return stream.getvalue()
 
 
+@pytest.mark.medium
 def test_it_says_in_one_line_what_will_be_done_once_no_plan_is_kept(item, tmp_path, monkeypatch):
     (line,) = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0).splitlines()
     assert line.startswith("This takes about 10 min: ")
@@ -262,24 +272,28 @@ def test_it_says_in_one_line_what_will_be_done_once_no_plan_is_kept(item, tmp_pa
     assert "Profiles are kept" not in line
 
 
+@pytest.mark.medium
 def test_calibration_is_told_before_it_begins_and_is_in_the_whole_wait(item, tmp_path, monkeypatch):
     (line,) = announced(item, tmp_path, monkeypatch, 30.0, LIVE, budget_s=600.0).splitlines()
     assert line.startswith("This takes about 10 min: profiling ops and links 30 s, ")
     assert line.endswith("Profiles are kept: later calls need none of that time.")
 
 
+@pytest.mark.medium
 def test_where_calibration_takes_more_than_there_is_the_searches_have_a_fifth(item, tmp_path, monkeypatch):
     line = announced(item, tmp_path, monkeypatch, 90.0, LIVE, budget_s=60.0)
     assert line.startswith("This takes about 2 min: profiling ops and links 90 s, ")
     assert "searching with auto 11 s" in line  # of 12 s, nine tenths
 
 
+@pytest.mark.medium
 def test_a_budget_of_the_search_is_the_searchs_alone(item, tmp_path, monkeypatch):
     assert "searching with auto 60 s" in announced(
         item, tmp_path, monkeypatch, 30.0, LIVE, budget_s=60.0, budget_of="search"
     )
 
 
+@pytest.mark.medium
 def test_compiling_is_told_with_its_time_and_is_in_the_whole_wait(item, tmp_path, monkeypatch):
     monkeypatch.setattr(road, "is_built", lambda: False)
     monkeypatch.setattr(road, "build_library", lambda: None)
@@ -287,6 +301,7 @@ def test_compiling_is_told_with_its_time_and_is_in_the_whole_wait(item, tmp_path
     assert line.startswith("This takes about 10 min: ") and f"{road.COMPILE} 40 s, starting workers" in line
 
 
+@pytest.mark.medium
 def test_where_nothing_can_be_measured_all_is_for_the_search(item, tmp_path, monkeypatch):
     line = announced(item, tmp_path, monkeypatch, 30.0, CLUSTER, budget_s=600.0)
     assert START not in line and "searching with auto 10 min" in line

@@ -18,6 +18,7 @@ def found(how: str, *methods: str) -> dict:
     return outcomes_of("tests.tf_placer.base.eager_process", how, *methods)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", OFF)
 @pytest.mark.parametrize(
     "methods",

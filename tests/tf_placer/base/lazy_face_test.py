@@ -30,6 +30,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.medium
 def test_tensorflow_is_loaded_with_the_first_name_that_needs_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM], cwd=_ROOT, capture_output=True, text=True, check=True, timeout=120

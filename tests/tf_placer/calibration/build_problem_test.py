@@ -60,6 +60,7 @@ def profiled(item, cluster, folder, warm_workers):
         return build_problem(item, cluster, "profiled", Cache(folder))
 
 
+@pytest.mark.medium
 def test_times_are_those_of_the_runtime(profiled, item, cluster):
     estimated = build_problem(item, cluster, "analytic")
     assert profiled.compute_ns.shape == estimated.compute_ns.shape
@@ -71,12 +72,14 @@ def test_times_are_those_of_the_runtime(profiled, item, cluster):
         assert link.latency_ns + link.send_ns + link.receive_ns > 0
 
 
+@pytest.mark.medium
 def test_the_simulated_single_device_is_the_measured_one(profiled, item, cluster, folder):
     found = profile_module.profile(item, profiled, cache=Cache(folder))
     simulated = SimulatedEvaluator(profiled).evaluate(profiled.everything_on(0)[np.newaxis])
     assert simulated.runtime_s[0] == pytest.approx(found.op_times["local_cpu"].step_s, rel=0.02)
 
 
+@pytest.mark.medium
 def test_links_are_fitted_to_placements_of_a_program_of_our_own(profiled, item, cluster, folder):
     found = profile_module.profile(item, profiled, cache=Cache(folder)).traffic
     assert len(found.measured_s) == len(found.before_s) == len(found.after_s) > 10
@@ -86,6 +89,7 @@ def test_links_are_fitted_to_placements_of_a_program_of_our_own(profiled, item, 
     assert found.correction.compute == 1
 
 
+@pytest.mark.medium
 def test_the_worker_that_is_called_costs_a_step_more(profiled):
     own, called = profiled.cluster.join_ns()
     assert own == 0 <= called
@@ -102,6 +106,7 @@ def test_times_are_what_they_are_where_little_else_runs(profiled, item, folder):
     assert found.error < 0.3  # 0.06 on an idle machine
 
 
+@pytest.mark.medium
 def test_a_second_problem_measures_nothing(profiled, item, cluster, folder, monkeypatch):
     def no_measurement(*args, **kwargs):
         raise AssertionError("measured again")
@@ -116,6 +121,7 @@ def test_a_second_problem_measures_nothing(profiled, item, cluster, folder, monk
         build_problem(item, cluster, "profiled", Cache(folder / "elsewhere"))
 
 
+@pytest.mark.medium
 def test_bad_words_and_clusters_are_refused(item):
     described = Cluster.preset("p100x1")
     with pytest.raises(InputError, match="costs is 'guessed'; give one of analytic, profiled"):

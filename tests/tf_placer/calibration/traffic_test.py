@@ -29,6 +29,7 @@ def problem():
     return analytic_problem(traffic_item(), dataclasses.replace(cluster, links=links))
 
 
+@pytest.mark.medium
 def test_placements_cover_few_crossings_and_many(problem):
     rows = traffic_placements(problem)
     counts = [len(crossings(problem, row)) for row in rows]
@@ -36,6 +37,7 @@ def test_placements_cover_few_crossings_and_many(problem):
     assert len({row.tobytes() for row in rows}) == len(rows)
 
 
+@pytest.mark.medium
 def test_scalars_are_among_what_crosses_and_not_most_of_it(problem):
     shares = []
     for row in traffic_placements(problem):
@@ -45,6 +47,7 @@ def test_scalars_are_among_what_crosses_and_not_most_of_it(problem):
     assert np.median(shares) < 0.3 < max(shares) < 0.6
 
 
+@pytest.mark.medium
 def test_in_some_placements_every_message_is_waited_for(problem):
     slow_links = tuple(
         dataclasses.replace(link, latency_ns=link.latency_ns + 10_000) for link in problem.cluster.links
@@ -59,6 +62,7 @@ def test_in_some_placements_every_message_is_waited_for(problem):
     assert sum(share > 0.5 for share in of_all) >= 3
 
 
+@pytest.mark.medium
 def test_its_placements_tell_what_crossing_costs(problem):
     truth = Correction(alone=2.0, ends=0.6, per_byte=1.3)
     rows = traffic_placements(problem)

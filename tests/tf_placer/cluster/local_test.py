@@ -92,6 +92,7 @@ def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
     assert charged == PROBED_SHARES[device_type]
 
 
+@pytest.mark.medium
 def test_the_gpu_probe_measures_any_device_type():
     # There may be no GPU here; the host CPU stands for one.
     command = [sys.executable, "-P", gpu_probe.__file__, "CPU", "256"]

@@ -214,6 +214,7 @@ def test_none_of_it_loads_tensorflow_or_leaves_anything(answers: dict[str, dict[
     assert answers["left"]["paths"] == []
 
 
+@pytest.mark.medium
 def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
     # The test above passes where nothing is ever seen as loaded; this one shows that it is.
     asked = tmp_path / "lines.json"

@@ -49,6 +49,7 @@ def ran(tmp_path, command, *flags):
     return console.file.getvalue().splitlines()[0]
 
 
+@pytest.mark.medium
 def test_the_first_line_names_every_phase(tmp_path):
     first = ran(tmp_path, "place", "--budget_s=1", "--method=random")
     assert first.startswith("This takes about ")
@@ -59,6 +60,7 @@ def test_the_first_line_names_every_phase(tmp_path):
     assert " 20 s" not in ran(tmp_path, "place", "--budget_s=1", "--method=random")
 
 
+@pytest.mark.medium
 def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeypatch):
     built = []
     monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
@@ -73,6 +75,7 @@ def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeyp
     assert COMPILE not in ran(tmp_path, "place", "--budget_s=1", "--method=random")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", ["compare", "explain"])
 def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, monkeypatch):
     ran(tmp_path, "place", "--budget_evaluations=4", "--method=single")
@@ -93,6 +96,7 @@ def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, mon
     assert COMPILE in console.file.getvalue() and built == ["ops"]
 
 
+@pytest.mark.medium
 def test_evaluations_alone_take_as_long_as_the_last_time(tmp_path):
     flags = ("--budget_evaluations=20", "--method=random")
     assert "searching with random for a time not known" in ran(tmp_path, "place", *flags)
@@ -121,6 +125,7 @@ def budgets_of(run, monkeypatch):
     return given, console.file.getvalue().splitlines()[0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("budget_s", [0.5, 600.0])
 def test_random_search_beside_another_has_a_tenth(budget_s, monkeypatch):
     given, _ = budgets_of(lambda console: place(request_of(budget_s), "local_search", console), monkeypatch)
@@ -190,6 +195,7 @@ def test_where_no_batch_is_split_there_is_no_stage():
         assert Reading(request, quiet()).splitting(lambda about_s, left_s: None, False) == []
 
 
+@pytest.mark.medium
 @pytest.mark.alone
 def test_the_budget_is_the_whole_wait(tmp_path):
     ran(

@@ -27,6 +27,7 @@ def check(found: dict[str, Any], kills: int) -> None:
     assert results["phases"]["neither, unfinished beside it"] >= 7
 
 
+@pytest.mark.medium
 def test_ten_kills(tmp_path):
     check(found_by(tmp_path, 10), 10)
 

@@ -36,6 +36,7 @@ def test_nothing_is_built_that_was_not_asked_for(monkeypatch, cache):
     assert not cache.exists()
 
 
+@pytest.mark.medium
 def test_facts_are_found_once(monkeypatch, cache):
     rows = listed("dense_small")
     # 32 x 32 and 32 three times, 32 x 10 and 10: 3 x 1,056 + 330 numbers.
@@ -48,6 +49,7 @@ def test_facts_are_found_once(monkeypatch, cache):
     assert listed("dense_small") == {**listed(), "Times": listed("dense_small")["Times"]}
 
 
+@pytest.mark.medium
 def test_what_is_damaged_is_found_again(cache):
     before = listed("dense_small")["dense_small"]
     next(cache.iterdir()).write_text("{")

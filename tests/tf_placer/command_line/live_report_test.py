@@ -14,6 +14,8 @@ from tf_placer.report.files import summary
 from tf_placer.report.sentences import verdict
 from tf_placer.report.text import print_report
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def problem():

@@ -21,6 +21,7 @@ def summary_of(tmp_path: pathlib.Path, *flags: str) -> dict:
     return json.loads((tmp_path / "out" / "summary.json").read_text())
 
 
+@pytest.mark.medium
 def test_the_faster_form_is_written(tmp_path: pathlib.Path) -> None:
     told = summary_of(tmp_path)
     times = {**told["baselines"], told["written"]: told["runtime_s"]}
@@ -39,6 +40,7 @@ def test_the_faster_form_is_written(tmp_path: pathlib.Path) -> None:
     }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("parts", ["1", "4"])
 def test_so_many_parts_as_are_asked_for(
     parts: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -97,6 +99,7 @@ def test_a_script_is_tried_in_parts(tmp_path: pathlib.Path) -> None:
     assert json.loads((out / "placement.json").read_text())["split"]["parts"] == 2
 
 
+@pytest.mark.medium
 def test_a_plan_says_how_many_parts_it_is_of(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +147,7 @@ def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path: pathlib.Path) 
     assert (out / "saved_model").is_dir()
 
 
+@pytest.mark.medium
 def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_graph_that_was_placed_before_is_not_held_by_its_old_plan(graph_file, 
     assert json.loads((tmp_path / "kept" / "summary.json").read_text())["method"] == "plan"
 
 
+@pytest.mark.medium
 def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
     console = rich.console.Console(file=io.StringIO(), width=100)
     cluster = tmp_path / "two.toml"
@@ -125,6 +126,7 @@ def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("flags", "order"),
     [
@@ -163,6 +165,7 @@ def test_an_order_is_searched_written_and_told(tmp_path):
     assert "The plan also has an order of execution" in " ".join(console.file.getvalue().split())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

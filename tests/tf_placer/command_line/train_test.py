@@ -31,6 +31,7 @@ def said(*argv: str) -> tuple[int, str]:
     return run(argv, rich.console.Console(file=text, width=200)), text.getvalue()
 
 
+@pytest.mark.medium
 def test_weights_are_taught_written_and_begun_with(
     tmp_path: pathlib.Path, cache: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,6 +148,7 @@ def program(nodes: list[tuple[node_def_pb2.NodeDef, list[int]]], shape: tuple[in
     return Program(graph_def, tuple(feeds), (), ops, ())
 
 
+@pytest.mark.medium
 def test_most_types_are_looked_at(nodes: list[tuple[node_def_pb2.NodeDef, list[int]]]) -> None:
     types = {node.op for node, _ in nodes}
     assert len(types) > 900
@@ -163,6 +164,7 @@ def test_most_types_are_looked_at(nodes: list[tuple[node_def_pb2.NodeDef, list[i
     } <= types
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_have_sizes_and_costs(
     nodes: list[tuple[node_def_pb2.NodeDef, list[int]]], shape: tuple[int, ...]

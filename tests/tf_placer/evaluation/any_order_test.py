@@ -97,6 +97,7 @@ def test_searches_ask_it_where_threads_decide(fork):
     assert identities[0] != identities[1]
 
 
+@pytest.mark.medium
 def test_its_plans_hold_in_orders_that_no_search_saw():
     """What a search under one order finds is slower in others than it thinks; several orders find what lasts."""
     believed_s, elsewhere_s = {}, {}

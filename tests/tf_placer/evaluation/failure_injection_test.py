@@ -102,6 +102,7 @@ def check_fault(evaluator, placement, monkeypatch, moment, fault, task):
     return took_s
 
 
+@pytest.mark.medium
 def test_a_worker_that_is_killed_in_a_timed_step(evaluator, placement, monkeypatch):
     check_fault(evaluator, placement, monkeypatch, "a timed step", signal.SIGKILL, task=1)
 

@@ -83,6 +83,7 @@ def peaks_mb(workers: LocalWorkers, cluster: Cluster, item: Item, task: int) -> 
     return [attempt.value.peak_bytes[device] / MB for device in devices]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "onednn",
     [
@@ -128,6 +129,7 @@ def everything_on(problem, *tasks: int) -> np.ndarray:
     return np.repeat(np.array(tasks)[:, np.newaxis], problem.num_units, axis=1)
 
 
+@pytest.mark.medium
 def test_a_placement_that_takes_too_much_is_out_of_memory_and_the_next_is_measured(lopsided):
     problem, evaluator = lopsided
     assert evaluator.evaluate(everything_on(problem, 0)).status.tolist() == [Status.OK]

@@ -91,6 +91,7 @@ def test_times_of_a_batch_are_positive(chains):
     assert evaluator.evaluate(_on_worker_0(problem, batch=0)).batch == 0
 
 
+@pytest.mark.medium
 def test_two_workers_compute_the_same_as_one(chains, cluster):
     item, problem, evaluator = chains
     evaluator.evaluate(_on_worker_0(problem))  # starts the workers
@@ -118,6 +119,7 @@ def test_a_program_of_strings_is_timed(cluster, warm_workers):
     assert measurement.status.tolist() == [Status.OK], measurement.messages
 
 
+@pytest.mark.medium
 def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
     item, problem, _ = chains
     placement = _on_worker_0(problem)
@@ -150,6 +152,7 @@ def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
     return x + how_long
 
 
+@pytest.mark.medium
 def test_the_best_so_far_is_what_the_next_is_stopped_against(chains, warm_workers, monkeypatch):
     item, problem, _ = chains
     config = RuntimeConfig(warmup_steps=1, steps=4, keep=2, deadline_s=60.0, early_stop=True)
@@ -191,6 +194,7 @@ def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluste
     assert first.runtime_s[[1, 3]].min() > 1.1 * first.runtime_s[[0, 2]].max()
 
 
+@pytest.mark.medium
 def test_a_race_times_placements_in_turn_and_an_audit_finds_every_op_in_place(chains):
     item, problem, evaluator = chains
     placements = _on_worker_0(problem, batch=2)
@@ -205,6 +209,7 @@ def test_a_race_times_placements_in_turn_and_an_audit_finds_every_op_in_place(ch
     assert found.added["_Recv"] >= 1
 
 
+@pytest.mark.medium
 def test_a_placement_races_the_program_as_it_is_in_a_process_of_its_own(chains):
     _, problem, evaluator = chains
     evaluator.evaluate(_on_worker_0(problem))
@@ -214,6 +219,7 @@ def test_a_placement_races_the_program_as_it_is_in_a_process_of_its_own(chains):
     assert len(evaluator.worker_pids) == 2, "the workers of the placement stay warm"
 
 
+@pytest.mark.medium
 def test_a_placement_computes_the_same_bits_with_grappler_and_onednn_off(chains):
     _, problem, evaluator = chains
     row = _on_worker_0(problem)[0]
@@ -226,6 +232,7 @@ def test_a_placement_computes_the_same_bits_with_grappler_and_onednn_off(chains)
     )
 
 
+@pytest.mark.medium
 def test_a_placement_that_computes_something_else_is_told(chains, monkeypatch):
     _, problem, evaluator = chains
     written = runtime.rewrite
@@ -278,6 +285,7 @@ def test_a_placement_whose_worker_dies_beside_the_program_as_it_is_has_failed(cl
         killer.join()
 
 
+@pytest.mark.medium
 def test_a_race_of_a_program_without_end_says_what_failed(one_worker):
     item = _item(endless)
     problem = analytic_problem(item, one_worker)
@@ -305,6 +313,7 @@ def test_a_worker_killed_during_a_step_ends_it(cluster):
     assert time.monotonic() - started < QUICK.deadline_s / 2
 
 
+@pytest.mark.medium
 def test_a_step_without_end_is_a_timeout(one_worker):
     item = _item(endless)
     problem = analytic_problem(item, one_worker)
@@ -323,6 +332,7 @@ def heeds_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_the_step_too(one_worker):
     # Or it would go on beside whatever is timed next.
@@ -338,6 +348,7 @@ def test_ctrl_c_ends_the_step_too(one_worker):
         assert evaluator.worker_pids == () and not any(map(_alive, pids))
 
 
+@pytest.mark.medium
 def test_identities_differ_where_times_would(chains, cluster):
     item, problem, evaluator = chains
     same = RuntimeEvaluator(item, analytic_problem(item, cluster), QUICK)
@@ -352,6 +363,7 @@ def test_identities_differ_where_times_would(chains, cluster):
     assert all(other.identity != same.identity for other in others)
 
 
+@pytest.mark.medium
 def test_what_tensorflow_refuses_is_illegal(chains):
     item, problem, evaluator = chains
     elsewhere = "/job:worker/replica:0/task:7/device:CPU:0"
@@ -387,6 +399,7 @@ def _resident_bytes(pid: int) -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.medium
 def test_wrong_arguments_are_named(chains):
     _, problem, evaluator = chains
     with pytest.raises(InputError, match=r"shape \(1, 1\)"):

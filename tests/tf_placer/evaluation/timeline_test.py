@@ -28,6 +28,7 @@ def random_step(seed):
     return simulated_timeline(problem, [device_of_unit]), reference_simulate(inputs, device_of_unit)
 
 
+@pytest.mark.medium
 def test_spans_memory_and_path_of_random_steps():
     kinds, causes, cut, waited = set(), set(), 0, 0
     for seed in SEEDS:
@@ -57,6 +58,7 @@ def random_clusters(rng, problem, row):
     return np.where(rng.random(clusters[-1] + 1)[clusters] < 0.5, clusters, NO_CLUSTER)
 
 
+@pytest.mark.medium
 def test_a_step_with_clusters_is_the_one_that_the_evaluator_simulates():
     fused = 0
     for seed in SEEDS:

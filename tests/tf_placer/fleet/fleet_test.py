@@ -326,6 +326,7 @@ def test_whatever_happens_nothing_is_lost_and_nothing_counts_twice(tmp_path):
 # A live search.
 
 
+@pytest.mark.medium
 def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
     fleet, _, _ = fleet_of(Known("a"), Known("b", 3.0))
     fleet.start()

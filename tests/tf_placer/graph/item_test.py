@@ -29,6 +29,7 @@ PROGRAMS = (
 )
 
 
+@pytest.mark.medium
 def test_every_program_was_run(runs):
     assert sorted(runs) == sorted(PROGRAMS)
 
@@ -54,6 +55,7 @@ def item() -> Item:
     return workloads.build("dense_small")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["dense_small", "lstm_lm_small", "transformer_small"])
 def test_fingerprint_is_equal_in_another_process(runs, name):
     assert workloads.build(name).fingerprint == runs[name]["fingerprint"]

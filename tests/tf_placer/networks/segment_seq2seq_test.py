@@ -41,6 +41,7 @@ def in_twos():
     return make(2)  # steps 0 1, 2 3, and 4 alone
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("segment, each", [(1, 1), (2, 1), (3, 2), (4, 2), (9, 1)])
 def test_what_is_drawn_is_scored_as_what_it_is(segment, each):
     placer = make(segment, each)

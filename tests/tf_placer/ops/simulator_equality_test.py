@@ -7,6 +7,8 @@ from tests.tf_placer.ops.random_inputs import CHORES, random_inputs
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import simulate, simulate_schedule, simulate_step
 
+pytestmark = pytest.mark.medium
+
 NUM_PROBLEMS = 2400
 NUM_CHUNKS = 8
 PLACEMENTS_PER_PROBLEM = 3

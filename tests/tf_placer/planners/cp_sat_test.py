@@ -71,6 +71,7 @@ def test_memory_is_a_constraint() -> None:
     assert planner.is_proven and best[-1] == pytest.approx(40e-9)
 
 
+@pytest.mark.medium
 def test_windows_shorten_the_step_of_what_is_too_large_to_solve() -> None:
     # Sixteen ops of 1000 ns and two of 10 on one device: 16020.
     problem = branches_problem(4, 4)

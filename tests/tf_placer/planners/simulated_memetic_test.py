@@ -108,6 +108,7 @@ def test_units_that_gain_nothing_are_not_searched_longer_but_from_another_start(
     assert state["chains_late_ns"].min(axis=1).min() <= optimum_ns * 1.2
 
 
+@pytest.mark.medium
 def test_it_goes_on_however_long_nothing_is_gained() -> None:
     # Two units have four plans. A turn of units is a few evaluations, and each that gains nothing doubles the setback,
     # which is no number any more after 1,024 of them.

@@ -52,6 +52,7 @@ def placed(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, str]
     return out, text
 
 
+@pytest.mark.medium
 def test_place_writes_whole_layers_and_says_what_they_cost(placed, problem: Problem) -> None:
     out, text = placed
     told = json.loads((out / "summary.json").read_text())
@@ -75,6 +76,7 @@ def test_place_writes_whole_layers_and_says_what_they_cost(placed, problem: Prob
     assert "│ functional/dense_16 " in text
 
 
+@pytest.mark.medium
 def test_an_edited_line_is_applied_and_explained(placed, tmp_path: pathlib.Path, problem: Problem) -> None:
     plan = json.loads((placed[0] / "placement.json").read_text())
     plan["layers"]["functional/dense_16"] = CPU
@@ -97,12 +99,14 @@ def test_an_edited_line_is_applied_and_explained(placed, tmp_path: pathlib.Path,
     assert text.count("device:GPU") >= 2
 
 
+@pytest.mark.medium
 def test_a_layer_around_others_is_explained_with_them(placed) -> None:
     status, text = command("explain", f"--plan={placed[0] / 'placement.json'}", "--layer=functional")
     assert status == 0, text
     assert "Layers inside it: " in text and " more." in text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -119,6 +123,7 @@ def test_what_cannot_be_explained_is_one_line(
     assert status == 2 and message in error and len(error.splitlines()) == 1
 
 
+@pytest.mark.medium
 def test_a_line_of_an_unknown_layer_is_one_line(
     placed, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], problem: Problem
 ) -> None:
@@ -144,6 +149,7 @@ def test_compare_writes_layers_too(tmp_path: pathlib.Path) -> None:
     assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 3
 
 
+@pytest.mark.medium
 def test_beside_single_ops_stands_what_whole_layers_take_at_most(problem: Problem) -> None:
     chosen = Timed.of_search("random", search(problem, "random", budget_evaluations=64))
     report = beside_layers(Outcome(None, problem, chosen, ()), seed=0)
@@ -165,6 +171,7 @@ def test_beside_single_ops_stands_what_whole_layers_take_at_most(problem: Proble
     assert verdict(cheaper).endswith(no_more)
 
 
+@pytest.mark.medium
 def test_whole_layers_have_no_order_and_no_clusters_and_that_is_said(problem: Problem) -> None:
     chosen = Timed.of_search("random", search(problem, "random", budget_evaluations=4))
     clusters = np.full(problem.num_ops, NO_CLUSTER)
@@ -179,6 +186,7 @@ def test_whole_layers_have_no_order_and_no_clusters_and_that_is_said(problem: Pr
         assert report.whole.op_level_s == SimulatedEvaluator(problem).evaluate(plan.decisions).runtime_s[0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("change", [{"method": GIVEN}, {"method": "single"}, {"interrupted": True}])
 def test_whole_layers_are_not_looked_for_where_they_say_nothing(problem: Problem, change: dict) -> None:
     chosen = Timed.of_search(
@@ -197,6 +205,7 @@ def test_a_program_without_layers_has_none() -> None:
     assert beside_layers(report, seed=0) is report
 
 
+@pytest.mark.medium
 def test_place_says_it(tmp_path: pathlib.Path) -> None:
     status, text = command(
         "place", *SOURCE, "--method=random", "--budget_evaluations=64", "--write=method", f"--out={tmp_path}"
@@ -207,6 +216,7 @@ def test_place_says_it(tmp_path: pathlib.Path) -> None:
     assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 1
 
 
+@pytest.mark.medium
 def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
     problem = branches_problem(4, 6)
     names = [f"layer_{op % 4}/op_{op}" for op in range(problem.num_ops)]

@@ -60,6 +60,7 @@ def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(prob
     assert [one.method for one in found.searches] == ["random", "local_search"] * 3
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("alone", [0.5, 2.0])
 def test_the_race_has_the_last_word_on_the_simulator_too(problem, alone):
     found = live(problem, OtherMachine(problem, alone=alone))
@@ -70,6 +71,7 @@ def test_the_race_has_the_last_word_on_the_simulator_too(problem, alone):
     assert found.single.is_raced, "also where the device that did not race was faster alone"
 
 
+@pytest.mark.medium
 def test_ctrl_c_in_the_last_refit_keeps_the_race(problem, monkeypatch):
     machine = OtherMachine(problem)
     race = machine.race
@@ -89,6 +91,7 @@ def test_ctrl_c_in_the_last_refit_keeps_the_race(problem, monkeypatch):
     assert "clearly faster" in found.why
 
 
+@pytest.mark.medium
 def test_the_last_search_goes_on_from_the_best_that_its_method_had_measured(problem):
     found = live(problem, OtherMachine(problem), "local_search", evaluations=120)
     climbs = [one for one in found.searches if one.method == "local_search"]
@@ -98,12 +101,14 @@ def test_the_last_search_goes_on_from_the_best_that_its_method_had_measured(prob
     assert climbs[2].history[0].best_s == pytest.approx(best_s, rel=0.05)
 
 
+@pytest.mark.medium
 def test_plain_methods_get_as_many_evaluations_as_the_one_asked_for(problem):
     found = live(problem, OtherMachine(problem), "local_search")
     assert [one.method for one in found.searches] == ["local_search"] * 3 + ["random"]
     assert {one.evaluations for one in found.searches} == {200}
 
 
+@pytest.mark.medium
 def test_a_gain_within_noise_is_no_gain(problem):
     truth = Correction(alone=1e4).apply(problem)
     found = live(problem, OtherMachine(truth))
@@ -112,6 +117,7 @@ def test_a_gain_within_noise_is_no_gain(problem):
     assert found.written is found.single
 
 
+@pytest.mark.medium
 def test_a_placement_is_measured_once(problem):
     machine = OtherMachine(problem)
     found = live(problem, machine, evaluations=3000)
@@ -119,6 +125,7 @@ def test_a_placement_is_measured_once(problem):
     assert len(rows) == len(found.trials) == machine.evaluated
 
 
+@pytest.mark.medium
 def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
     """``random`` decides no order, ``local_search`` one, and the method that was asked for the opposite one."""
     orders = {"random": None, "local_search": np.arange(problem.num_ops), "hdp": -np.arange(problem.num_ops)}
@@ -143,6 +150,7 @@ def _one_row(order):
     return None if order is None else order[np.newaxis]
 
 
+@pytest.mark.medium
 def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(problem):
     found = live(problem, OtherMachine(problem, fails=is_single))
     assert found.single is None
@@ -151,11 +159,13 @@ def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(probl
     assert [trial.status for trial in found.trials[:2]] == [Status.OUT_OF_MEMORY] * 2
 
 
+@pytest.mark.medium
 def test_nothing_that_runs_is_said_with_the_reason(problem):
     with pytest.raises(NothingFits, match="OUT_OF_MEMORY: too large"):
         live(problem, OtherMachine(problem, fails=lambda row: True))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("error", "why"), [(RaceFailed("worker 1 died"), "worker 1 died"), (KeyboardInterrupt(), "interrupted")]
 )
@@ -167,6 +177,7 @@ def test_a_race_that_does_not_end_recommends_nothing_new(problem, error, why):
     assert found.named("random").measured_s is not None
 
 
+@pytest.mark.medium
 def test_workers_that_cannot_be_started_again_end_it_with_what_was_measured(problem):
     machine = OtherMachine(problem)
     evaluate = machine.evaluate
@@ -185,6 +196,7 @@ def test_workers_that_cannot_be_started_again_end_it_with_what_was_measured(prob
         live(problem, machine)
 
 
+@pytest.mark.medium
 def test_method_single_only_measures_the_devices(problem):
     found = live(problem, OtherMachine(problem), "single")
     assert [trial.name for trial in found.trials] == ["single", "single"]
@@ -220,6 +232,7 @@ def slower(problem: Problem, times: float) -> Problem:
     return dataclasses.replace(problem, compute_ns=(problem.compute_ns * times).astype(np.int64))
 
 
+@pytest.mark.medium
 def test_plans_of_the_batch_in_parts_are_measured_raced_and_recommended(towers):
     found = live_in_parts(towers, slower(towers.problem, 0.1), None)
     assert found.written.name in ("split", "data_parallel")
@@ -234,18 +247,21 @@ def test_plans_of_the_batch_in_parts_are_measured_raced_and_recommended(towers):
         assert trial.simulated_s is not None
 
 
+@pytest.mark.medium
 def test_where_the_batch_whole_is_faster_that_is_recommended(towers):
     found = live_in_parts(towers, slower(towers.problem, 100), None)
     assert found.parts == 1 and found.problem.splitting is None
     assert found.best_split is not None and found.best_split.measured_s > found.written.measured_s
 
 
+@pytest.mark.medium
 def test_why_the_batch_is_whole_is_told(towers):
     found = live_in_parts(towers, towers.problem, lambda: "it has no batch")
     assert found.why_not_split == "The batch is not split: it has no batch."
     assert found.best_split is None
 
 
+@pytest.mark.medium
 def test_nothing_is_split_after_ctrl_c_in_a_search(towers, monkeypatch):
     def interrupted(*given, **more):
         return dataclasses.replace(search(*given, **more), interrupted=True)

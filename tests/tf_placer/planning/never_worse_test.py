@@ -53,6 +53,7 @@ def test_all_small_workloads(workload: str, preset: str) -> None:
     check(workload, preset)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("workload", "starts_together"), [("dense_small", True), ("two_towers", False)])
 def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(
     workload: str, starts_together: bool

@@ -218,6 +218,7 @@ def check_against_brute_force(seed: int) -> tuple[bool, str | None]:
     return True, bounds.tightest if bounds.best_s * 1e9 > best_ns - 1 else None
 
 
+@pytest.mark.medium
 def test_no_legal_placement_beats_the_bounds():
     found = [check_against_brute_force(seed) for seed in range(300)]
     # Of problems where something fits the bound is often the optimum, or it would say little; some are too tight. How

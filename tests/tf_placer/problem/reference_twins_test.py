@@ -106,6 +106,7 @@ def measures(build: Build, use_resource: bool) -> tuple[Measures, Problem]:
     ), problem
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.filterwarnings("ignore:.*dtype is deprecated")
 def test_twins_agree(name: str):

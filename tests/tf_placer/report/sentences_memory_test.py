@@ -90,6 +90,7 @@ def test_a_bound_that_is_none_is_not_said() -> None:
     assert least_memory_sentence(none).endswith("; both are simulated.")
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 def test_on_live_devices_the_plan_of_least_memory_is_measured(
     warm_workers: WarmWorkers, monkeypatch: pytest.MonkeyPatch

@@ -102,6 +102,7 @@ def test_the_plan_its_layers_and_its_graph(runs):
     assert set(placed.values()) == set(devices.values())
 
 
+@pytest.mark.medium
 def test_a_full_disk_loses_no_result(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -4,6 +4,8 @@ import pytest
 
 from tests.logical_devices import outcomes_of
 
+pytestmark = pytest.mark.medium
+
 PROGRAMS = ("dense", "branch_and_loop", "random_numbers", "convolution_with_a_nested_function")
 
 

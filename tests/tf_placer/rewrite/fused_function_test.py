@@ -4,6 +4,8 @@ import pytest
 
 from tests.logical_devices import outcomes_of
 
+pytestmark = pytest.mark.medium
+
 CHECKS = (
     "training",
     "other_sizes",

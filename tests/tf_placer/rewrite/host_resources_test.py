@@ -5,6 +5,8 @@ import pytest
 from tests.logical_devices import outcomes_of
 from tests.tf_placer.rewrite.host_resources_process import CHECKS
 
+pytestmark = pytest.mark.medium
+
 NAMES = tuple(check.__name__ for check in CHECKS)
 
 

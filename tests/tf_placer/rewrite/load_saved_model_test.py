@@ -29,6 +29,7 @@ def outcomes(tmp_path_factory) -> dict[str, str]:
     return outcomes_of("tests.tf_placer.rewrite.load_saved_model_process", str(folder))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("check", [check.__name__ for check in CHECKS])
 def test_with_four_devices(outcomes, check):
     assert outcomes[check] == "ok"

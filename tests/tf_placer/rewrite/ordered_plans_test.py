@@ -6,6 +6,8 @@ from tests.logical_devices import outcomes_of
 from tests.tf1_programs import PROGRAMS as TF1_PROGRAMS
 from tests.tf_placer.rewrite.equivalence_programs import PROGRAMS
 
+pytestmark = pytest.mark.medium
+
 CHECKS = ("every_pair_runs_in_order", "a_saved_model_keeps_the_order", *PROGRAMS, *TF1_PROGRAMS)
 
 

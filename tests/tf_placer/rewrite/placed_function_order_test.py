@@ -30,10 +30,12 @@ def outcomes() -> dict[str, str]:
     return outcomes_of(PROCESS)
 
 
+@pytest.mark.medium
 def test_every_check_is_made(outcomes):
     assert set(outcomes) == set(CHECKS)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("check", CHECKS)
 def test_order_is_that_of_the_unplaced_function(outcomes, check):
     assert outcomes[check] == "ok"

@@ -37,6 +37,7 @@ def outcomes(tmp_path_factory) -> dict[str, str]:
     return outcomes_of("tests.tf_placer.rewrite.saved_model_process", str(folder), *QUICK)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("check", QUICK)
 def test_it_answers_as_before(outcomes, check):
     assert outcomes[check] == "ok"

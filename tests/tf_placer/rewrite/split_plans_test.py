@@ -4,6 +4,8 @@ import pytest
 
 from tests.logical_devices import outcomes_of
 
+pytestmark = pytest.mark.medium
+
 CHECKS = (
     "outputs_and_updates",
     "ops_kept_whole",

@@ -7,6 +7,8 @@ import pytest
 from tests.logical_devices import outcomes_of
 from tests.tf1_programs import PROGRAMS
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:

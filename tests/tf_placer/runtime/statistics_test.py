@@ -14,6 +14,7 @@ def test_few_samples_say_nothing():
     assert median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)  # misses with 2 / 2^6 = 3 %
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n", [6, 10, 25])
 @pytest.mark.parametrize("draw", ["lognormal", "uniform", "spikes"])
 def test_the_interval_holds_the_median_as_often_as_it_says(n, draw):
@@ -91,6 +92,7 @@ def search_order_keeps_the_best(rng, noise, drifts):
     raise AssertionError("the best placement was never timed")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("drifts", [False, True], ids=["steady", "drifting"])
 @pytest.mark.parametrize("noise", NOISES)
 def test_early_stopping_keeps_the_true_best(noise, drifts):

@@ -7,6 +7,7 @@ import itertools
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
@@ -176,6 +177,7 @@ def test_the_arm_that_leads_goes_on_alone_while_it_gains_much() -> None:
         assert abs([*Counted.order, "other"].index("other") - alone) <= 2
 
 
+@pytest.mark.medium
 def test_with_a_budget_of_evaluations_the_clock_decides_nothing(monkeypatch) -> None:
     problem = random_problem(np.random.default_rng(3), 300, 3)
     default = methods.the(methods.Role.DEFAULT).name

@@ -10,6 +10,8 @@ from tests.tf_placer.search.small_learner import SMALL_HDP
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 
+pytestmark = pytest.mark.medium
+
 
 def times(problem: Problem, factor: int) -> Problem:
     """All bytes, of tensors, variables, memories and a second on a link, times ``factor``."""

@@ -156,6 +156,7 @@ def test_no_two_controllers_draw_the_same():
     assert len(drawn) == 6
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", ["colocrl", "hdp"])
 def test_one_controller_is_plain_search_bit_by_bit(method):
     config, evaluations = by_controllers(4, 10)[method], 42

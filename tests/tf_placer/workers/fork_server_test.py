@@ -40,6 +40,7 @@ def own_server(monkeypatch):
             server.close()
 
 
+@pytest.mark.medium
 def test_all_workers_are_of_one_server_and_each_is_as_this_process_is_now(own_server, monkeypatch, tmp_path):
     with LocalWorkers(CLUSTER) as workers:
         server = parent_of(workers.pids[0])
@@ -64,6 +65,7 @@ def test_what_libraries_read_when_they_are_loaded_is_of_a_server(own_server, mon
     assert all(map(is_gone, pids))
 
 
+@pytest.mark.medium
 def test_workers_end_with_their_server_and_start_again(own_server):
     with LocalWorkers(CLUSTER) as workers:
         (pid,) = workers.pids
@@ -77,6 +79,7 @@ def test_workers_end_with_their_server_and_start_again(own_server):
         assert workers.death() is None and parent_of(workers.pids[0]) != server
 
 
+@pytest.mark.medium
 def test_how_a_worker_ended_is_told(own_server):
     with LocalWorkers(CLUSTER) as workers:
         (pid,) = workers.pids
@@ -100,6 +103,7 @@ def test_a_server_that_nobody_needs_ends_and_is_started_again(own_server, monkey
         assert parent_of(workers.pids[0]) != server
 
 
+@pytest.mark.medium
 def test_no_server_survives_a_killed_process():
     script = textwrap.dedent(
         """

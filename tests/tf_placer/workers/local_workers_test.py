@@ -78,6 +78,7 @@ def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():
     assert not any(map(_alive, pids))
 
 
+@pytest.mark.medium
 def test_no_worker_survives_a_killed_parent():
     script = textwrap.dedent(
         """
@@ -101,6 +102,7 @@ def test_no_worker_survives_a_killed_parent():
     assert not _wait_dead(pids, timeout_s=60.0)
 
 
+@pytest.mark.medium
 def test_a_worker_may_print_before_and_after_it_is_ready(monkeypatch, tmp_path):
     talkative = tmp_path / "talkative.py"
     source = Path(worker_process.__file__).read_text()

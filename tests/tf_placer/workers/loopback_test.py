@@ -43,6 +43,7 @@ def run_preloading(library: Path | None, program: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.medium
 def test_workers_listen_on_the_loopback_alone_unless_they_are_to_be_open(monkeypatch):
     monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
     cluster = Cluster("local", *local_devices(1), kind="local")
@@ -104,6 +105,7 @@ with socket.socket(socket.AF_UNIX) as one:
     assert (tmp_path / "a socket").is_socket()
 
 
+@pytest.mark.medium
 def test_a_worker_that_the_library_has_no_effect_on_does_not_start(monkeypatch, tmp_path):
     without_effect = tmp_path / "empty.so"
     without_effect.touch()

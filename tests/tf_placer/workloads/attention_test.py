@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from tests.tf_placer.workloads import twins
 from tf_placer.workloads.attention import (
@@ -83,6 +84,7 @@ def test_rows_of_bert():
     twins.check_rows(BERT, "bert_base", "bert_large")
 
 
+@pytest.mark.medium
 def test_the_twin_of_bert_trains():
     assert (
         twins.check_training(BERT, "bert_base_small").index.op_types.count("Erfc") == 2 + 1
@@ -112,6 +114,7 @@ def test_rows_of_transformer_xl():
     twins.check_rows(TRANSFORMER_XL, *NAMES)
 
 
+@pytest.mark.medium
 def test_the_twin_of_transformer_xl_trains():
     item = twins.check_training(TRANSFORMER_XL, "transformer_xl_2_small")
     memories = [v for v in item.variables if v.node.endswith("/memory")]

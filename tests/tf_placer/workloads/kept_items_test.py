@@ -68,6 +68,7 @@ def test_other_settings_are_another_workload(traces, changed):
     assert traces == ["dense_small"] * 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("what", ["sources", "tensorflow", "floats", "kernels", "deterministic"])
 def test_what_is_made_otherwise_is_traced_again(monkeypatch, traces, what):
     build()

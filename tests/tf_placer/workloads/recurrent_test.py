@@ -32,6 +32,7 @@ def test_parameters_of_nmt():
     assert sum(int(np.prod(v.shape)) for v in item.variables) == expected
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name == "rnnlm_2" else pytest.mark.slow) for name in sorted(CELLS)],
@@ -45,6 +46,7 @@ def test_training_lowers_the_loss(name):
     assert float(forward(*args)) == float(forward(*args))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["rnnlm_4_small", "nmt_4_small", "gnmt_4_small"])
 def test_each_layer_is_a_stage_and_the_softmax_is_of_the_last(name):
     spec = workloads.find(name)

@@ -42,6 +42,7 @@ def test_overrides_come_before_what_a_row_says():
     assert registry._settings("inception_v3_small_forward", {})[1]["training"] is False
 
 
+@pytest.mark.medium
 def test_a_forward_variant_has_no_gradient_and_assigns_nothing():
     item = workloads.build("inception_v3_small_forward", image_size=75, batch=1, classes=3)
     types = set(item.index.op_types)
@@ -55,6 +56,7 @@ def traced(name):
     return Item.from_function(function, *args, name=name)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", SMALL)
 def test_two_builds_are_equal_in_names_and_values(name):
     first, second = workloads.build(name), traced(name)
@@ -84,6 +86,7 @@ def test_seed_changes_values_only():
     assert not np.array_equal(first.feeds[0].value, second.feeds[0].value)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", [*SMALL[:3], pytest.param(SMALL[3], marks=pytest.mark.slow)])
 def test_training_lowers_the_loss(name):
     step, args = workloads.function(name)
@@ -105,6 +108,7 @@ def test_two_towers_share_only_their_input_and_their_end():
     assert item.fingerprint == joined.fingerprint
 
 
+@pytest.mark.medium
 def test_images_and_optimizers_are_overrides():
     small = workloads.build("resnet50", batch=2, image_size=32, classes=7)
     assert [feed.shape for feed in small.feeds] == [(2, 32, 32, 3), (2,)]

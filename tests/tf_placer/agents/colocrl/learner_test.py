@@ -45,10 +45,12 @@ def learner():
     return learner_of()
 
 
+@pytest.mark.medium
 def test_a_proposal_stays_until_it_is_learned_from(learner):
     check_a_proposal_stays(learner, 6)
 
 
+@pytest.mark.medium
 def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
     for _ in range(2):
         proposal = update(learner)
@@ -112,6 +114,7 @@ def test_ours_also_moves_to_the_best():
     assert loss == pytest.approx(-np.mean(advantage * log_prob) - best, rel=1e-4)
 
 
+@pytest.mark.medium
 def test_failures_of_any_cause_get_the_failing_signal(learner):
     update(learner)
     before = float(learner.baselines.average[0])

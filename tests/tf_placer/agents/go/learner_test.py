@@ -51,6 +51,7 @@ def learner():
     return learner_of()
 
 
+@pytest.mark.medium
 def test_the_first_sample_of_all_is_what_is_begun_with(learner):
     first = learner.propose()
     assert first.placements.shape == (6, PROBLEM.num_units)
@@ -60,6 +61,7 @@ def test_the_first_sample_of_all_is_what_is_begun_with(learner):
     assert (learner.propose().placements[0] != 0).numpy().any()
 
 
+@pytest.mark.medium
 def test_a_proposal_stays_until_it_is_learned_from_and_refinement_goes_on_from_the_best(learner):
     first, again = learner.propose(), learner.propose()
     np.testing.assert_array_equal(first.placements, again.placements)
@@ -80,6 +82,7 @@ def test_a_proposal_stays_until_it_is_learned_from_and_refinement_goes_on_from_t
     assert 0 < float(learner.entropy()) < np.log(2)
 
 
+@pytest.mark.medium
 def test_the_loss_is_ppos_over_each_decision_and_less_the_entropy(learner):
     chain = Chain(tf.convert_to_tensor(learner.begin), learner.propose().actions.chain.steps)
     scores = learner.policy.score(learner.inputs, chain)
@@ -108,6 +111,7 @@ def test_the_papers_way():
     assert float(learner.baseline.average[0]) == pytest.approx(rewards.mean(), rel=1e-5)
 
 
+@pytest.mark.medium
 def test_chunks_of_samples_add_up_to_a_minibatch(learner):
     actions = learner.propose().actions
     elite = tf.constant([0.0, 3, 0, 3, 0, 0])
@@ -146,6 +150,7 @@ def test_weights_go_on_with_another_problem():
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
 
 
+@pytest.mark.medium
 def test_a_policy_of_other_chains_is_refused(learner):
     with pytest.raises(InputError, match=r"^passes is 2 and the policy draws chains of 1; give as many"):
         learner_of(dataclasses.replace(CONFIG, passes=2), policy=learner.policy)

@@ -41,6 +41,7 @@ def policy():
     return MultiTaskPolicy(CONFIG, seed=5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("tasks", FURTHER)
 @pytest.mark.parametrize("passes", [1, 2])
 def test_what_is_drawn_is_scored_as_what_it_is(tasks, passes):
@@ -64,6 +65,7 @@ def test_what_is_drawn_is_scored_as_what_it_is(tasks, passes):
         assert (scored.log_prob.numpy()[:, -1, ~can] == 0).all()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("tasks", [tasks for tasks in TASKS if "," in tasks])
 @pytest.mark.parametrize("passes", [1, 2])
 def test_what_is_not_drawn_stays_for_certain(tasks, passes):
@@ -84,6 +86,7 @@ def test_what_is_not_drawn_stays_for_certain(tasks, passes):
         assert (free.entropy.numpy()[:, turn] > 0).any()
 
 
+@pytest.mark.medium
 def test_tasks_take_turns_from_the_best_of_all_so_far():
     config = dataclasses.replace(OF_GROUPS, tasks=TASKS[-1], levels=3, turn_updates=2, keep_probability=0.3)
     learner = learner_of(config)
@@ -135,6 +138,7 @@ def test_a_task_sees_what_was_decided_before_it_and_not_after_it(policy):
     assert moved(2).tolist() == [False, False, False]
 
 
+@pytest.mark.medium
 def test_gradients_are_those_of_numbers():
     # One segment: no gradient flows to the one before.
     policy = MultiTaskPolicy(dataclasses.replace(CONFIG, segment=100), seed=5)

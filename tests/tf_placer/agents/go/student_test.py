@@ -29,6 +29,7 @@ def lesson(student):
     return student.meets(PROBLEM, halves(PROBLEM))
 
 
+@pytest.mark.medium
 def test_plans_are_of_nodes_and_come_back_as_units(student, lesson):
     groups = student.groups_of(PROBLEM)
     first = np.array([np.flatnonzero(groups == node)[0] for node in range(groups.max() + 1)])
@@ -37,6 +38,7 @@ def test_plans_are_of_nodes_and_come_back_as_units(student, lesson):
     np.testing.assert_array_equal(units[:, first], halves(PROBLEM)[:, first])
 
 
+@pytest.mark.medium
 def test_a_step_says_the_loss_before_it_and_brings_it_down(lesson):
     student = GoStudent(OF_GROUPS, seed=1)
     before = float(student.loss_of(lesson))
@@ -55,6 +57,7 @@ def test_one_student_meets_problems_of_other_sizes(student, lesson):
         assert np.isfinite(float(student.learn(one, tf.constant(1.0))))
 
 
+@pytest.mark.medium
 def test_drawn_numbers_are_distinct_and_of_the_same_type(lesson):
     seen = set()
     for number in range(4):

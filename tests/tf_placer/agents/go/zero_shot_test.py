@@ -17,6 +17,7 @@ from tf_placer.problem.unit_graph import held_bytes
 FEW = GoZeroShotConfig(samples=4, steps=3)
 
 
+@pytest.mark.medium
 def test_any_problem_is_placed_the_same_each_time():
     for problem in (branches_problem(3, 4), branches_problem(5, 2)):
         rows = go_zero_shot(problem, FEW, seed=3)

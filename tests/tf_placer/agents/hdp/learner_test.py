@@ -80,11 +80,13 @@ def learner():
     return learner_from(0)
 
 
+@pytest.mark.medium
 def test_a_proposal_stays_until_it_is_learned_from(learner):
     assert learner.samples_per_update == 6
     check_a_proposal_stays(learner, 6)
 
 
+@pytest.mark.medium
 def test_each_call_is_traced_once(learner):
     for _ in range(3):
         update(learner, weighted_devices)
@@ -92,6 +94,7 @@ def test_each_call_is_traced_once(learner):
     assert learner.learn.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.medium
 def test_what_is_scored_is_what_was_drawn(learner):
     # With the noise of this very update, also after some.
     inputs = learner._of_problem.inputs
@@ -143,6 +146,7 @@ def test_one_set_of_weights_learns_on_two_problems_in_turn():
     assert min(means[0]) > 1.6 and np.mean(means[-5:], axis=0).max() < 1.1, means[::5]
 
 
+@pytest.mark.medium
 def test_weights_of_one_problem_are_loaded_on_another(learner, tmp_path):
     update(learner, weighted_devices)
     tf.train.Checkpoint(policy=learner.policy).write(str(tmp_path / "policy"))
@@ -307,6 +311,7 @@ def test_moved_units_make_plans_that_the_first_groups_cannot_say():
     np.testing.assert_array_equal(likeliest, learner.incumbent.group_of_unit)
 
 
+@pytest.mark.medium
 def test_a_part_of_the_samples_changes_the_best_so_far():
     learner = learner_from(0, OURS)
     for number in range(5):
@@ -399,6 +404,7 @@ def test_epochs_are_steps_on_one_batch():
     assert int(learner.updates) == 1
 
 
+@pytest.mark.medium
 def test_the_entropy_is_the_policys_and_asking_changes_nothing(learner):
     before = learner.propose()
     noise, seeds = learner._noise(learner._now())

@@ -45,10 +45,12 @@ def learner():
     return learner_of(dataclasses.replace(CONFIG, pretrain_iterations=0))
 
 
+@pytest.mark.medium
 def test_a_proposal_stays_until_it_is_learned_from(learner):
     check_a_proposal_stays(learner, 7)
 
 
+@pytest.mark.medium
 def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
     for _ in range(2):
         update(learner)
@@ -61,6 +63,7 @@ def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
     np.testing.assert_allclose(scored, proposal.actions.log_prob, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_each_epoch_takes_every_sample_once(learner):
     # 7 samples in 3 minibatches: 3 places each, of which 2 are padding.
     minibatches = list(learner._minibatches())
@@ -74,6 +77,7 @@ def test_each_epoch_takes_every_sample_once(learner):
     assert epochs[0] != epochs[1]
 
 
+@pytest.mark.medium
 def test_how_sure_it_is_changes_nothing(learner):
     before = [v.numpy() for v in learner.variables]
     assert 0 < float(learner.entropy()) <= np.log(2) + 1e-6
@@ -141,6 +145,7 @@ def test_it_is_pre_trained_before_the_first_proposal_unless_the_weights_are_give
     np.testing.assert_equal(values(other.policy), weights)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_the_encoder_goes_on_or_stays(eagerly, goes_on):
     learner = learner_of(dataclasses.replace(PLAIN, encoder_goes_on=goes_on))

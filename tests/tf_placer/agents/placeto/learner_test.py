@@ -48,6 +48,7 @@ def stepwise():
     return learner_from(1, PAPER)
 
 
+@pytest.mark.medium
 def test_all_states_of_all_episodes_are_proposed_each_once(learner):
     proposal = learner.propose()
     rows = proposal.placements.numpy()
@@ -59,6 +60,7 @@ def test_all_states_of_all_episodes_are_proposed_each_once(learner):
     assert set(proposal.actions.row.ravel()) == set(range(len(rows)))
 
 
+@pytest.mark.medium
 def test_a_proposal_stays_until_it_is_learned_from(learner):
     first, again = learner.propose(), learner.propose()
     np.testing.assert_array_equal(first.placements, again.placements)
@@ -82,6 +84,7 @@ def by_hand(learner, episodes, advantage):
     return tape.gradient(loss, policy.trainable_variables, unconnected_gradients="zero")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", ["learner", pytest.param("stepwise", marks=pytest.mark.slow)])
 def test_the_gradient_is_of_exactly_the_executed_actions(which, request):
     one = request.getfixturevalue(which)
@@ -114,6 +117,7 @@ def test_a_learner_is_its_variables(tmp_path):
     check_it_is_its_variables(lambda: learner_from(1), tmp_path, off_device_1)
 
 
+@pytest.mark.medium
 def test_episodes_begin_with_the_best_so_far(learner):
     proposal, runtime_s = update(
         learner, lambda rows: (off_device_1(rows)[0] / 100, tf.ones(len(rows), tf.bool))

@@ -64,6 +64,7 @@ def test_elites_may_live_on_in_the_next_run():
     assert on_device_1(learner._plans.rows(0, learner._devices(keys)))[0] == learner.state()["times"][0]
 
 
+@pytest.mark.medium
 def test_it_learns():
     learner = learner_of(generations=1)
     generation(learner)

@@ -252,6 +252,7 @@ def test_words_that_do_not_belong(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_as_a_process_json_is_all_of_standard_output(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
     script.write_text(
         _SCRIPT + 'import os\nos.system("echo printed by a child")\nos.write(1, b"by the system\\n")\n'

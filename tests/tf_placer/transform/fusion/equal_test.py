@@ -69,6 +69,7 @@ def check_random_program(seed: int) -> int:
     return sum(node.name.startswith(PREFIX) for node in graph_defs[0].node)
 
 
+@pytest.mark.medium
 def test_random_programs_with_random_clusters_compute_the_same():
     assert sum(check_random_program(seed) for seed in range(4)) > 3
 

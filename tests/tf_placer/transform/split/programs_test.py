@@ -28,12 +28,14 @@ def random_item(seed: int) -> tuple[Item, int, str]:
     return Item.from_function(step.function(), *step.arguments), min(batch, 2 + seed % 3), str(step)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(12))
 def test_random_training_steps_compute_the_same(seed: int) -> None:
     item, parts, name = random_item(seed)
     assert complaints(item, parts) == [], name
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_random_training_steps_of_which_ops_are_kept_whole(seed: int, share: float) -> None:
