@@ -148,7 +148,7 @@ def kept_plans(
     """
     spec = methods.the(Role.LEAD)
     groups = hashlib.sha256(group_of_unit.astype(np.int32).tobytes()).hexdigest()
-    of = (
+    of: tuple[object, ...] = (
         SCHEMA_VERSION,
         problem.digest(),
         groups,

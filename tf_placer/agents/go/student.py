@@ -129,7 +129,8 @@ class GoStudent(snt.Module):
         """Mean -log p of the levels that are missing in each further task, of plans with devices [B, V]."""
         further = len([task for task in self.tasks if task != DEVICES])
         levels = tf.unstack(tf.repeat(lesson.levels, self._repeats, axis=0), further, axis=1)
-        seen, asked = [], []
+        seen: list[tf.Tensor] = []
+        asked: list[tf.Tensor] = []
         for task, of_task in enumerate(levels):
             legal, neutral = (
                 tf.unstack(lesson.legal_levels, further)[task],
