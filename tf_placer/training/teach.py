@@ -137,7 +137,7 @@ def kept_plans(
       problem: what is placed.
       group_of_unit: [U] int32, from 0 on.
       searches: K, with seeds from 0 on.
-      evaluations: of each, and a tenth as many of levels.
+      evaluations: of each, and a fiftieth as many of levels, which take longer.
       folder: where they are kept, one file for each problem, grouping and budget.
       tasks: what the plans decide (``JointPlans``).
       levels: of tasks beyond devices.
@@ -171,7 +171,7 @@ def kept_plans(
     joint = JointPlans(whole, tasks, levels)
     of_row, runtime_s = [joint.neutral] * len(found), [one.runtime_s for one in found]
     if joint.leveled:
-        tries = max(1, evaluations // 10)
+        tries = max(1, evaluations // 50)
         each = [improved_levels(joint, row, tries, seed) for seed, row in enumerate(rows)]
         of_row, runtime_s = (list(one) for one in zip(*each, strict=True))
     order = np.argsort(runtime_s, kind="stable")
