@@ -1,6 +1,7 @@
 """Teaches a policy on the course, so that it knows something before a search begins.
 
-    python -m experiments.pretrain --out=weights.npz [--method=go] [--leave_out=gnmt,wavenet] [--quick]
+    python -m experiments.pretrain --out=weights.npz [--method=go] [--tasks=devices,priorities,fusion]
+        [--leave_out=gnmt,wavenet] [--machines=1] [--quick]
 
 The course (``experiments/pretraining/course.toml``) has programs of many families, each on machines that ``--seed``
 draws. Good plans are searched first, once, and kept in the user's cache; then the policy is taught to make them. The
@@ -29,6 +30,7 @@ from tf_placer import workloads
 from tf_placer.agents.weights import Student, weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
+from tf_placer.grouper.joint_plans import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.round import configured, recorded
@@ -37,6 +39,12 @@ from tf_placer.training.teach import Epoch, lesson_of, teach
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
 _OUT = out_flag(None, "File of weights to write; the training is kept beside it.")
 _LEAVE_OUT = flags.DEFINE_list("leave_out", [], "Families of the course that are not taught.")
+_TASKS = flags.DEFINE_enum(
+    "tasks", DEVICES, TASKS, "What GO's policy decides; other policies decide devices."
+)
+_MACHINES = flags.DEFINE_integer(
+    "machines", None, "On how many machines each program is taught; the course says how many without it.", 1
+)
 _EPOCHS = flags.DEFINE_integer("epochs", 200, "How often each problem is shown.", lower_bound=1)
 _SEED = seed_flag()
 _SEARCHES, _EVALUATIONS = 2, 2000  # of each problem: the searches that lessons are made of
@@ -53,6 +61,10 @@ def main(argv: list[str]) -> None:
             f"--method={spec.name}: its policy is not taught beforehand; give go, learned_list or mars"
         )
     course, epochs = read_course(_SEED.value), _EPOCHS.value
+    if _MACHINES.value is not None:
+        course = tuple(
+            dataclasses.replace(program, machines=program.machines[: _MACHINES.value]) for program in course
+        )
     if flags.FLAGS.quick:
         course, epochs = _quick(course), 2
     taught = without(course, _LEAVE_OUT.value)
@@ -61,7 +73,8 @@ def main(argv: list[str]) -> None:
     def show(line: str) -> None:
         console.print(f"{time.monotonic() - began_s:6.0f} s  {line}", soft_wrap=True)
 
-    config = configured(spec, {"weights": ""})
+    settings = {"weights": ""} if _TASKS.value == DEVICES else {"weights": "", "tasks": _TASKS.value}
+    config = configured(spec, settings)
     student = spec.student(config, _SEED.value)
     lessons = _exercises(student, taught, show)
     unseen = _exercises(student, [program for program in course if program not in taught], show)

@@ -30,6 +30,7 @@ from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
 from tf_placer.planners.list_schedule import Schedule, first_op_decides, ready_order, scheduled
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices
 from tf_placer.search import methods
@@ -84,8 +85,9 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     taught = pathlib.Path(row.settings[_COLUMN]["weights"])
     of_list = LearnedListConfig(weights=str(taught.with_name(f"learned_list_{taught.name}")))
 
-    def times_s(rows: np.ndarray) -> np.ndarray:
-        found = simulator.evaluate(problem.legalized(rows))
+    def times_s(plans: np.ndarray | Decisions) -> np.ndarray:
+        legal = plans if isinstance(plans, Decisions) else problem.legalized(plans)
+        found = simulator.evaluate(legal)
         return np.where(found.status == Status.OK, found.runtime_s, np.inf)
 
     long = search(problem, plain, _LONG_S.value, seed=seed)

@@ -22,3 +22,10 @@ def test_another_time_a_lost_name_and_a_new_name_differ() -> None:
 
 def test_a_part_that_was_never_recorded_differs() -> None:
     assert len(differences(RECORDED, {"tables": {"hdp_2018": ["a,b"]}}, "")) == 1
+
+
+def test_what_needs_a_program_that_is_missing_is_not_compared() -> None:
+    recorded = {"searches": {"scotch on a": {"step_s": 1.0}}}
+    now = {"searches": {"scotch on a": {"refused": "scotch_gmap is not installed, which maps graphs"}}}
+    assert differences(recorded, now, "") == []
+    assert len(differences(recorded, {"searches": {"scotch on a": {"refused": "it does not fit"}}}, "")) == 1

@@ -63,6 +63,16 @@ def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, An
     return array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays)
 
 
+def policy_of_weights(path: pathlib.Path) -> str:
+    """Class of the policy that the weights of a file are of.
+
+    Raises:
+      InputError: it is no file of weights.
+    """
+    header, _ = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
+    return str(header.get("policy"))
+
+
 def check_weights_file(path: pathlib.Path) -> None:
     """Raises InputError unless it is a file of weights, whosever they are."""
     read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
@@ -132,10 +142,25 @@ def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
 # Protocol of a policy that is taught on many problems, with good plans if it needs some.
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plans:
+    """Plans that a search found for one problem.
+
+    Attributes:
+      device_of_unit: [K, U] int32, the fastest first.
+      runtime_s: [K] float64, step times in the simulator.
+      levels: [K, L, G] int32 of groups, in the tasks beyond devices (``JointPlans``); L = 0 where there are none.
+    """
+
+    device_of_unit: np.ndarray
+    runtime_s: np.ndarray
+    levels: np.ndarray
+
+
 class Student(Protocol):
     """A ``tf.Module`` with a policy for any problem, all of whose state is in variables.
 
-        group_of_unit = student.groups_of(problem)  # whoever looks for plans keeps to these
+        group_of_unit = student.groups_of(problem)  # whoever looks for plans keeps to these, to its tasks and levels
         lesson = student.meets(problem, plans)
         loss = student.learn(lesson, tf.constant(1.0))
 
@@ -145,18 +170,20 @@ class Student(Protocol):
     Attributes:
       policy: what is taught.
       kind: says for which policies its weights are.
-      needs_plans: whether it learns from plans; else none are searched for it.
+      tasks: what the plans decide that it learns from, in the order of ``JointPlans``; () for who learns without any.
+      levels: K, of tasks beyond devices.
     """
 
     policy: snt.Module
     kind: PolicyKind
-    needs_plans: bool
+    tasks: tuple[str, ...]
+    levels: int
 
     def groups_of(self, problem: Problem) -> np.ndarray:
         """[U] int32, from 0 on: units that the policy can only place together have the same number."""
 
-    def meets(self, problem: Problem, plans: np.ndarray | None) -> Any:
-        """A problem with good plans [K, U], if it needs some, as the policy sees them."""
+    def meets(self, problem: Problem, plans: Plans | None) -> Any:
+        """A problem with good plans, if it needs some, as the policy sees them."""
 
     def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
         """Takes one step: towards the plans, or towards what it finds by itself.

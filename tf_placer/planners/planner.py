@@ -6,14 +6,15 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
 
 class Constructive(Protocol):
-    """Makes a few placements at once, such as a list schedule: ``rows = planner(problem, config, seed)``."""
+    """Makes a few plans at once, such as a list schedule: ``rows = planner(problem, config, seed)``."""
 
-    def __call__(self, problem: Problem, config: Any, seed: int) -> np.ndarray:
-        """[K, U] int32 legal placements, K may be 0; equal seeds give equal placements."""
+    def __call__(self, problem: Problem, config: Any, seed: int) -> np.ndarray | Decisions:
+        """[K, U] int32 legal placements, or all that K plans decide; K may be 0; equal seeds give equal plans."""
 
 
 class Resumable(Protocol):

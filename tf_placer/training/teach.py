@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 import pathlib
 from collections.abc import Callable, Sequence
@@ -12,12 +13,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.weights import Student
+from tf_placer.agents.weights import Plans, Student
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file, reserved, write_atomically
 from tf_placer.base.method_spec import Role
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.joint_plans import DEVICES, FUSION, PRIORITIES, JointPlans
+from tf_placer.planners.order import priorities
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
@@ -100,52 +105,60 @@ def _step_length(share: float) -> float:
 
 # Good plans of problems, for policies to learn from: searched once, and kept.
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _KIND = "good plans of a tf_placer problem"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plans:
-    """Plans that a search found for one problem.
-
-    Attributes:
-      device_of_unit: [K, U] int32, the fastest first.
-      runtime_s: [K] float64, step times in the simulator.
-    """
-
-    device_of_unit: np.ndarray
-    runtime_s: np.ndarray
 
 
 def lesson_of(
     student: Student, problem: Problem, searches: int, evaluations: int, folder: pathlib.Path
 ) -> tuple[Any, Plans | None]:
     """A problem as a student meets it, with the plans that ``kept_plans`` finds for the student's groups, if any."""
-    if not student.needs_plans:
+    if not student.tasks:
         return student.meets(problem, None), None
-    plans = kept_plans(problem, student.groups_of(problem), searches, evaluations, folder)
-    return student.meets(problem, plans.device_of_unit), plans
+    groups = student.groups_of(problem)
+    plans = kept_plans(problem, groups, searches, evaluations, folder, student.tasks, student.levels)
+    return student.meets(problem, plans), plans
 
 
 def kept_plans(
-    problem: Problem, group_of_unit: np.ndarray, searches: int, evaluations: int, folder: pathlib.Path
+    problem: Problem,
+    group_of_unit: np.ndarray,
+    searches: int,
+    evaluations: int,
+    folder: pathlib.Path,
+    tasks: tuple[str, ...] = (DEVICES,),
+    levels: int = 2,
 ) -> Plans:
     """Good plans in which all units of a group are together; searched, or as an earlier call has found them.
+
+    Devices are searched first, then levels for them (``improved_levels``).
 
     Args:
       problem: what is placed.
       group_of_unit: [U] int32, from 0 on.
       searches: K, with seeds from 0 on.
-      evaluations: of each.
+      evaluations: of each, and a fiftieth as many of levels, which take longer.
       folder: where they are kept, one file for each problem, grouping and budget.
+      tasks: what the plans decide (``JointPlans``).
+      levels: of tasks beyond devices.
 
     Raises:
-      InputError: a file there is damaged.
+      InputError: a file there is damaged, or there is nothing to be fused where fusion is a task.
       NothingFits: no plan fits.
     """
     spec = methods.the(Role.LEAD)
     groups = hashlib.sha256(group_of_unit.astype(np.int32).tobytes()).hexdigest()
-    of = (problem.digest(), groups, spec.name, sorted(spec.versions.items()), searches, evaluations)
+    of: tuple[object, ...] = (
+        SCHEMA_VERSION,
+        problem.digest(),
+        groups,
+        spec.name,
+        sorted(spec.versions.items()),
+        searches,
+        evaluations,
+    )
+    if tasks != (DEVICES,):
+        of = (*of, tasks, levels)
     path = folder / f"{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.npz"
     if path.is_file():
         return _read(path, problem)
@@ -154,21 +167,74 @@ def kept_plans(
     found = [
         search(coarse, method=spec, budget_evaluations=evaluations, seed=seed) for seed in range(searches)
     ]
-    found.sort(key=lambda one: one.runtime_s)
-    plans = Plans(
-        whole.expand(np.array([one.placement.device_of_unit for one in found])),
-        np.array([one.runtime_s for one in found]),
-    )
+    rows = whole.expand(np.array([one.placement.device_of_unit for one in found]))
+    joint = JointPlans(whole, tasks, levels)
+    of_row, runtime_s = [joint.neutral] * len(found), [one.runtime_s for one in found]
+    if joint.leveled:
+        tries = max(1, evaluations // 50)
+        each = [improved_levels(joint, row, tries, seed) for seed, row in enumerate(rows)]
+        of_row, runtime_s = (list(one) for one in zip(*each, strict=True))
+    order = np.argsort(runtime_s, kind="stable")
+    plans = Plans(rows[order], np.array(runtime_s)[order], np.array(of_row)[order])
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {"device_of_unit": plans.device_of_unit, "runtime_s": plans.runtime_s}
+    arrays = {name: getattr(plans, name) for name in ("device_of_unit", "runtime_s", "levels")}
     write_atomically(path, array_file_bytes(_KIND, SCHEMA_VERSION, {"name": problem.name}, arrays))
     return plans
+
+
+def improved_levels(
+    joint: JointPlans, device_of_unit: np.ndarray, evaluations: int, seed: int
+) -> tuple[np.ndarray, float]:
+    """Levels [L, G] int32 for a placement, and the plan's step time in seconds, in the simulator.
+
+    Begins with the best of what rules say: no order or HEFT's, nothing fused or all that can be. Then a group's level
+    in a task is changed, and stays changed where the step is shorter.
+
+    Args:
+      joint: groups, tasks and levels.
+      device_of_unit: [U], the devices of all plans.
+      evaluations: how many plans are simulated, those of rules among them.
+      seed: of the changes.
+    """
+    evaluator, generator = SimulatedEvaluator(joint.groups.problem), np.random.default_rng(seed)
+
+    def seconds(levels: np.ndarray) -> float:
+        measured = evaluator.evaluate(joint.decisions(device_of_unit[np.newaxis], levels[np.newaxis]))
+        return float(measured.runtime_s[0]) if measured.status[0] == Status.OK else math.inf
+
+    rules = [_levels_by_rule(joint, device_of_unit, task) for task in joint.leveled]
+    begins = [np.array(levels) for levels in itertools.product(*rules)][:evaluations]
+    times_s = [seconds(levels) for levels in begins]
+    best_s, best = min(times_s), begins[int(np.argmin(times_s))]
+    task_of, group_of, level_of = np.nonzero(joint.legal)
+    for pick in generator.integers(len(task_of), size=evaluations - len(begins)):
+        changed = best.copy()
+        changed[task_of[pick], group_of[pick]] = level_of[pick]
+        if (changed_s := seconds(changed)) < best_s:
+            best, best_s = changed, changed_s
+    return best.astype(np.int32), best_s
+
+
+def _levels_by_rule(joint: JointPlans, device_of_unit: np.ndarray, task: str) -> list[np.ndarray]:
+    """Levels [G] of a task: those that decide nothing, and those of a rule."""
+    groups, number = joint.groups, joint.leveled.index(task)
+    if task == FUSION:
+        return [joint.neutral[number], joint.legal[number, :, 1].astype(np.int32)]
+    assert task == PRIORITIES
+    problem = groups.problem
+    rank = priorities("heft_rank", problem, device_of_unit)
+    group_of_op = groups.group_of_unit[problem.unit_of_op]
+    mean = np.bincount(group_of_op, rank, groups.count) / np.maximum(
+        np.bincount(group_of_op, minlength=groups.count), 1
+    )
+    place = np.argsort(np.argsort(mean, kind="stable"))
+    return [joint.neutral[number], (place * joint.levels // groups.count).astype(np.int32)]
 
 
 def _read(path: pathlib.Path, problem: Problem) -> Plans:
     _, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, "delete it: it is searched anew")
     try:
-        plans = Plans(arrays["device_of_unit"], arrays["runtime_s"])
+        plans = Plans(arrays["device_of_unit"], arrays["runtime_s"], arrays["levels"])
         for row in plans.device_of_unit:
             problem.check_legal(row)
     except (KeyError, ValueError) as error:

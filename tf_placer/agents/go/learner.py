@@ -1,4 +1,4 @@
-"""GO learns: by proximal policy optimization, as a student of known plans, and zero-shot as it was taught."""
+"""GO learns by proximal policy optimization, and places zero-shot as it was taught."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.multi_task import MultiTaskPolicy
+from tf_placer.agents.go.multi_task import MultiTaskPolicy, made, placement_of
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
     Chain,
-    GoInputs,
     GoPolicy,
     committed,
     go_inputs,
     go_kind,
 )
-from tf_placer.agents.graph_inputs import GraphInputs
+from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import (
     PolicyLearner,
     Proposal,
@@ -32,14 +30,21 @@ from tf_placer.agents.learner import (
     summed_gradients,
 )
 from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_loss, standardized_advantage
-from tf_placer.agents.weights import SHIPPED, WEIGHTS_REMEDY, restore_weights, weights_path
-from tf_placer.base import arguments, masked
+from tf_placer.agents.weights import (
+    SHIPPED,
+    WEIGHTS_REMEDY,
+    PolicyKind,
+    policy_of_weights,
+    restore_weights,
+    weights_path,
+)
+from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.grouper.groups import ordered_groups
-from tf_placer.grouper.joint_plans import DEVICES, JointPlans
+from tf_placer.grouper.joint_plans import DEVICES, TASKS, JointPlans
 from tf_placer.grouper.memory_repair import fitting, repairs
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere
@@ -95,11 +100,11 @@ class GoLearner(PolicyLearner):
             begin = nodes.best_of(warm_start.plans, warm_start.simulate)
         if joint.leveled:
             begin = np.concatenate([begin[np.newaxis], joint.neutral])
+        self._levels_are_taught = False
         if policy is None:
-            policy = MultiTaskPolicy(config, seed) if joint.leveled else GoPolicy(config, seed)
+            policy, kind = made(config, seed)
             if config.weights:
-                taught = policy.placement if isinstance(policy, MultiTaskPolicy) else policy
-                restore_weights(weights_path(config.weights, __file__), go_kind(config), taught)
+                self._levels_are_taught = _restored(config.weights, policy, kind)
         inputs = go_inputs(problem, nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._optimizer = adam(config.learning_rate, policy.trainable_variables)
@@ -120,7 +125,7 @@ class GoLearner(PolicyLearner):
 
     @property
     def _begins_taught(self) -> bool:
-        return bool(self._config.weights) and self._decides_devices
+        return bool(self._config.weights) and (self._decides_devices or self._levels_are_taught)
 
     @tf.function(autograph=False)
     def _refined(self) -> Proposal:
@@ -188,14 +193,23 @@ class GoLearner(PolicyLearner):
     def _taught(self) -> Proposal:
         """Proposal of weights that were taught elsewhere: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
-        policy = self.policy.placement if isinstance(self.policy, MultiTaskPolicy) else self.policy
-        cold, warm = (
-            committed(policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
-            for some, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
-        )
+        begin = tf.convert_to_tensor(self.begin)
         # The first of all may be what is begun with: the likeliest comes second.
-        rows = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
-        steps = self.policy.unfolded(self.policy.placed(tf.convert_to_tensor(self.begin), rows))
+        temperature = tf.where(tf.range(count) == min(1, count - 1), 0.0, _TEMPERATURE)
+        if self._decides_devices:
+            cold, warm = (
+                committed(placement_of(self.policy), self.inputs, some, _STEPS, tf.constant(one), seed)
+                for some, one in ((1, 0.0), (count - 1, _TEMPERATURE))
+            )
+            devices = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
+        else:
+            devices = tf.repeat(begin[:1], count, axis=0)
+        if self._levels_are_taught:
+            of_levels = tf.random.fold_in(seed, 1)
+            state = self.policy.completed(self.inputs, begin, devices, temperature, of_levels)
+        else:
+            state = self.policy.placed(begin, devices)
+        steps = self.policy.unfolded(state)
         # Nobody drew them as chains: they are worth imitating, and no ratio is asked of them (``_is_drawn``).
         return self._proposal(steps, tf.zeros(tf.shape(steps)))
 
@@ -262,6 +276,17 @@ class GoLearner(PolicyLearner):
         self.begin_s.assign(tf.minimum(times_s[fastest], self.begin_s))
 
 
+def _restored(weights: str, policy: GoPolicy | MultiTaskPolicy, kind: PolicyKind) -> bool:
+    """Gives a policy weights: of all it decides, or of its placement alone; whether its levels were taught, too."""
+    path = weights_path(weights, __file__)
+    of_all = isinstance(policy, MultiTaskPolicy) and policy_of_weights(path) == kind.policy
+    if of_all:
+        restore_weights(path, kind, policy)
+    else:
+        restore_weights(path, go_kind(policy.config), placement_of(policy))
+    return of_all
+
+
 def chunk_of(config: GoConfig, nodes: int) -> int:
     """Number of samples scored at once: a divisor of a minibatch, so that attention fits into memory."""
     size = config.rollouts // config.minibatches
@@ -269,108 +294,6 @@ def chunk_of(config: GoConfig, nodes: int) -> int:
     each = nodes * 2 * min(config.segment, nodes) * config.heads * (max(config.passes - 1, 1) + further)
     most = max(1, _LARGEST // each)
     return max(divisor for divisor in range(1, size + 1) if size % divisor == 0 and divisor <= most)
-
-
-_FEWEST = 0.05  # share of the decisions that are asked for at least
-_GRADIENT_CLIP = 1.0
-
-
-class GoLesson(NamedTuple):
-    """A problem, and good plans [K, V] int32 for its nodes."""
-
-    inputs: GoInputs
-    plans: tf.Tensor
-
-
-class GoStudent(snt.Module):
-    """Teaches a ``GoPolicy`` to complete plans of which parts are missing; a ``Student``.
-
-    Of each plan a part of the nodes, drawn anew each time and of any size, is taken away, and the policy is to say
-    where they are (masked imitation; Devlin et al. 2019 for words). In half of the lessons they are not nowhere but
-    anywhere: what a refinement begins with. Numbers of devices of a type are drawn anew, so that devices that are alike
-    are treated alike, and that no number stands for a part of the plan.
-    """
-
-    needs_plans = True
-
-    def __init__(self, config: GoConfig, seed: int, repeats: int = 4):
-        """Draws weights.
-
-        Args:
-          config: sizes of the networks and what nodes are.
-          seed: fixes everything random.
-          repeats: how often a step takes parts of each plan away.
-
-        Raises:
-          InputError: it is to decide more than devices.
-        """
-        super().__init__(name="go_student")
-        if config.tasks != DEVICES:
-            raise InputError(
-                f"tasks is {config.tasks}, and taught is a policy for devices alone; leave it out"
-            )
-        self._config = config
-        self.policy = GoPolicy(dataclasses.replace(config, keep_probability=0.0, exploration=0.0), seed)
-        self.kind = go_kind(config)
-        self._repeats = repeats
-        self._seed = tf.constant([seed, 0x57D], tf.int32)
-        self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
-        self._optimizer = adam(self._step_length, self.policy.trainable_variables)
-        self.updates = tf.Variable(0, trainable=False, name="updates")
-
-    def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32 nodes."""
-        return ordered_groups(problem, self._config.most_nodes).group_of_unit
-
-    def meets(self, problem: Problem, plans: np.ndarray) -> GoLesson:
-        """A problem with good plans [K, U]; of units of one node the first says where it is."""
-        nodes = ordered_groups(problem, self._config.most_nodes)
-        return GoLesson(go_inputs(problem, nodes), tf.constant(plans[:, nodes.first_unit], tf.int32))
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def learn(self, lesson: GoLesson, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one optimizer step; the mean -log p of what was missing, before it."""
-        variables = self.policy.trainable_variables
-        with tf.GradientTape() as tape:
-            loss = self._loss(lesson, tf.random.fold_in(self._seed, self.updates))
-        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        clipped, _ = tf.clip_by_global_norm([tf.convert_to_tensor(one) for one in gradients], _GRADIENT_CLIP)
-        self._step_length.assign(self._config.learning_rate * rate)
-        self._optimizer.apply(clipped, variables)
-        self.updates.assign_add(1)
-        return loss
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def loss_of(self, lesson: GoLesson) -> tf.Tensor:
-        """The same parts missing each time, and no step."""
-        return self._loss(lesson, tf.random.fold_in(self._seed, -1))
-
-    def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
-        numbers, share, hidden, anywhere, is_anywhere = tf.unstack(tf.random.split(seed, 5))
-        inputs = with_drawn_numbers(lesson.inputs, numbers)
-        plans = tf.repeat(lesson.plans, self._repeats, axis=0)
-        rows = tf.shape(plans)[0]
-        most = tf.random.stateless_uniform([rows, 1], share, _FEWEST, 1.0)
-        missing = tf.random.stateless_uniform(tf.shape(plans), hidden) < most
-        free = tf.reduce_sum(tf.cast(inputs.legal, tf.int32), axis=1) > 1
-        missing = tf.logical_and(missing, free)
-        uniform = masked.masked(tf.zeros_like(inputs.slowness), inputs.legal)
-        drawn = masked.largest(uniform + masked.gumbel([rows, *tf.unstack(tf.shape(uniform))], anywhere))
-        nowhere = tf.random.stateless_uniform([rows, 1], is_anywhere) < 0.5
-        seen = tf.where(missing, tf.where(nowhere, NOWHERE, drawn), plans)
-        log_prob = masked.log_prob(self.policy.logits(inputs, seen), plans)
-        asked = tf.cast(missing, tf.float32)
-        return -tf.reduce_sum(asked * log_prob) / tf.maximum(tf.reduce_sum(asked), 1.0)
-
-
-def with_drawn_numbers(inputs: GoInputs, seed: tf.Tensor) -> GoInputs:
-    """A problem whose devices have other numbers of their types, each number once."""
-    graph = inputs.graph
-    order = tf.argsort(tf.random.stateless_uniform([MAX_DEVICES], seed), stable=True)
-    kind = graph.device_numbers // MAX_DEVICES
-    numbers = kind * MAX_DEVICES + tf.gather(order, graph.device_numbers % MAX_DEVICES)
-    renumbered = GraphInputs(*(numbers if one is graph.device_numbers else one for one in graph))
-    return GoInputs(renumbered, *inputs[1:])
 
 
 SPEC = MethodSpec(
@@ -394,7 +317,8 @@ class GoZeroShotConfig(Settings):
     Attributes:
       weights: file that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own settings; "shipped" are
         those that come with tf_placer.
-      samples: B, how many placements; the first is the likeliest.
+      tasks: what is decided, one of ``TASKS`` with devices: what the weights were taught.
+      samples: B, how many plans; the first is the likeliest.
       steps: T, in which the nodes of one are decided.
       temperature: of all but the first.
 
@@ -403,6 +327,7 @@ class GoZeroShotConfig(Settings):
     """
 
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+    tasks: str = setting(DEVICES, words=tuple(tasks for tasks in TASKS if tasks.startswith(DEVICES)))
     samples: int = setting(64, least=1)
     steps: int = setting(12, least=1)
     temperature: float = setting(0.5, least=0)
@@ -414,11 +339,11 @@ class GoZeroShotConfig(Settings):
 
 def go_zero_shot(
     problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0
-) -> np.ndarray:
-    """Placements of an unseen graph by GO's policy as it was taught (Zhou et al. 2020, section 4.4).
+) -> np.ndarray | Decisions:
+    """Plans of an unseen graph by GO's policy as it was taught (Zhou et al. 2020, section 4.4).
 
     The likeliest placement, then others that are drawn (``committed``). Where a device holds more than it can, the
-    largest units move to where there is room.
+    largest units move to where there is room. With further tasks, an order and fusion of each are drawn for it.
 
     Args:
       problem: what to place, of any size, with any number of devices.
@@ -426,24 +351,39 @@ def go_zero_shot(
       seed: of what is drawn.
 
     Returns:
-      [K, U] int32 distinct legal placements whose variables fit, K <= B.
+      [K, U] int32 distinct legal placements whose variables fit, K <= B; with further tasks, K plans.
 
     Raises:
       InputError: ``config.weights`` is no file of weights for such a policy.
     """
-    of_policy = GoConfig(keep_probability=0.0, exploration=0.0, weights="")
-    policy = GoPolicy(of_policy, seed=0)
-    restore_weights(weights_path(config.weights, __file__), go_kind(of_policy), policy)
+    of_policy = GoConfig(tasks=config.tasks, keep_probability=0.0, exploration=0.0, weights="")
+    policy, kind = made(of_policy, seed=0)
+    restore_weights(weights_path(config.weights, __file__), kind, policy)
     nodes = ordered_groups(problem, of_policy.most_nodes)
     inputs = go_inputs(problem, nodes)
     devices = [
-        committed(policy, inputs, count, config.steps, tf.constant(temperature), tf.constant([seed, 0x25]))
+        committed(
+            placement_of(policy),
+            inputs,
+            count,
+            config.steps,
+            tf.constant(temperature),
+            tf.constant([seed, 0x25]),
+        )
         for count, temperature in ((1, 0.0), (config.samples - 1, config.temperature))
         if count
     ]
     rows = inputs.placements(tf.concat(devices, axis=0)).numpy()
     certain, likely = repairs(problem)
-    return fitting(problem, [certain(likely(row)) for row in rows])
+    placements = fitting(problem, [certain(likely(row)) for row in rows])
+    if not isinstance(policy, MultiTaskPolicy):
+        return placements
+    joint = JointPlans(nodes, tuple(config.tasks.split(",")), of_policy.levels)
+    begin = np.concatenate([np.zeros([1, nodes.count], np.int32), joint.neutral])
+    of_node = tf.constant(placements[:, nodes.first_unit])
+    temperature = tf.where(tf.range(len(placements)) == 0, 0.0, config.temperature)
+    state = policy.completed(inputs, tf.constant(begin), of_node, temperature, tf.constant([seed, 0x26]))
+    return joint.decisions(placements, state.numpy()[:, 1:])
 
 
 ZERO_SHOT_SPEC = MethodSpec(

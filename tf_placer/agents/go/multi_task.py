@@ -6,8 +6,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.policy import Chain, Encoded, GoInputs, GoPolicy, Scores, kept_logits
+from tf_placer.agents.go.policy import Chain, Encoded, GoInputs, GoPolicy, Scores, go_kind, kept_logits
 from tf_placer.agents.graph_inputs import draw_weights
+from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
 from tf_placer.grouper.joint_plans import DEVICES, FUSION
 
@@ -120,17 +121,65 @@ class MultiTaskPolicy(snt.Module):
             found.append(
                 self.placement.score(inputs, Chain(chain.begin[0], chain.steps[:, :passes]), encoded)
             )
+        state = self.state(chain)
+        begin = tf.repeat(chain.begin[tf.newaxis], tf.shape(state)[0], axis=0)
+        found.append(self.score_levels(inputs, begin, state, encoded))
+        return _joined(found, drawn)
+
+    def score_levels(
+        self, inputs: GoInputs, begin: tf.Tensor, state: tf.Tensor, encoded: Encoded | None = None
+    ) -> Scores:
+        """Log-probabilities and entropies [B, L, V] of the levels in states [B, 1 + L, V], given their devices.
+
+        Args:
+          inputs: the problem.
+          begin: [B, 1 + L, V] what stands in a task before it is decided.
+          state: what is decided.
+          encoded: what ``placement.encode`` gives, where it is at hand.
+        """
+        encoded = self.placement.encode(inputs) if encoded is None else encoded
         # All tasks at once, as so many samples.
-        state, tasks = self.state(chain), range(len(self._tasks))
-        before = [self._before(chain.begin, state, task) for task in tasks]
+        tasks = range(len(self._tasks))
+        before = [_before(begin, state, task) for task in tasks]
         told = tf.concat(
             [self._own.told(task, one[:, 1:]) for task, one in zip(tasks, before, strict=True)], axis=0
         )
         devices = tf.tile(state[:, 0], [len(self._tasks), 1])
         states = tf.split(self.placement.states(inputs, encoded, devices, told), len(self._tasks))
-        for task, one in zip(tasks, before, strict=True):
-            found.append(_scored(self._logits(inputs, task, states[task], one), state[:, 1 + task]))
-        return _joined(found, drawn)
+        found = [
+            _scored(self._logits(inputs, task, states[task], one), state[:, 1 + task])
+            for task, one in zip(tasks, before, strict=True)
+        ]
+        return _joined(found, None)
+
+    def completed(
+        self, inputs: GoInputs, begin: tf.Tensor, devices: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """[B, 1 + L, V] states with devices [B, V], whose levels a policy says that was taught to (``GoStudent``).
+
+        Levels stay no oftener than the policy says: nothing leans to what stands.
+
+        Args:
+          inputs: the problem.
+          begin: [1 + L, V] neutral levels.
+          devices: of each state.
+          temperature: [B] float32, of the draws; 0 takes the likeliest level.
+          seed: [2] int32.
+        """
+        count = tf.shape(devices)[0]
+        noise = masked.gumbel(
+            tf.stack([len(self._tasks), count, tf.shape(inputs.fuses)[0], self.config.levels]), seed
+        )
+        noise *= tf.reshape(temperature, [1, count, 1, 1])
+        encoded = self.placement.encode(inputs)
+        begins = tf.repeat(begin[tf.newaxis], count, axis=0)
+        state = self.placed(begin, devices)
+        for task, of_task in enumerate(tf.unstack(noise)):
+            before = _before(begins, state, task)
+            states = self.placement.states(inputs, encoded, devices, self._own.told(task, before[:, 1:]))
+            logits = masked.masked(self._own.logits(task, states), self._legal(inputs, task))
+            state = _with_level(state, task, masked.largest(logits + of_task))
+        return state
 
     def _decided(
         self,
@@ -143,7 +192,8 @@ class MultiTaskPolicy(snt.Module):
     ) -> tuple[Chain, Scores]:
         """The largest logit with noise [L, B, V, K], task by task."""
         steps, scores = [], []
-        state = tf.repeat(begin[tf.newaxis], tf.shape(noise)[1], axis=0)
+        begins = tf.repeat(begin[tf.newaxis], tf.shape(noise)[1], axis=0)
+        state = begins
         stands = self.unfolded(state)
         drawn = tf.ones([self.num_steps], bool) if drawn is None else drawn
         if placed is not None:
@@ -151,7 +201,7 @@ class MultiTaskPolicy(snt.Module):
             scores.append(placed[1])
             state = self.placed(begin, steps[0][:, -1])
         for task, of_task in enumerate(tf.unstack(noise)):
-            before = self._before(begin, state, task)
+            before = _before(begins, state, task)
             told = self._own.told(task, before[:, 1:])
             states = self.placement.states(inputs, encoded, before[:, 0], told)
             logits = self._logits(inputs, task, states, before)
@@ -159,13 +209,8 @@ class MultiTaskPolicy(snt.Module):
             level = tf.where(drawn[step], masked.largest(logits + of_task), stands[:, step])
             steps.append(level[:, tf.newaxis])
             scores.append(_scored(logits, level))
-            state = tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
+            state = _with_level(state, task, level)
         return Chain(begin, tf.concat(steps, axis=1)), _joined(scores, drawn)
-
-    def _before(self, begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:
-        """[B, 1 + L, V] what is decided before a task, and what stood at the beginning in it and after it."""
-        later = tf.repeat(begin[tf.newaxis, 1 + task :], tf.shape(state)[0], axis=0)
-        return tf.concat([state[:, : 1 + task], later], axis=1)
 
     def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """[B, V, K] masked logits of a task, of what attention made [B, V, H] and what stands [B, 1 + L, V]."""
@@ -209,6 +254,30 @@ class _OfTasks(snt.Module):
     def logits(self, task: int, states: tf.Tensor) -> tf.Tensor:
         """[B, V, K] of states [B, V, H]."""
         return snt.BatchApply(self._last[task])(states)
+
+
+def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
+    """The policy that decides ``config.tasks``, and the kind that its weights are of."""
+    kind = go_kind(config)
+    if config.tasks == DEVICES:
+        return GoPolicy(config, seed), kind
+    settings = {**kind.settings, "tasks": config.tasks, "levels": config.levels}
+    return MultiTaskPolicy(config, seed), PolicyKind(MultiTaskPolicy.__name__, kind.versions, settings)
+
+
+def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
+    """The part that decides devices."""
+    return policy.placement if isinstance(policy, MultiTaskPolicy) else policy
+
+
+def _before(begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:
+    """[B, 1 + L, V] what is decided before a task, and what stood at the beginning in it and after it."""
+    return tf.concat([state[:, : 1 + task], begin[:, 1 + task :]], axis=1)
+
+
+def _with_level(state: tf.Tensor, task: int, level: tf.Tensor) -> tf.Tensor:
+    """States [B, 1 + L, V] with levels [B, V] in a task."""
+    return tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
 
 
 def _scored(logits: tf.Tensor, choice: tf.Tensor) -> Scores:

@@ -352,7 +352,8 @@ class LearnedListStudent(snt.Module):
     a rule that is good by itself, and a few batches from the best one for a program.
     """
 
-    needs_plans = False
+    tasks = ()
+    levels = 0
 
     def __init__(self, config: LearnedListConfig, seed: int):
         """A prior that nobody taught.

@@ -50,7 +50,8 @@ class MarsStudent(snt.Module):
     What is taught is the encoder, not the placer: a step is one of Deep Graph Infomax, which asks for no plan.
     """
 
-    needs_plans = False
+    tasks = ()
+    levels = 0
 
     def __init__(self, config: MarsConfig, seed: int):
         """Draws weights.

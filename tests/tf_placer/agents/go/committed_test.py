@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.go.small_go import OF_GROUPS
+from tests.tf_placer.agents.go.small_go import OF_GROUPS, plans_of
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.go.learner import GoStudent
 from tf_placer.agents.go.policy import NOWHERE, committed
+from tf_placer.agents.go.student import GoStudent
 
 PROBLEM = dataclasses.replace(
     branches_problem(3, 4),
@@ -25,7 +25,7 @@ def student():
 
 @pytest.fixture(scope="module")
 def inputs(student):
-    return student.meets(PROBLEM, PROBLEM.legalized(np.zeros((1, PROBLEM.num_units), int))).inputs
+    return student.meets(PROBLEM, plans_of(PROBLEM.legalized(np.zeros((1, PROBLEM.num_units), int)))).inputs
 
 
 @pytest.mark.parametrize("steps", [1, 3, pytest.param(100, marks=pytest.mark.slow)])

@@ -15,8 +15,9 @@ from tests.tf_placer.agents.small_learners import (
     warm_start_on,
 )
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import GoLearner, GoStudent, chunk_of
+from tf_placer.agents.go.learner import GoLearner, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, committed
+from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 

@@ -11,7 +11,7 @@ from tests.tf_placer.agents.go.small_go import OF_GROUPS, OF_UNITS
 from tests.tf_placer.agents.small_learners import warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import GoLearner, GoStudent
+from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import Chain, GoPolicy, go_inputs
 from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
@@ -246,7 +246,3 @@ def test_what_cannot_be_asked_is_told():
             GoConfig(turn_updates=3, **settings)
     with pytest.raises(InputError, match=r"^tasks is 'fusion,devices'; give one of devices, priorities"):
         GoConfig(tasks="fusion,devices")
-    with pytest.raises(
-        InputError, match=r"^tasks is devices,fusion, and taught is a policy for devices alone"
-    ):
-        GoStudent(dataclasses.replace(OF_GROUPS, tasks="devices,fusion"), seed=0)

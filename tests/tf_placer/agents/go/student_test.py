@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.go.small_go import OF_GROUPS
+from tests.tf_placer.agents.go.small_go import OF_GROUPS, plans_of
 from tests.tf_placer.agents.small_learners import OTHER, PROBLEM
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import GoStudent, with_drawn_numbers
 from tf_placer.agents.go.policy import committed
+from tf_placer.agents.go.student import GoStudent, with_drawn_numbers
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.training.teach import kept_plans
 
@@ -26,7 +26,7 @@ def student():
 
 @pytest.fixture(scope="module")
 def lesson(student):
-    return student.meets(PROBLEM, halves(PROBLEM))
+    return student.meets(PROBLEM, plans_of(halves(PROBLEM)))
 
 
 @pytest.mark.medium
@@ -51,7 +51,7 @@ def test_a_step_says_the_loss_before_it_and_brings_it_down(lesson):
 
 @pytest.mark.slow
 def test_one_student_meets_problems_of_other_sizes(student, lesson):
-    other = student.meets(OTHER, halves(OTHER))
+    other = student.meets(OTHER, plans_of(halves(OTHER)))
     assert other.inputs.legal.shape[1] == 3
     for one in (other, lesson, other):
         assert np.isfinite(float(student.learn(one, tf.constant(1.0))))
@@ -82,7 +82,7 @@ def test_what_was_taught_on_small_graphs_places_larger_ones(tmp_path):
     for branches, length in [(2, 2), (4, 2), (4, 3), (2, 4), (6, 2), (2, 3), (8, 2)]:
         problem = branches_problem(branches, length)
         plans = kept_plans(problem, taught.groups_of(problem), 2, 400, tmp_path)
-        lessons.append(taught.meets(problem, plans.device_of_unit))
+        lessons.append(taught.meets(problem, plans))
     order = np.random.default_rng(0)
     for _ in range(400):
         for place in order.permutation(len(lessons)):
@@ -90,7 +90,7 @@ def test_what_was_taught_on_small_graphs_places_larger_ones(tmp_path):
 
     def of_optimum(student, branches, length):
         problem = branches_problem(branches, length)
-        inputs = student.meets(problem, problem.everything_on(0)[np.newaxis]).inputs
+        inputs = student.meets(problem, plans_of(problem.everything_on(0)[np.newaxis])).inputs
         devices = committed(student.policy, inputs, 32, 16, tf.constant(0.3), tf.constant([0, 1]))
         runtime_s = SimulatedEvaluator(problem).evaluate(inputs.placements(devices).numpy()).runtime_s
         return np.array(runtime_s) * 1e9 / branches_optimum_ns(branches, length)
