@@ -82,7 +82,8 @@ class GoConfig(Settings):
       failing_reward: reward of a placement that does not run, below 0.
       weights: file that `train` wrote, whose weights it begins with, "shipped" for those that come with tf_placer, or
         "" for new ones. With weights the first placements are made from nothing (``committed``), and refinement begins
-        with the best of them. The method's row in the table has "shipped", a preset "".
+        with the best of them; an order and fusion, too, where the file is of a policy for the same tasks and levels.
+        The method's row in the table has "shipped", a preset "".
       preset: "ours" or "paper"; says what the fields are that are not given.
 
     Raises:

@@ -129,16 +129,10 @@ class GoStudent(snt.Module):
         """Mean -log p of the levels that are missing in each further task, of plans with devices [B, V]."""
         further = len([task for task in self.tasks if task != DEVICES])
         levels = tf.unstack(tf.repeat(lesson.levels, self._repeats, axis=0), further, axis=1)
-        seen: list[tf.Tensor] = []
-        asked: list[tf.Tensor] = []
-        for task, of_task in enumerate(levels):
-            legal, neutral = (
-                tf.unstack(lesson.legal_levels, further)[task],
-                tf.unstack(lesson.neutral, further)[task],
-            )
-            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, 1 + task), 4))
-            for some, one in zip((seen, asked), partly_hidden(of_task, legal, neutral, seeds), strict=True):
-                some.append(one)
+        legal, neutral = (tf.unstack(one, further) for one in (lesson.legal_levels, lesson.neutral))
+        seeds = [tf.unstack(tf.random.split(tf.random.fold_in(seed, 1 + task), 4)) for task in range(further)]
+        hidden = [partly_hidden(*of_task) for of_task in zip(levels, legal, neutral, seeds, strict=True)]
+        seen, asked = zip(*hidden, strict=True)
         begin, state = (tf.stack([plans, *one], axis=1) for one in (seen, levels))
         log_prob = tf.unstack(policy.score_levels(inputs, begin, state).log_prob, further, axis=1)
         return [_mean(-one, missing) for one, missing in zip(log_prob, asked, strict=True)]
