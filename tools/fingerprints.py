@@ -5,8 +5,8 @@
 
 Three parts: what every method finds on small workloads (digest of the best plan, step time, evaluations), the tables of
 papers with ``--quick`` (each row of their CSV that no clock ended), and ``summary.json`` of ``place`` and ``compare``
-without what a clock says. ``--only=PART`` computes one of them; with ``--check``, ``--match=REGEX`` those names in which
-it is found. Times have all their digits: they are equal or they are not.
+without what a clock says. ``--only=PART`` computes one of them; with ``--check``, ``--match=REGEX`` those names in
+which it is found. Times have all their digits: they are equal or they are not.
 
 Networks round differently on other processors, so a record is compared on the kind of machine that wrote it. What needs
 a program that is not installed here, such as Scotch, is not compared, and that is said.
