@@ -95,8 +95,10 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
     """
     header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     if header.get("policy") != kind.policy:
+        tasks = _entry(header, "settings", "tasks")
+        also = "" if tasks == "None" or "tasks" in kind.settings else f", or set tasks={tasks}"
         raise InputError(
-            f"{path} has weights of a {str(header.get('policy'))[:60]}; give some of a {kind.policy}"
+            f"{path} has weights of a {str(header.get('policy'))[:60]}; give some of a {kind.policy}{also}"
         )
     for name, version in kind.versions.items():
         found = _entry(header, "versions", name)
