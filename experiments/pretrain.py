@@ -62,6 +62,9 @@ def main(argv: list[str]) -> None:
         )
     course, epochs = read_course(_SEED.value), _EPOCHS.value
     if _MACHINES.value is not None:
+        most = min(len(program.machines) for program in course)
+        if _MACHINES.value > most:
+            raise InputError(f"--machines={_MACHINES.value}: the course draws {most}; give at most as many")
         course = tuple(
             dataclasses.replace(program, machines=program.machines[: _MACHINES.value]) for program in course
         )

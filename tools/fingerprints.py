@@ -196,8 +196,10 @@ def main(argv: list[str]) -> None:
         lines = differences(recorded, now, _MATCH.value)
         every = [found for found_of in now.values() for found in found_of.values()]
         missing = sum(map(needs_what_is_missing, every))
+        by_clock = sum(list(found.values()).count(BY_THE_CLOCK) for found in every if isinstance(found, dict))
         lines.append(
-            f"{len(every) - missing} compared, {len(lines)} differ; {missing} need what is not installed here"
+            f"{len(every) - missing} compared, {len(lines)} differ; {missing} need what is not installed here, "
+            f"{by_clock} rows of tables were ended by the clock"
         )
         print("\n".join(lines))
         sys.exit(1 if len(lines) > 1 else 0)

@@ -107,6 +107,7 @@ def _step_length(share: float) -> float:
 
 SCHEMA_VERSION = 2
 _KIND = "good plans of a tf_placer problem"
+_TRIES_EACH = 50  # evaluations of devices for one of levels: clusters take long to merge
 
 
 def lesson_of(
@@ -157,8 +158,9 @@ def kept_plans(
         searches,
         evaluations,
     )
+    tries_of_levels = max(1, evaluations // _TRIES_EACH)
     if tasks != (DEVICES,):
-        of = (*of, tasks, levels)
+        of = (*of, tasks, levels, tries_of_levels)
     path = folder / f"{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.npz"
     if path.is_file():
         return _read(path, problem)
@@ -171,8 +173,7 @@ def kept_plans(
     joint = JointPlans(whole, tasks, levels)
     of_row, runtime_s = [joint.neutral] * len(found), [one.runtime_s for one in found]
     if joint.leveled:
-        tries = max(1, evaluations // 50)
-        each = [improved_levels(joint, row, tries, seed) for seed, row in enumerate(rows)]
+        each = [improved_levels(joint, row, tries_of_levels, seed) for seed, row in enumerate(rows)]
         of_row, runtime_s = (list(one) for one in zip(*each, strict=True))
     order = np.argsort(runtime_s, kind="stable")
     plans = Plans(rows[order], np.array(runtime_s)[order], np.array(of_row)[order])
