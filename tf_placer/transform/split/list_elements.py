@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_input
-from tf_placer.graph.item import Item
+from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program.program import fresh_name, with_nodes, with_output
 from tf_placer.graph.sizes.output_specs import OutputSpec
 from tf_placer.transform.split.known_values import known_values
@@ -40,8 +40,8 @@ def without_lists(item: Item, origin_of: Mapping[str, str]) -> tuple[Item, dict[
             fetches=tuple(with_output(lists.same(text)) for text in item.fetches),
         )
         made_of = {name: name for name in item.index.names} | lists.made_of
-        item = item.rewritten(
-            program, made_of, {n: s for n, s in sizes_to_keep(item).items() if n not in lists.changed}
+        item = rewritten(
+            item, program, made_of, {n: s for n, s in sizes_to_keep(item).items() if n not in lists.changed}
         )
         origin_of = {name: origin_of[made_of[name]] for name in item.index.names}
 

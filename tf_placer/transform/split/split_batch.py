@@ -13,7 +13,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.garbage import without_collections
-from tf_placer.graph.item import Item
+from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program import program as graphs
 from tf_placer.graph.splitting import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
@@ -288,7 +288,7 @@ def _as_item(item: Item, writer: Writer, splitting: Splitting) -> tuple[Item, di
         fetches=fetches,
         control_outputs=tuple(_flat(writer.done(name) for name in item.control_outputs)),
     )
-    result = item.rewritten(program, writer.origin_of, writer.specs, splitting)
+    result = rewritten(item, program, writer.origin_of, writer.specs, splitting)
     return result, {name: writer.origin_of[name] for name in result.index.names}
 
 

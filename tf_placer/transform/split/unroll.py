@@ -27,7 +27,7 @@ from colocation.op_facts import (
 from colocation.tensorflow_internals import FuncGraph, graph_of_function_def
 from tf_placer.graph.cleaning.clean import clean, passed_on
 from tf_placer.graph.host_ops import without_devices
-from tf_placer.graph.item import Item
+from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program.program import (
     Program,
     called_functions,
@@ -246,7 +246,7 @@ def _written_out(
     program = without_devices(_with_one_read(clean(program), loop_of))
     made_of = {node.name: _origin(node.name, loop_of, item) for node in program.graph_def.node}
     known = {name: specs for name, specs in sizes_to_keep(item).items() if made_of.get(name) == name}
-    result = item.rewritten(program, made_of, known)
+    result = rewritten(item, program, made_of, known)
     return result, {name: origin_of[made_of[name]] for name in result.index.names}
 
 
