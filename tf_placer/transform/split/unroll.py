@@ -26,7 +26,6 @@ from colocation.op_facts import (
 )
 from colocation.tensorflow_internals import FuncGraph, graph_of_function_def
 from tf_placer.graph.cleaning.clean import clean, passed_on
-from tf_placer.graph.host_ops import without_devices
 from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program.program import (
     Program,
@@ -148,7 +147,7 @@ def _trips(
         if not goes_on(values)[0]:
             return trips, trips * ops_of_trip
         values = following(values)
-    raise _StaysALoop(f"its trips are more than {most_ops:,} ops")
+    raise _StaysALoop(f"its trips are more ops than the {_MOST_OPS:,} that loops may become")
 
 
 def _read(graph: FuncGraph, tensors: Iterable[tf.Tensor]) -> dict[str, tf.Operation]:
@@ -243,7 +242,7 @@ def _written_out(
         fetches=tuple(with_output(resolved(text)) for text in item.fetches),
         control_outputs=tuple(one for name in item.control_outputs for one in calls_of.get(name, [name])),
     )
-    program = without_devices(_with_one_read(clean(program), loop_of))
+    program = _with_one_read(clean(program), {name: origin_of[loop] for name, loop in loop_of.items()})
     made_of = {node.name: _origin(node.name, loop_of, item) for node in program.graph_def.node}
     known = {name: specs for name, specs in sizes_to_keep(item).items() if made_of.get(name) == name}
     result = rewritten(item, program, made_of, known)
@@ -260,7 +259,12 @@ def _origin(name: str, loop_of: Mapping[str, str], item: Item) -> str:
 
 
 def _with_one_read(program: Program, loop_of: Mapping[str, str]) -> Program:
-    """The program in which a variable that all trips of a loop read is read once: it is as it was before the loop."""
+    """The program in which a variable that all trips of a loop read is read once: it is as it was before the loop.
+
+    Args:
+      program: with written-out loops.
+      loop_of: scope of a trip -> the outermost loop around it.
+    """
     first: dict[tuple[str, ...], str] = {}
     same: dict[str, str] = {}
     for node in program.graph_def.node:

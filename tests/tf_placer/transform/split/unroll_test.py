@@ -92,6 +92,19 @@ def test_a_variable_is_read_once_for_all_trips() -> None:
     assert reads == 1
 
 
+def test_a_variable_is_read_once_in_a_loop_in_a_loop() -> None:
+    weights = tf.Variable(drawn(FEATURES, FEATURES))
+
+    def step(rows: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(2):
+            for _ in tf.range(3):
+                rows = tf.tanh(rows @ weights)
+        return rows
+
+    found = written_out(item_of(step, drawn(BATCH, FEATURES)))
+    assert len(found.loops) == 1 and found.item.index.op_types.count("ReadVariableOp") == 1
+
+
 @pytest.mark.parametrize("parts", [2, 3, 4])
 def test_a_training_step_in_parts(parts: int) -> None:
     item = item_of(training_step(2), drawn(BATCH, TIME, FEATURES))
@@ -171,7 +184,7 @@ class Counting:
         (with_print, "its PrintV2 has a state or an effect"),
         (Counting(), "its AssignAddVariableOp has a state or an effect"),
         (until_large, "its trips depend on data"),
-        (for_ever, "its trips are more than 20,000 ops"),
+        (for_ever, "its trips are more ops than the 20,000 that loops may become"),
     ],
     ids=["random", "prints", "writes", "data", "too many"],
 )
