@@ -26,7 +26,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.base.garbage import without_collections
-from tf_placer.graph.cleaning.clean import READ_ONLY_OPS, clean
+from tf_placer.graph.cleaning.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices
 from tf_placer.graph.program.program import (
@@ -237,6 +237,17 @@ class Item:
             host_captures=program.host_captures,
         )
 
+    def as_program(self) -> Program:
+        """The item as a program again, to be changed."""
+        return Program(
+            graph_def=self.graph_def,
+            feeds=self.feeds,
+            fetches=self.fetches,
+            control_outputs=self.control_outputs,
+            variables=self.variables,
+            host_captures=self.host_captures,
+        )
+
     @functools.cached_property
     def host_ops(self) -> dict[str, str]:
         """Op name -> what keeps it in the process that calls the program, of the ops that must be there.
@@ -344,6 +355,49 @@ class Item:
     def fingerprint(self) -> str:
         """Hex digest of the graph's structure; see ``tf_placer.graph.fingerprint``."""
         return fingerprint(self.graph_def, self.fetches, self.side_effects)
+
+
+def rewritten(
+    item: Item,
+    program: Program,
+    origin_of: Mapping[str, str],
+    known: Mapping[str, tuple[OutputSpec, ...]],
+    splitting: Splitting | None = None,
+) -> Item:
+    """The Item of a program that was made of another one's: what its ops ask for, and their stages, go with them.
+
+    Args:
+      item: the other one.
+      program: its graph may have ops that nothing needs, in any order.
+      origin_of: op of it -> op of ``item``.
+      known: op of it -> its outputs, where they need not be inferred.
+      splitting: how its batch is in parts.
+    """
+    for clean_up in (prune, topological_order, default_attributes):
+        program = clean_up(program)
+    index = index_graph(program.graph_def)
+    requested = item.requested_devices
+    result = Item(
+        name=item.name,
+        graph_def=program.graph_def,
+        index=index,
+        outputs=output_specs(program.graph_def, known),
+        feeds=program.feeds,
+        fetches=program.fetches,
+        control_outputs=program.control_outputs,
+        variables=program.variables,
+        requested_devices={
+            name: requested[origin_of[name]] for name in index.names if origin_of[name] in requested
+        },
+        host_captures=program.host_captures,
+        stages=item.stages,
+        splitting=splitting,
+    )
+    if item.stages:  # whatever pattern of names tells a stage
+        stage_of = dict(zip(item.index.names, item.stage_of_op.tolist(), strict=True))
+        found = [stage_of[origin_of[name]] for name in index.names]
+        result.__dict__["stage_of_op"] = np.array(found, np.int32)
+    return result
 
 
 # Items in files: everything that tracing found out, so that a large graph is traced once.

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 COPY = re.compile(r"part_(\d+)/")
 """What the name of a copy begins with: its part."""
+TRIP = re.compile(r"(?:.*/)?trip_\d+/")
+"""What comes before the name that an op has in the body of a loop, where the loop is written out."""
 SHARED = -1
 """Part of what is no copy: variables, updates, sums, and what stayed whole."""
 

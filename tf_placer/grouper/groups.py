@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,8 +15,10 @@ import numpy as np
 import pymetis
 import tensorflow as tf
 
+from tf_placer.graph.splitting import COPY
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
+from tf_placer.transform.split.plans import part_of_unit
 
 # Min-cut partitions of the unit graph (METIS), and their split by slack.
 
@@ -80,15 +83,41 @@ def slack_groups(problem: Problem, parts: int, classes: Sequence[float] = SLACK_
     return rank[group]
 
 
+_NUMBER = re.compile(r"_?\d+")
+
+
+def repeated_groups(problem: Problem) -> np.ndarray:
+    """Units that do the same in repeated layers and time steps, for the same part of the batch.
+
+    That is told by the name of a unit's costliest op without its numbers: ``layer_3/dense/MatMul_1`` and
+    ``layer_4/dense/MatMul`` go together. So a few groups decide what all layers do alike, and which part is where.
+
+    Args:
+      problem: whose units.
+
+    Returns:
+      [U] int32 groups, numbered from 0 without gaps in the order of their first units.
+    """
+    names = [_NUMBER.sub("", COPY.sub("", problem.op_names[op])) for op in costliest_ops(problem).tolist()]
+    number: dict[tuple[str, int], int] = {}
+    pairs = zip(names, part_of_unit(problem).tolist(), strict=True)
+    return np.array([number.setdefault(pair, len(number)) for pair in pairs], np.int32)
+
+
+def costliest_ops(problem: Problem) -> np.ndarray:
+    """[U] the op of each unit that takes longest; of equal ones the first."""
+    order = np.lexsort((-np.arange(problem.num_ops), problem.fastest_ns(), problem.unit_of_op))
+    last = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units), side="right") - 1
+    found: np.ndarray = order[last]
+    return found
+
+
 def unit_slack(problem: Problem) -> np.ndarray:
     """[U] float64, share of the critical path that a unit's costliest op could wait, were transfers free."""
     graph = problem.op_graph
     path_ns = max(int(graph.bottom_level_ns.max(initial=0)), 1)
     slack_ns = path_ns - graph.top_level_ns - graph.bottom_level_ns
-    # Ops of a unit beside each other, the costliest last; of equal ones the first.
-    order = np.lexsort((-np.arange(problem.num_ops), problem.fastest_ns(), problem.unit_of_op))
-    last = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units), side="right") - 1
-    slack: np.ndarray = slack_ns[order[last]] / path_ns
+    slack: np.ndarray = slack_ns[costliest_ops(problem)] / path_ns
     return slack
 
 

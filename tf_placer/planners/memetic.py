@@ -14,7 +14,7 @@ import numpy as np
 from tf_placer.base import arguments
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.grouper.groups import Groups, cut_by_plans, slack_groups
+from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.local_search import (
     Burst,
@@ -47,11 +47,12 @@ class MemeticConfig(Settings):
         may use. On an evaluator that is no simulator there is one, over units.
       late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many after each turn of
         units that gained.
+      repeats: what repeats is decided first, all layers and time steps alike (``repeated_groups``).
       parts: of the min cut at the coarsest level.
       finer: times as many parts at each level after it.
-      levels: of groups, before the units.
-      turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
-        units included, and twice as many after each turn of units that gained.
+      levels: of min-cut groups, before the units.
+      turn: evaluations for what repeats, at the coarsest level, and where chains cross over; twice as many at each
+        level after that, units included, and twice as many after each turn of units that gained.
       setback: share of a chain's time by which its plans may be slower when it begins a later turn, twice as much after
         each turn of units that gained nothing, until one gains.
       path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
@@ -66,6 +67,7 @@ class MemeticConfig(Settings):
 
     chains: int = setting(0, least=0, most=_MOST)
     late: int = setting(20, least=1, most=_MOST)
+    repeats: bool = setting(True)
     parts: int = setting(64, least=2, most=_MOST)
     finer: int = setting(4, least=2, most=_MOST)
     levels: int = setting(3, least=0, most=10)
@@ -109,9 +111,12 @@ def edit_weights() -> np.ndarray:
 # The planner: inside the simulator, a chain on each core.
 
 # Of what a search keeps: one that was saved with another cannot go on.
-STATE_VERSION = 2
+STATE_VERSION = 3
 _NO_WEIGHTS = np.zeros(0, np.float32)
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
+_FEWEST_REPEATED = 16  # groups of what repeats, or that level is: names say nothing, or hardly anything
+_REPEATED_UNITS = 4096  # in fewer, single moves soon do as much
+_REPEATED = 0  # a level, beside numbers of parts
 # A start that takes this share of another's time leaves it out, however many edges it cuts.
 _MUCH_FASTER = 0.8
 # Least gain of a turn of units that counts, as a share of the step time.
@@ -137,9 +142,10 @@ class SimulatedMemetic:
     fastest start comes back when units are searched, if no chain is faster. Where several starts are given, each chain
     begins at one of them: whoever gives several does not know which leads further.
 
-    Then all search min-cut parts split by slack (``slack_groups``), in turns of ever more parts, and then units: with
-    few groups each move matters, with many the last percents are found (multilevel search: Walshaw 2004). A group is
-    cut where a chain's plan has it on several devices, so no level loses a plan.
+    Then all search what repeats, so that one move is of all layers or time steps (``repeated_groups``), and after that
+    min-cut parts split by slack (``slack_groups``), in turns of ever more parts, and then units: with few groups each
+    move matters, with many the last percents are found (multilevel search: Walshaw 2004). A group is cut where a
+    chain's plan has it on several devices, so no level loses a plan.
 
     After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
     differ, so one piece of a move is what another chain has elsewhere, and chains cross over by what does not make them
@@ -184,7 +190,7 @@ class SimulatedMemetic:
         self._starts = cheap_starts(problem, start, seed)
         self._given = len(np.unique(np.atleast_2d(start), axis=0))
         self._start_ns = np.full(len(self._starts), NEVER)
-        self._parts = _parts(problem, config)
+        self._levels = _levels(problem, config)
         self._units: _Level | None = None
         self._edges = unit_graph(problem).edges
         self._turn = 0  # 0 times the starts
@@ -238,12 +244,14 @@ class SimulatedMemetic:
         """Evaluations of the turn that it is in."""
         if not self._turn:
             return len(self._starts)
-        finer = 0 if self._relinks(self._turn) else min(self._turn - 1, len(self._parts))
+        finer = 0
+        if not self._relinks(self._turn):
+            finer = max(min(self._turn - 1, len(self._levels)) - (_REPEATED in self._levels), 0)
         return self._config.turn << (finer + self._doublings)
 
     def _relinks(self, turn: int) -> bool:
         """True if a turn is of groups again, after units."""
-        return bool(self._parts) and turn > len(self._parts) + 1 and (turn - len(self._parts)) % 2 == 0
+        return bool(self._levels) and turn > len(self._levels) + 1 and (turn - len(self._levels)) % 2 == 0
 
     def _time_starts(self, count: int) -> None:
         rows = slice(self._made, self._made + count)
@@ -261,7 +269,7 @@ class SimulatedMemetic:
         fits = fits[self._start_ns[fits] <= self._start_ns[fits].min() / _MUCH_FASTER]
         if self._given > 1 and (fits < self._given).any():
             fits = fits[fits < self._given]
-        elif self._parts:
+        elif self._levels:
             ends = self._starts[fits][:, self._edges]  # [K, E, 2]
             cut = (ends[:, :, 0] != ends[:, :, 1]).sum(axis=1)
             fits = fits[cut == cut.min()]
@@ -283,7 +291,7 @@ class SimulatedMemetic:
 
     def _begin(self, turn: int) -> None:
         """Begins a turn: every chain continues from the fastest plan that it found, on the groups of the turn."""
-        levels = len(self._parts)
+        levels = len(self._levels)
         again = turn > levels + 1
         if turn > levels and not self._relinks(turn):
             self._drop_the_slow()
@@ -292,8 +300,10 @@ class SimulatedMemetic:
             self._before_ns = self._fastest_ns()
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
-            parts = self._parts[min(turn, levels) - 1]
-            self._level = self._level_of(cut_by_plans(slack_groups(self._problem, parts), self._best))
+            parts = self._levels[min(turn, levels) - 1]
+            is_repeated = parts == _REPEATED
+            keys = repeated_groups(self._problem) if is_repeated else slack_groups(self._problem, parts)
+            self._level = self._level_of(cut_by_plans(keys, self._best))
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
         self._chains = self._fresh_chains(self._setback() if again else 0.0)
@@ -378,10 +388,18 @@ class SimulatedMemetic:
         return Chains(rows, rows.copy(), ring, counts)
 
 
-def _parts(problem: Problem, config: MemeticConfig) -> list[int]:
-    """Parts of the min cut of each level that is worth a turn: well below the units, where there is a choice."""
+def _levels(problem: Problem, config: MemeticConfig) -> list[int]:
+    """What repeats, then parts of the min cut: each level that is worth a turn, well below the units.
+
+    Numbers of parts; ``_REPEATED`` for what repeats.
+    """
     parts = [config.parts * config.finer**level for level in range(config.levels)]
-    return [one for one in parts if _FEWEST_UNITS * one <= problem.num_units]
+    found = [one for one in parts if _FEWEST_UNITS * one <= problem.num_units]
+    if config.repeats and found and problem.num_units >= _REPEATED_UNITS:
+        groups = int(repeated_groups(problem).max()) + 1
+        if _FEWEST_REPEATED <= groups <= problem.num_units // _FEWEST_UNITS:
+            return [_REPEATED, *found]
+    return found
 
 
 SPEC = MethodSpec(

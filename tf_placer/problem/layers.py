@@ -12,6 +12,7 @@ import numpy as np
 
 from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
+from tf_placer.graph.splitting import TRIP
 from tf_placer.problem.problem import Problem
 
 # Name scopes: the part of an op's name that its program gave, without TensorFlow's prefixes and suffixes.
@@ -28,6 +29,7 @@ def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
     """The scope of each op: ``a/dense/MatMul/ReadVariableOp`` is in ``("a", "dense")``, as is its gradient.
 
     A part of a name that is an op's own, or that TensorFlow made of a type of op, is no scope, nor is what follows it.
+    Trips of a loop that is written out have the scopes of its body.
 
     Args:
       names: [N] of the ops.
@@ -35,7 +37,7 @@ def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
     """
     known: dict[str, Scope] = {}
     ops, kinds = set(names), set(types) - {""}
-    return [_scope(name.rpartition("/")[0], ops, kinds, known) for name in names]
+    return [_scope(TRIP.sub("", name).rpartition("/")[0], ops, kinds, known) for name in names]
 
 
 def without_count(part: str) -> str:

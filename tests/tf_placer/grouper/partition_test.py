@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.grouper.groups import min_cut_partition, slack_groups, unit_slack
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.grouper.groups import min_cut_partition, repeated_groups, slack_groups, unit_slack
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.transform.split import split
+from tf_placer.transform.split.plans import part_of_unit
 
 
 def partition(problem, parts):
@@ -102,3 +107,26 @@ def test_what_can_wait_is_a_group_of_its_own() -> None:
     assert slack_groups(_side_branch(), 1).tolist() == [0, 0, 0, 1]
     assert slack_groups(_side_branch(), 1, classes=()).tolist() == [0, 0, 0, 0]
     assert slack_groups(_side_branch(), 4).tolist() == [0, 1, 2, 3]
+
+
+def test_what_repeats_is_one_group() -> None:
+    names = [
+        "layer_0/a",
+        "layer_0/b",
+        "layer_1/a",
+        "layer_1/b_1",
+        "layer_12/a_2",
+        "head/a",
+        "step3/x9",
+        "step14/x",
+    ]
+    problem = problem_of([100] * len(names), [(i, i + 1) for i in range(len(names) - 1)], names=names)
+    assert repeated_groups(problem).tolist() == [0, 1, 0, 1, 0, 2, 3, 3]
+
+
+def test_what_repeats_is_apart_for_each_part_of_the_batch() -> None:
+    problem = analytic_problem(split(workloads.build("lstm_lm_small"), 2), Cluster.preset("p100x2"))
+    groups, part = repeated_groups(problem), part_of_unit(problem)
+    assert groups.max() + 1 < problem.num_units / 2
+    assert all(len(set(part[groups == group].tolist())) == 1 for group in range(groups.max() + 1))
+    assert {0, 1} <= set(part.tolist())

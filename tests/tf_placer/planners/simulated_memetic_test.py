@@ -13,10 +13,12 @@ from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
     branches_problem,
     layered_problem,
+    problem_of,
     random_problem,
     sparse_problem,
 )
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups
 from tf_placer.planners.cp_sat import CpSat, CpSatConfig
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import cheap_starts
@@ -181,6 +183,36 @@ def test_the_network_decides_what_is_tried() -> None:
     ]
     np.testing.assert_array_equal(found[0].device_of_unit, found[1].device_of_unit)
     assert (found[0].device_of_unit != found[2].device_of_unit).any()
+
+
+def two_branches_in_each_layer(layers: int = 300, length: int = 8) -> Problem:
+    """Chains ``a`` and ``b`` beside each other in each of many layers; it is best to have all of ``b`` elsewhere."""
+    names, edges = [], []
+    for layer in range(layers):
+        first = len(names)
+        for branch in "ab":
+            names += [f"layer_{layer}/{branch}{'xyzuvwst'[i]}" for i in range(length)]
+        for start in (first, first + length):
+            edges += [(op, op + 1) for op in range(start, start + length - 1)]
+            if layer:
+                edges += [(first - 1, start), (first - length - 1, start)]
+    return problem_of([1000] * len(names), edges, edge_bytes=8, names=names)
+
+
+def test_what_repeats_is_decided_first() -> None:
+    problem = two_branches_in_each_layer()
+    search = begun(problem, config=MemeticConfig(chains=2))
+    starts = len(cheap_starts(problem, problem.everything_on(0), 0))
+    search.advance(starts + 1)
+    state = search.state()
+    assert state["turn"] == 1
+    expected = cut_by_plans(repeated_groups(problem), state["starts"][[int(state["start_ns"].argmin())] * 2])
+    np.testing.assert_array_equal(state["unit"], Groups.of(problem, expected).group_of_unit)
+    assert search.advance(500).runtime_s.min() < 1.1 * 300 * 8 * 1e-6
+    others = MemeticConfig(chains=2, repeats=False)
+    few = begun(problem, config=others)
+    few.advance(starts + 1)
+    assert few.state()["unit"].max() > 3 * state["unit"].max()
 
 
 @pytest.mark.slow

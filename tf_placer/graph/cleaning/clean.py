@@ -226,17 +226,24 @@ def bypass_loop_handles(program: Program) -> Program:
 
 def _passed_handles(loop: node_def_pb2.NodeDef, body: function_pb2.FunctionDef) -> dict[tuple[str, int], str]:
     """Returns {(loop, output): loop input} of the resources that the body returns as they came."""
+    types = loop.attr["T"].list.type
+    return {
+        (loop.name, i): loop.input[i] for i in passed_on(body) if types[i] == tf.resource.as_datatype_enum
+    }
+
+
+def passed_on(body: function_pb2.FunctionDef) -> list[int]:
+    """Returns the variables of a loop, by their positions, that its body returns as they came."""
     node_of = {node.name: node for node in body.node_def}
-    passed = {}
-    for i, (argument, result) in enumerate(
-        zip(body.signature.input_arg, body.signature.output_arg, strict=True)
-    ):
+    found = []
+    pairs = zip(body.signature.input_arg, body.signature.output_arg, strict=True)
+    for i, (argument, result) in enumerate(pairs):
         source = body.ret[result.name]
         while ":" in source and node_of[source.partition(":")[0]].op == "Identity":
             source = node_of[source.partition(":")[0]].input[0]
-        if loop.attr["T"].list.type[i] == tf.resource.as_datatype_enum and source == argument.name:
-            passed[loop.name, i] = loop.input[i]
-    return passed
+        if source == argument.name:
+            found.append(i)
+    return found
 
 
 def _rewired(node: node_def_pb2.NodeDef, input_of: dict[tuple[str, int], str]) -> node_def_pb2.NodeDef:

@@ -155,6 +155,12 @@ def output_specs(
       InputError: TensorFlow rejects the graph, or a tensor is larger than any device.
     """
     if known:
+        # What lies behind a handle follows from the op that makes it.
+        known = {
+            name: specs
+            for name, specs in known.items()
+            if not any(spec.dtype in (tf.resource, tf.variant) for spec in specs)
+        }
         unknown = _without_known(graph_def, known)
         inferred_of = dict(zip((node.name for node in unknown.node), output_specs(unknown), strict=True))
         all_specs = {**inferred_of, **known}

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2
 
-from colocation.op_facts import REFERENCE_VARIABLES, copy_of, data_inputs, having, index_graph
+from colocation.op_facts import LOOPS, REFERENCE_VARIABLES, copy_of, data_inputs, having, index_graph
 from colocation.tensorflow_internals import registered_op
 from tf_placer.costs.kernels import find_kernel
 from tf_placer.graph.item import Item
@@ -150,14 +150,14 @@ def lost_order(item: Item, found: Item, origin_of: Mapping[str, str]) -> list[st
     of_variable: dict[str, list[str]] = {}
     handles = {variable.node for variable in item.variables}
     for node in item.graph_def.node:
-        for text in data_inputs(node)[:1]:
+        for text in data_inputs(node):
             if text.partition(":")[0] in handles:
                 of_variable.setdefault(text.partition(":")[0], []).append(node.name)
     before, before_found = _ancestors(item), _ancestors(found)
     became: dict[str, list[str]] = {}
     for name, old in origin_of.items():
         node = found.graph_def.node[found.index.id_of_name[name]]
-        if any(text.partition(":")[0] in handles for text in data_inputs(node)[:1]):
+        if any(text.partition(":")[0] in handles for text in data_inputs(node)):
             became.setdefault(old, []).append(name)
     types = dict(zip(item.index.names, item.index.op_types, strict=True))
     lost = []
@@ -165,7 +165,7 @@ def lost_order(item: Item, found: Item, origin_of: Mapping[str, str]) -> list[st
         for first, second in itertools.permutations(names, 2):
             if (
                 not before[second] >> item.index.id_of_name[first] & 1
-                or {types[first], types[second]} <= _READS
+                or {types[first], types[second]} <= _READS | LOOPS
             ):
                 continue
             for new_first, new_second in itertools.product(became.get(first, []), became.get(second, [])):

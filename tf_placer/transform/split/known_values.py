@@ -43,7 +43,7 @@ def known_values(
             is_known[op] = True
         elif node.op in _SIZES:
             is_known[op] = _add_sizes(op, node.op, inputs[op], outputs, known)
-        elif all(is_known[producer] for producer, _ in inputs[op]) and _may_run(node):
+        elif all(is_known[producer] for producer, _ in inputs[op]) and may_run(node):
             is_known[op] = True
             to_run.append(op)
     known.update(_run(index, outputs, inputs, to_run, known))
@@ -59,7 +59,8 @@ def _is_small(specs: Sequence[OutputSpec]) -> bool:
     )
 
 
-def _may_run(node: tf.compat.v1.NodeDef) -> bool:
+def may_run(node: tf.compat.v1.NodeDef) -> bool:
+    """Whether an op can be run before the step: its value depends on its inputs alone, of which it has some."""
     definition = registered_op(node.op)
     return (
         definition is not None

@@ -223,6 +223,7 @@ def _pass(
             if depends[op]:
                 why_whole[op] = "what it reads is whole"
                 depends_tensor.update((op, i) for i in range(len(item.outputs[op])))
+                of.update(_taken_out(program, op, batch))
             continue
         try:
             if node.op not in types:
@@ -315,6 +316,16 @@ def _divided_again(program: Program, op: int, states: tuple[State, ...], batch: 
             if batch.holds(spec.shape[state.axis], state.outer):
                 found[op, output] = state
                 break
+    return found
+
+
+def _taken_out(program: Program, op: int, batch: Batch) -> dict[Tensor, State]:
+    """What comes out of a list of tensors, or of a loop with lists, and has one axis as long as the batch."""
+    item, found = program.item, dict[Tensor, State]()
+    if any(item.outputs[producer][output].dtype == tf.variant for producer, output in program.inputs[op]):
+        for output, spec in enumerate(item.outputs[op]):
+            if not spec.rule and spec.dtype not in _HANDLES and spec.shape.count(batch.size) == 1:
+                found[op, output] = Part(spec.shape.index(batch.size))
     return found
 
 

@@ -8,20 +8,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from colocation.op_facts import having, index_graph, parse_input
+from colocation.op_facts import having, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.garbage import without_collections
-from tf_placer.graph.cleaning.clean import default_attributes, prune, topological_order
-from tf_placer.graph.item import Item
+from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program import program as graphs
-from tf_placer.graph.sizes.output_specs import output_specs
 from tf_placer.graph.splitting import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
 from tf_placer.transform.split.rules import NORMALIZATION, rule_name
 from tf_placer.transform.split.states import Batch, Part
+from tf_placer.transform.split.unroll import Unrolled, unrolled
 from tf_placer.transform.split.writer import Writer
 
 _ITERATORS = having("iterator_read")
@@ -143,35 +142,56 @@ def split_program(
     if parts == 1:
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
     kept = _known_ops(item, kept_whole)
-    program = Program.of(item)
+    names_kept = [item.index.names[op] for op in kept]
     has_own_statistics = batch_statistics == PART
-    states, examples = _best(program, parts, has_own_statistics)
+    left_alone = set(names_kept)
+    while True:
+        straight = unrolled(item, left_alone)
+        program = Program.of(straight.item)
+        states, examples = _best(program, parts, has_own_statistics)
+        useless = straight.loops - {straight.origin_of[program.item.index.names[op]] for op in states.splits}
+        if not useless:
+            break
+        left_alone |= useless
     if kept:  # they have no say in what the batch is
-        states = propagate(program, examples, states.batch, has_own_statistics, kept)
+        id_of_name = straight.item.index.id_of_name
+        still_there = [id_of_name[name] for name in names_kept if name in id_of_name]
+        states = propagate(program, examples, states.batch, has_own_statistics, still_there)
     if not states.splits:
         raise InputError(
             f"kept_whole leaves no op of {item.name!r} to split; name fewer, or leave parts at 1"
         )
     writer = Writer(program, states, examples)
     writer.write()
-    names, types = item.index.names, item.index.op_types
+    names, types = straight.item.index.names, straight.item.index.op_types
     own = states.statistics
     if batch_statistics == PART:
         own |= {op for op in states.splits if rule_name(types[op]) == NORMALIZATION}
     splitting = Splitting(item.fingerprint, states.batch.size, parts, PART if own else WHOLE, tuple(kept))
-    result, origin_of = _as_item(item, writer, splitting)
+    result, origin_of = _as_item(straight.item, writer, splitting)
+    stayed_whole = _stayed_whole(item, straight, states)
+    split_ops = dict.fromkeys(straight.origin_of[names[op]] for op in states.splits if states.depends[op])
     return SplitProgram(
         item=result,
-        origin_of=origin_of,
+        origin_of={name: straight.origin_of[old] for name, old in origin_of.items()},
         parts=parts,
         batch=states.batch.size,
         example_inputs={f"{names[op]}:{output}": part.axis for (op, output), part in examples.items()},
-        split_ops=tuple(names[op] for op in states.splits if states.depends[op]),
-        stayed_whole=tuple(
-            StayedWhole(names[op], item.index.op_types[op], why) for op, why in states.why_whole.items()
-        ),
+        split_ops=tuple(name for name in split_ops if name not in stayed_whole),
+        stayed_whole=tuple(stayed_whole.values()),
         own_statistics=tuple(names[op] for op in sorted(own)),
     )
+
+
+def _stayed_whole(item: Item, straight: Unrolled, states: States) -> dict[str, StayedWhole]:
+    """What stayed whole, by name; a loop of which some op did is one of these."""
+    found: dict[str, StayedWhole] = {}
+    for op, why in states.why_whole.items():
+        name = straight.item.index.names[op]
+        origin = straight.origin_of[name]
+        op_type = item.index.op_types[item.index.id_of_name[origin]]
+        found.setdefault(origin, StayedWhole(origin, op_type, straight.why_not.get(name, why)))
+    return found
 
 
 def _known_ops(item: Item, names: Collection[str]) -> list[int]:
@@ -261,45 +281,15 @@ def _bytes_in_parts(program: Program, states: States) -> tuple[int, int]:
 
 
 def _as_item(item: Item, writer: Writer, splitting: Splitting) -> tuple[Item, dict[str, str]]:
-    fetches = tuple(_whole_text(item, writer, text) for text in item.fetches)
-    program = graphs.Program(
+    fetches = tuple(_whole_text(item, writer, text) for text in item.fetches)  # writes what joins them
+    program = dataclasses.replace(
+        item.as_program(),
         graph_def=graphs.with_nodes(item.graph_def, writer.nodes),
-        feeds=item.feeds,
         fetches=fetches,
         control_outputs=tuple(_flat(writer.done(name) for name in item.control_outputs)),
-        variables=item.variables,
-        host_captures=item.host_captures,
     )
-    for clean_up in (prune, topological_order, default_attributes):
-        program = clean_up(program)
-    index = index_graph(program.graph_def)
-    origin_of = {name: writer.origin_of[name] for name in index.names}
-    requested = item.requested_devices
-    result = Item(
-        name=item.name,
-        graph_def=program.graph_def,
-        index=index,
-        outputs=output_specs(program.graph_def, writer.specs),
-        feeds=item.feeds,
-        fetches=program.fetches,
-        control_outputs=program.control_outputs,
-        variables=item.variables,
-        requested_devices={name: requested[old] for name, old in origin_of.items() if old in requested},
-        host_captures=item.host_captures,
-        stages=item.stages,
-        splitting=splitting,
-    )
-    _keep_stages(item, result, origin_of)
-    return result, origin_of
-
-
-def _keep_stages(item: Item, result: Item, origin_of: Mapping[str, str]) -> None:
-    """Copies are of the stage of their op, whatever pattern of names tells it."""
-    if item.stages:
-        stage_of = dict(zip(item.index.names, item.stage_of_op.tolist(), strict=True))
-        result.__dict__["stage_of_op"] = np.array(
-            [stage_of[origin_of[name]] for name in result.index.names], np.int32
-        )
+    result = rewritten(item, program, writer.origin_of, writer.specs, splitting)
+    return result, {name: writer.origin_of[name] for name in result.index.names}
 
 
 def _whole_text(item: Item, writer: Writer, text: str) -> str:

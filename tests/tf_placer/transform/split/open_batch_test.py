@@ -70,6 +70,25 @@ def test_any_batch_computes_what_the_program_does(batch: int, parts: int):
             np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
 
 
+def recurrent(x: tf.Tensor) -> tf.Tensor:
+    """A loop that is written out, with a list, and sizes of the batch in its body."""
+    kept, state = tf.TensorArray(tf.float32, 3), tf.zeros(tf.shape(x))
+    for t in tf.range(3):
+        state = tf.tanh(state * 2 + x * tf.ones([tf.shape(state)[0], 1]))
+        kept = kept.write(t, state)
+    return tf.transpose(kept.stack(), [1, 0, 2])
+
+
+def test_a_loop_for_any_batch():
+    programs = programs_of(recurrent, ROWS, parts=2, batch=6)
+    graph_def = opened(programs)
+    assert not any(node.op.endswith("While") for node in graph_def.node)
+    for count in (6, 7, 3):
+        x = np.random.default_rng(count).normal(size=[count, 3]).astype(np.float32)
+        (found,) = run(graph_def, programs[0].item, x)
+        np.testing.assert_allclose(found, recurrent(tf.constant(x)), rtol=1e-5, atol=1e-6)
+
+
 def test_parts_are_as_even_as_there_are():
     """The split of the input at run time, of 11 examples in 3 parts."""
     programs = programs_of(everything, ROWS)
