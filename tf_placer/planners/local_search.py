@@ -332,13 +332,18 @@ _DRAWN = 16
 
 
 def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
-    """[K, U] int32 distinct legal placements: ``start`` [U] or [K, U], constructed ones, and random blocks."""
+    """[K, U] int32 distinct legal placements: ``start`` [U] or [K, U], constructed ones, and random blocks.
+
+    List schedules, which take seconds in a large program, are among them only where no more than one start is given.
+    """
+    given = np.unique(np.atleast_2d(np.asarray(start, np.int32)), axis=0)
+    schedules = (list_schedule, heft, peft) if len(given) == 1 else ()
     rows = np.concatenate(
         [
             np.atleast_2d(np.asarray(start, np.int32)),
             *(
                 made_once(planner, problem, NoSettings(), seed)
-                for planner in (list_schedule, heft, peft, expert, topological_fill)
+                for planner in (*schedules, expert, topological_fill)
             ),
             single_device_placements(problem),
             RandomBlocks(problem, seed).draw(_DRAWN),
