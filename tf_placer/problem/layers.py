@@ -29,7 +29,6 @@ def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
     """The scope of each op: ``a/dense/MatMul/ReadVariableOp`` is in ``("a", "dense")``, as is its gradient.
 
     A part of a name that is an op's own, or that TensorFlow made of a type of op, is no scope, nor is what follows it.
-    Trips of a loop that is written out have the scopes of its body.
 
     Args:
       names: [N] of the ops.
@@ -37,7 +36,7 @@ def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
     """
     known: dict[str, Scope] = {}
     ops, kinds = set(names), set(types) - {""}
-    return [_scope(TRIP.sub("", name).rpartition("/")[0], ops, kinds, known) for name in names]
+    return [_scope(name.rpartition("/")[0], ops, kinds, known) for name in names]
 
 
 def without_count(part: str) -> str:
@@ -263,7 +262,10 @@ def layers_of(problem: Problem) -> Layers:
     Args:
       problem: of any graph; one with names that have no scopes has one layer, ``NO_LAYER``.
     """
-    scopes = scopes_of(problem.op_names, problem.op_types)
+    names = problem.op_names
+    if problem.splitting is not None:  # trips of a loop that is written out have the scopes of its body
+        names = tuple(TRIP.sub("", name) for name in names)
+    scopes = scopes_of(names, problem.op_types)
     edges = problem.op_graph
     takers: list[list[int]] = [[] for _ in problem.op_names]
     for producer, consumer in zip(edges.producer.tolist(), edges.consumer.tolist(), strict=True):

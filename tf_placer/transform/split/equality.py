@@ -159,14 +159,17 @@ def lost_order(item: Item, found: Item, origin_of: Mapping[str, str]) -> list[st
         node = found.graph_def.node[found.index.id_of_name[name]]
         if any(text.partition(":")[0] in handles for text in data_inputs(node)):
             became.setdefault(old, []).append(name)
-    types = dict(zip(item.index.names, item.index.op_types, strict=True))
+    types = zip(item.index.names, item.index.op_types, strict=True)
+    # A loop that is written out is none that writes.
+    reads = {
+        name
+        for name, kind in types
+        if kind in _READS or (kind in LOOPS and name not in found.index.id_of_name)
+    }
     lost = []
     for names in of_variable.values():
         for first, second in itertools.permutations(names, 2):
-            if (
-                not before[second] >> item.index.id_of_name[first] & 1
-                or {types[first], types[second]} <= _READS | LOOPS
-            ):
+            if not before[second] >> item.index.id_of_name[first] & 1 or {first, second} <= reads:
                 continue
             for new_first, new_second in itertools.product(became.get(first, []), became.get(second, [])):
                 if not before_found[new_second] >> found.index.id_of_name[new_first] & 1:

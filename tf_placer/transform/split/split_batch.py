@@ -179,7 +179,7 @@ def split_program(
         example_inputs={f"{names[op]}:{output}": part.axis for (op, output), part in examples.items()},
         split_ops=tuple(name for name in split_ops if name not in stayed_whole),
         stayed_whole=tuple(stayed_whole.values()),
-        own_statistics=tuple(names[op] for op in sorted(own)),
+        own_statistics=tuple(dict.fromkeys(straight.origin_of[names[op]] for op in sorted(own))),
     )
 
 

@@ -11,7 +11,10 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.transform.split.steps import complaints, wrong_sizes
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.layers import layers_of
 from tf_placer.transform.split import split_program
 from tf_placer.transform.split.equality import largest_difference, run_lifted
 from tf_placer.transform.split.unroll import Unrolled, unrolled
@@ -115,6 +118,12 @@ def test_a_training_step_in_parts(parts: int) -> None:
         name for name, kind in zip(item.index.names, item.index.op_types, strict=True) if "While" in kind
     }
     assert loops <= set(found.split_ops) and set(found.origin_of.values()) <= set(item.index.names)
+
+
+def test_trips_are_no_layers() -> None:
+    item = item_of(training_step(2), drawn(BATCH, TIME, FEATURES))
+    problem = analytic_problem(split_program(item, 2).item, Cluster.preset("p100x2"))
+    assert not any("trip_" in name for name in layers_of(problem).names)
 
 
 def test_a_loop_that_is_kept_whole_stays_a_loop_and_what_reads_it_is_split() -> None:
