@@ -21,7 +21,7 @@ _CURVES, _TABLES = ("docs/results", "out/results"), ("docs/results/papers", "out
 
 
 def define_flags(module: str, is_table: bool = False) -> None:
-    """Defines ``--out`` and ``--quick``, the flags of every study, and what thins a table of a paper.
+    """Defines ``--out``, ``--quick`` and ``--seeds``, the flags of every study, and ``--methods`` of a table.
 
     Args:
       module: ``__name__`` of the program that has them.
@@ -31,8 +31,8 @@ def define_flags(module: str, is_table: bool = False) -> None:
     own = {"module_name": sys.argv[0] if module == "__main__" else module}
     flags.DEFINE_string("out", None, f"Folder for the results; {full}, or {quick} with --quick.", **own)
     flags.DEFINE_bool("quick", False, "Small programs, few evaluations, one or two seeds.", **own)
+    flags.DEFINE_integer("seeds", 0, "Only so many of the seeds; 0 is all.", lower_bound=0, **own)
     if is_table:
-        flags.DEFINE_integer("seeds", 0, "Only so many of the table's seeds; 0 is all.", lower_bound=0, **own)
         flags.DEFINE_list(
             "methods",
             [],
@@ -59,13 +59,13 @@ def run_study(path: pathlib.Path, command: str) -> None:
     """
     study, out = read_study(path), flags.FLAGS.out
     full, quick = _TABLES if study.is_table else _CURVES
-    if study.is_table and (flags.FLAGS.seeds or flags.FLAGS.methods):
-        try:
-            study = study.thinned(flags.FLAGS.seeds, flags.FLAGS.methods)
-        except InputError as error:
-            raise InputError(f"--methods={','.join(flags.FLAGS.methods)}: {error}") from None
-        command += f" --seeds={flags.FLAGS.seeds}" if flags.FLAGS.seeds else ""
-        command += f" --methods={','.join(flags.FLAGS.methods)}" if flags.FLAGS.methods else ""
+    methods = flags.FLAGS.methods if study.is_table else []
+    try:
+        study = study.thinned(flags.FLAGS.seeds, methods)
+    except InputError as error:
+        raise InputError(f"--methods={','.join(methods)}: {error}") from None
+    command += f" --seeds={flags.FLAGS.seeds}" if flags.FLAGS.seeds else ""
+    command += f" --methods={','.join(methods)}" if methods else ""
     if flags.FLAGS.quick:
         study, command = study.quick(), f"{command} --quick"
     # Each search traces a learner of its own, which TensorFlow takes for an oversight.

@@ -3,10 +3,12 @@
 import dataclasses
 
 import pytest
+from absl import flags
 
 from experiments.studies import cells, curves_page, run
 from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
+from tests.experiments.without_flags import loaded
 from tf_placer.search.search import search
 
 
@@ -74,3 +76,14 @@ def test_ctrl_c_keeps_what_is_complete_of_curves(monkeypatch, tmp_path, capsys):
     assert "Not complete" not in (tmp_path / "try.md").read_text()
     assert files(tmp_path).keys() == {"try.md", "try.csv", "try_curves.csv", "try.png"}
     assert "run it again to go on" in capsys.readouterr().out
+
+
+def test_a_study_with_fewer_seeds_says_so_in_its_command(monkeypatch):
+    (module, own), asked = loaded("learning"), []
+    for name in own:
+        own[name].unparse()
+    own(["learning", "--seeds=2"])
+    monkeypatch.setattr(flags, "FLAGS", own)
+    monkeypatch.setattr(run, "compute", lambda study, out, command: asked.append((study.seeds, command)))
+    module.main([])
+    assert asked == [((100, 101), "python -m experiments.learning --seeds=2")]

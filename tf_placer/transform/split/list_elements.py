@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_input
+from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_input, reached
+from colocation.units import DisjointSet
 from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program.program import fresh_name, with_nodes, with_output
 from tf_placer.graph.sizes.output_specs import OutputSpec
@@ -94,7 +95,9 @@ class _Lists:
         self._elements: dict[str, _Elements] = {}  # of each list, "name:i"
         self._same: dict[str, str] = {}  # tensor -> the one that it is
         self._done: dict[str, list[str]] = {}  # op that is left out -> what is done when it would be
-        self._family: dict[str, str] = {}  # a tree: ops on lists that are made of one another
+        self._position = item.index.id_of_name
+        self._families = DisjointSet(item.index.num_ops)  # ops on lists that are made of one another
+        self._on_lists: list[str] = []
         self._specs: dict[str, OutputSpec] = {}
         self._values: dict[str, np.ndarray] = {}
         self._outputs: dict[str, list[str]] = {}
@@ -106,15 +109,15 @@ class _Lists:
                     self._values[f"{name}:{i}"] = known[op, i]
         self._fetched = {with_output(text) for text in item.fetches}
         failed = [node.name for node in item.graph_def.node if not self._went_through(node, kept)]
-        roots = {self._root(name) for name in failed}
-        self.not_known = {name for name in self._family if self._root(name) in roots}
+        lost = {self._family(name) for name in failed}
+        self.not_known = {name for name in self._on_lists if self._family(name) in lost}
 
     def rewired(self) -> list[node_def_pb2.NodeDef]:
         """The nodes that are left, which read elements instead of lists."""
         found = []
         for node in self._nodes:
             data = [self.same(text) for text in data_inputs(node)]
-            controls = dict.fromkeys(name for text in control_inputs(node) for name in self._after(text[1:]))
+            controls = self._after(text[1:] for text in control_inputs(node))
             found.append(copy_of(node, [*data, *(f"^{name}" for name in controls)]))
         return found
 
@@ -205,8 +208,9 @@ class _Lists:
         if not lists and all(self._specs[text].dtype != tf.variant for text in outputs):
             self._nodes.append(node)
             return True
-        for name in (node.name, *(parse_input(text)[1] for text in lists)):
-            self._family[self._root(name)] = self._root(node.name)
+        self._on_lists.append(node.name)
+        for _, name, _ in map(parse_input, lists):
+            self._families.union(self._position[name], self._position[node.name])
         count, self._op = len(self._nodes), node.name
         try:
             if node.name in kept or node.op not in _RULES or not self._fetched.isdisjoint(outputs):
@@ -220,16 +224,13 @@ class _Lists:
         self.changed.add(node.name)
         return True
 
-    def _root(self, name: str) -> str:
-        while self._family.setdefault(name, name) != name:
-            name = self._family[name]
-        return name
+    def _family(self, name: str) -> int:
+        return self._families.find(self._position[name])
 
-    def _after(self, name: str) -> list[str]:
-        """The nodes to wait for instead of an op."""
-        if name not in self._done:
-            return [name]
-        return [after for one in self._done[name] for after in self._after(one)]
+    def _after(self, names: Iterable[str]) -> list[str]:
+        """The nodes to wait for instead of some ops."""
+        found = reached(names, lambda name: self._done.get(name, []))
+        return sorted(found - self._done.keys())
 
 
 # Rules: what becomes of an op on lists.

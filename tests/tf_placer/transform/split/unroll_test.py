@@ -17,6 +17,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.layers import layers_of
 from tf_placer.transform.split import split_program
 from tf_placer.transform.split.equality import largest_difference, run_lifted
+from tf_placer.transform.split.list_elements import without_lists
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 
 BATCH, TIME, FEATURES = (
@@ -273,6 +274,26 @@ def test_a_list_that_is_a_result_of_a_loop_that_stays() -> None:
     found = written_out(item)
     assert len(found.loops) == 1 and list(found.why_not.values()) == ["its trips depend on data"]
     assert "TensorListStack" not in types(found.item) and "TensorListSetItem" in types(found.item)
+
+
+def test_a_long_list_and_what_waits_for_it() -> None:
+    length = 1200  # more than Python's calls may be deep
+
+    def step(rows: tf.Tensor) -> tf.Tensor:
+        kept = tf.raw_ops.EmptyTensorList(
+            element_shape=tf.constant(-1), max_num_elements=tf.constant(-1), element_dtype=tf.float32
+        )
+        for _ in range(length):
+            kept = tf.raw_ops.TensorListPushBack(input_handle=kept, tensor=rows)
+        with tf.control_dependencies([kept]):
+            return rows + tf.raw_ops.TensorListStack(
+                input_handle=kept, element_shape=tf.constant(-1), element_dtype=tf.float32
+            )
+
+    item = item_of(step, drawn(BATCH))
+    found, _ = without_lists(item, {name: name for name in item.index.names})
+    assert ops_on_lists(found) == [] and len(found.graph_def.node) < 20
+    assert largest_difference(run_lifted(item), run_lifted(found)) == 0
 
 
 def test_a_loop_over_the_examples_stays_a_loop() -> None:
