@@ -54,10 +54,13 @@ def unknown_in_commands(root: pathlib.Path, text: str) -> list[str]:
             if not file.is_file():
                 wrong.append(f"{command}: there is no {file.relative_to(root)}")
                 continue
+            defined = read(file)
+            if "experiments.studies.run" in defined:  # which defines flags for it
+                defined += read(root / "experiments" / "studies" / "run.py")
             wrong += [
                 f"{command}: {module[1]} has no flag --{flag}"
                 for flag in re.findall(r"--(\w+)", command)
-                if f'"{flag}"' not in read(file) and f"= {flag}_flag(" not in read(file)
+                if f'"{flag}"' not in defined and f"= {flag}_flag(" not in defined
             ]
     return wrong
 
