@@ -16,7 +16,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 # The tests start many processes; compiling every module again takes each a second or two.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo test test-medium test-slow test-equivalence test-fleet test-all bazel-test format clean
+.PHONY: setup demo test test-medium test-slow test-equivalence test-fleet test-all bazel-test results format clean
 .DEFAULT_GOAL := setup
 
 setup: $(OP_STAMP)
@@ -67,6 +67,10 @@ test-all: setup
 # Bazel builds its own copy of the op; it takes only TensorFlow and the interpreter from .venv.
 bazel-test: $(VENV_STAMP)
 	bazel test //...
+
+# After a change of costs: facts, tables and studies of described devices, each with its page. Days; it goes on when killed.
+results: setup
+	$(PYTHON) -m experiments.results
 
 format: $(VENV_STAMP)
 	$(PYTHON) -m ruff check --fix .

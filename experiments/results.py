@@ -1,0 +1,172 @@
+"""Every result that depends on costs, made again: facts of workloads, shipped policies, tables and studies.
+
+    python -m experiments.results [--only=hdp_2018] [--list] [--teach] [--out=out/results]
+
+Runs the first command that each page of ``docs/results`` names, one after the other, and keeps what it printed in
+OUT/PAGE.log. Tables, studies and facts write their pages; of the others the figures are in the log. A command that
+ended is not run again while it and the costs are the same, so a killed run goes on. All of them take a day or more of
+two cores. ``--teach`` teaches the policies of ``experiments/weights`` and the shipped ones first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from typing import NamedTuple
+
+from absl import flags
+
+from experiments.main_program import out_flag, run
+from tf_placer import costs
+from tf_placer.base.files import write_atomically
+from tf_placer.cluster.cluster_file import preset_path
+
+ROOT = pathlib.Path(__file__).absolute().parents[1]
+PAGES = (
+    "workloads",
+    "gpu_fidelity",
+    "taught_policy",
+    "robust_plans",
+    "order",
+    "papers/colocrl_2017",
+    "papers/hdp_2018",
+    "papers/placeto_2019",
+    "papers/go_2020",
+    "papers/go_generalization",
+    "papers/go_multi_task",
+    "papers/mars_2021",
+    "papers/split",
+    "papers/plain_search",
+    "learning",
+    "convergence",
+    "ablations",
+    "transfer_ablations",
+    "learned_moves",
+)
+# Weights -> the course that they were taught: ``experiments.pretrain`` without --out.
+_LIST = "--method=learned_list --machines=1 --epochs=60"
+LESSONS = {
+    "tf_placer/agents/go/weights.npz": "",
+    "tf_placer/agents/learned_list/weights.npz": _LIST,
+    "experiments/weights/without_gnmt_wavenet.npz": "--leave_out=gnmt,wavenet",
+    "experiments/weights/without_rnnlm_cells.npz": "--leave_out=rnnlm,cells",
+    "experiments/weights/without_transformer_xl_inception.npz": "--leave_out=transformer_xl,inception",
+    "experiments/weights/all_tasks_without_plain_inception.npz": (
+        "--tasks=devices,priorities,fusion --leave_out=plain,inception"
+    ),
+    "experiments/weights/learned_list_without_gnmt_wavenet.npz": f"{_LIST} --leave_out=gnmt,wavenet",
+    "experiments/weights/learned_list_without_rnnlm_cells.npz": f"{_LIST} --leave_out=rnnlm,cells",
+    "experiments/weights/learned_list_without_transformer_xl_inception.npz": (
+        f"{_LIST} --leave_out=transformer_xl,inception"
+    ),
+}
+_ONLY = flags.DEFINE_enum("only", None, [page.rpartition("/")[2] for page in PAGES], "Only this page.")
+_LIST_ONLY = flags.DEFINE_bool("list", False, "Print what would run, and whether it is done.")
+_TEACH = flags.DEFINE_bool("teach", False, "Teach policies before the pages.")
+out_flag("out/results", "Folder for what the commands print.")
+
+
+class Step(NamedTuple):
+    """A command.
+
+    Attributes:
+      name: of its log.
+      command: begins with ``python``.
+      writes: the file that it is run for.
+    """
+
+    name: str
+    command: str
+    writes: str
+
+
+def steps(only: str | None = None, teaches: bool = False) -> list[Step]:
+    """All commands, in order: whatever reads a file comes after what writes it.
+
+    Args:
+      only: the one page, without its folder.
+      teaches: whether policies are taught first.
+    """
+    pages = [page for page in PAGES if only in (None, page.rpartition("/")[2])]
+    made = [Step(page.rpartition("/")[2], command_of(page), f"docs/results/{page}.md") for page in pages]
+    if not teaches:
+        return made
+    taught = [
+        Step(
+            file.removesuffix(".npz").replace("/", "_"),
+            f"python -m experiments.pretrain {flags_} --out={file}",
+            file,
+        )
+        for file, flags_ in LESSONS.items()
+    ]
+    return taught + made
+
+
+def command_of(page: str) -> str:
+    """The first command that a page of ``docs/results`` names."""
+    text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf8")
+    found = re.search(r"^- Command: `(python -m [^`]+)`", text, re.MULTILINE)
+    assert found is not None, f"{page}.md names no command"
+    return found[1]
+
+
+def costs_digest() -> str:
+    """SHA-256 of what estimates are made of: the cost model and the described machines."""
+    folders = (pathlib.Path(costs.__file__).parent, preset_path("k40x2").parents[1])
+    files = sorted(
+        file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".toml", ".json")
+    )
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def is_done(step: Step, out: pathlib.Path, digest: str) -> bool:
+    """Whether the command ended well with these costs."""
+    mark = out / f"{step.name}.json"
+    return mark.is_file() and json.loads(mark.read_text(encoding="utf8")) == _mark(step, digest)
+
+
+def _mark(step: Step, digest: str) -> dict[str, str]:
+    return {"command": step.command, "costs": digest}
+
+
+def main(out: pathlib.Path) -> None:
+    make_again(steps(_ONLY.value, _TEACH.value), out, _LIST_ONLY.value)
+
+
+def make_again(wanted: list[Step], out: pathlib.Path, only_lists: bool = False) -> None:
+    """Runs the commands that are not done, and says of all what they are.
+
+    Raises:
+      SystemExit: some failed, or Ctrl-C; the others are kept.
+    """
+    digest, failed = costs_digest(), []
+    for number, step in enumerate(wanted, 1):
+        done = is_done(step, out, digest)
+        print(f"{number} of {len(wanted)}{', done' if done else ''}: {step.command}", flush=True)
+        if done or only_lists:
+            continue
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / f"{step.name}.log").open("wb") as log:
+            command = [sys.executable, *shlex.split(step.command)[1:]]
+            try:
+                status = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False).returncode
+            except KeyboardInterrupt:
+                sys.exit(f"results: interrupted in {step.command}; run it again to go on")
+        if status:
+            failed.append(step)
+            print(f"  ended with {status}: {out / step.name}.log says why", flush=True)
+            continue
+        write_atomically(out / f"{step.name}.json", json.dumps(_mark(step, digest)) + "\n")
+    if failed:
+        sys.exit(f"results: {len(failed)} of {len(wanted)} failed; run it again to go on with those")
+    if not only_lists:
+        print("what pages and README say in sentences is by hand: git diff docs shows what moved")
+
+
+if __name__ == "__main__":
+    run(main)
