@@ -160,6 +160,8 @@ def items_of(name: str, value: object, kind: type[_Kind], remedy: str) -> tuple[
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InputError(f"{name} is {shown(value)}; {remedy}")
     items = tuple(value)
+    if set(map(type, items)) <= {kind}:
+        return items
     for position, item in enumerate(items):
         if not isinstance(item, kind):
             raise InputError(f"{name}[{position}] is {shown(item)}, not {_one(kind)}; {remedy}")

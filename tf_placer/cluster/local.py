@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster import cpu_probe, gpu_probe
+from tf_placer.cluster import probe
 from tf_placer.cluster.device import MAX_DEVICES, Device, Link, full_device_name, links_between
 
 _WORKER = "/job:worker/replica:0/task:"
@@ -43,8 +43,8 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
 
     With GPUs: the GPUs and the host CPU of one worker process. Without: one single-core worker process
     per core this process may use. Starts nothing that stays; ``LocalWorkers`` does. Compute rates and
-    memory bandwidths are measured once per process by a short probe in a child (``cpu_probe``,
-    ``gpu_probe``) and rounded to two digits; link and launch figures are the constants above; the
+    memory bandwidths are measured once per process by a short probe in a child (``probe``)
+    and rounded to two digits; link and launch figures are the constants above; the
     memory of a CPU worker is the machine's available memory divided among the workers and the caller.
 
     Args:
@@ -123,17 +123,17 @@ def _peak(reached: float, share: float) -> float:
 
 @functools.cache
 def _probe_core(core: int) -> dict[str, float]:
-    return _run_probe(cpu_probe.__file__, str(core))
+    return _run_probe("core", str(core))
 
 
 @functools.cache
 def _probe_gpus() -> list[dict[str, Any]]:
-    return _run_probe(gpu_probe.__file__, "GPU", str(_GPU_MATRIX_SIZE))
+    return _run_probe("devices", "GPU", str(_GPU_MATRIX_SIZE))
 
 
-def _run_probe(path: str, *arguments: str) -> Any:
-    """Runs a probe by path, so that it does not import all of tf_placer, and reads its line of JSON."""
-    command = [sys.executable, "-P", path, *arguments]
+def _run_probe(*arguments: str) -> Any:
+    """Runs the probe by path, so that it does not import all of tf_placer, and reads its line of JSON."""
+    command = [sys.executable, "-P", probe.__file__, *arguments]
     result = subprocess.run(command, check=True, capture_output=True, timeout=_PROBE_TIMEOUT_S)
     return json.loads(result.stdout)
 

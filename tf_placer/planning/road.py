@@ -50,10 +50,8 @@ _COMPILE_S, _START_S, _START_AGAIN_S, _OP_S = 40.0, 5.0, 1.0, 5e-5
 _FLEET_S = 15.0
 _COMPILING = "compiling the ops"
 _OPS = 2000  # of a program that was not read yet
-_END_S, _END_S_PER_OP = (
-    0.15,
-    6e-5,
-)  # every search ends with the bounds of the program, which are not in its budget
+# A search ends with the bounds of the program, which are not in its budget; the next of the same program has them.
+_END_S, _END_S_PER_OP = 0.15, 6e-5
 
 
 def searching(method: str) -> str:

@@ -9,7 +9,7 @@ import scipy.optimize
 import scipy.sparse
 
 from tf_placer.problem.memory_bounds import bytes_while_running
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, made_once
 
 # Devices of units in any placement that fits: memory rules out some of those they may run on.
 
@@ -279,7 +279,11 @@ class LowerBounds:
 
 
 def lower_bounds(problem: Problem) -> LowerBounds:
-    """Computes the bounds in O((N + E) D^2) steps and a few small linear programs."""
+    """The bounds, computed once for a problem in O((N + E) D^2) steps and a few small linear programs."""
+    return made_once(_lower_bounds, problem)
+
+
+def _lower_bounds(problem: Problem) -> LowerBounds:
     streams = problem.cluster.streams().astype(np.float64)
     simple = _unit_work(problem, problem.compute_ns, problem.allowed)
     possible = possible_devices(problem)

@@ -9,7 +9,7 @@ import os
 import pathlib
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -534,21 +534,24 @@ def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
     return rows
 
 
-_MADE: weakref.WeakKeyDictionary[Problem, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
+_Made = TypeVar("_Made")
+_MADE: weakref.WeakKeyDictionary[Problem, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def made_once(make: Callable[..., np.ndarray], problem: Problem, *given: Hashable) -> np.ndarray:
-    """``make(problem, *given)``, read-only, kept as long as the problem is.
+def made_once(make: Callable[..., _Made], problem: Problem, *given: Hashable) -> _Made:
+    """``make(problem, *given)``, an array read-only, kept as long as the problem is.
 
-    Searches that begin alike, such as those that race under several orders, then make plans and groups once.
+    Searches of one problem, such as those that race under several orders, then make plans, groups and bounds once.
 
     Args:
-      make: depends on its arguments alone.
+      make: depends on its arguments alone; what it makes holds no reference to the problem.
       problem, given: its arguments.
     """
     known = _MADE.setdefault(problem, {})
     key = make, given
     if key not in known:
         known[key] = make(problem, *given)
-        known[key].setflags(write=False)
-    return known[key]
+        if isinstance(known[key], np.ndarray):
+            known[key].setflags(write=False)
+    made: _Made = known[key]
+    return made

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster import gpu_probe, local
+from tf_placer.cluster import local, probe
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
@@ -93,9 +93,9 @@ def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
 
 
 @pytest.mark.medium
-def test_the_gpu_probe_measures_any_device_type():
+def test_the_probe_measures_any_device_type():
     # There may be no GPU here; the host CPU stands for one.
-    command = [sys.executable, "-P", gpu_probe.__file__, "CPU", "256"]
+    command = [sys.executable, "-P", probe.__file__, "devices", "CPU", "256"]
     (report,) = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert report["memory_bytes"] > 0
     assert 1e8 < report["peak_flops"] < 1e14
