@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import io
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from tf_placer.graph.sizes.output_specs import OutputSpec
 
 FOLDER = pathlib.Path(__file__).parent
 TRUTH, TEST_ROWS = FOLDER / "truth.csv.gz", FOLDER / "test_rows.csv"
+MEASURED = FOLDER / "h100.csv"  # by us, after the fit (README.md)
 
 _MODEL_OF_GPU = {
     "Tesla K40": "k40",
@@ -32,8 +34,10 @@ _MODEL_OF_GPU = {
     "A100 40 GB (FP32)": "a100_fp32",
     "A100 80 GB PCIe (FP32)": "a100_80gb_fp32",
     "H100 80 GB SXM (FP32)": "h100_fp32",
+    "H100 80 GB SXM (TF32)": "h100",
 }
 _SXM2_NOTE = "DGX-1 (SXM2, 10.6 Tflops)"
+_ALONE = "CUDA graph"  # begins the framework of rows for which no host started kernels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Row:
     @property
     def is_fed_by_framework(self) -> bool:
         """Measured around a framework's ops, which it takes time to start, and not around a loop of kernels."""
+        if self.framework.startswith(_ALONE):
+            return False
         return self.is_network or self.framework.startswith("PyTorch")
 
 
@@ -134,7 +140,7 @@ def _convolution(shape: Mapping[str, int], outputs: Sequence[int], direction: st
     x = _spec(shape["n"], shape["h"], shape["w"], shape["c"])
     y = _spec(shape["n"], *outputs, shape["k"])
     weights = _spec(shape["r"], shape["s"], shape["c"], shape["k"])
-    sizes = OutputSpec((4,), tf.int32, 16)
+    sizes = _indices(4)
     op_type, inputs, result = {
         "fwd": ("Conv2D", (x, weights), y),
         "bwd_input": ("Conv2DBackpropInput", (sizes, weights, y), x),
@@ -202,8 +208,89 @@ def _max_pool(row: Row) -> tuple[Work, ...]:
     return (_work("MaxPoolGrad", (x, y, y), (x,), **window),)
 
 
+def _depthwise(row: Row) -> tuple[Work, ...]:
+    shape, stride, window = row.shape, row.shape["sh"], row.shape["r"]
+    side = (shape["h"] + 2 * shape["ph"] - window) // stride + 1
+    x, y = _spec(shape["n"], shape["h"], shape["w"], shape["c"]), _spec(shape["n"], side, side, shape["c"])
+    weights = _spec(window, window, shape["c"], 1)
+    op = "DepthwiseConv2dNative"
+    op_type, inputs, result = {
+        "fwd": (op, (x, weights), y),
+        "bwd_input": (f"{op}BackpropInput", (_indices(4), weights, y), x),
+        "bwd_filter": (f"{op}BackpropFilter", (x, _indices(4), y), weights),
+    }[row.direction]
+    return (_work(op_type, inputs, (result,), strides=[1, stride, stride, 1]),)
+
+
+_OP_OF_REDUCTION = {"sum": "Sum", "mean": "Mean", "max": "Max", "argmax": "ArgMax"}
+
+
+def _reduction(row: Row) -> tuple[Work, ...]:
+    """Of a matrix over its columns (``_last``), its rows (``_first``) or both (``_all``)."""
+    name, _, over = row.shape["op"].partition("_")
+    rows, columns = row.shape["rows"], row.shape["cols"]
+    y = {"last": _spec(rows), "first": _spec(columns), "all": _spec()}[over]
+    return (_work(_OP_OF_REDUCTION[name], (_spec(rows, columns), _indices(1)), (y,)),)
+
+
+def _rearrangement(row: Row) -> tuple[Work, ...]:
+    shape, name = row.shape, row.shape["op"]
+    if name == "heads":  # [batch, time, heads, depth] to [batch, heads, time, depth]
+        x, y = (_spec(*(shape[side] for side in sides)) for sides in (_BY_TIME, _BY_HEAD))
+        return (_work("Transpose", (x, _indices(4)), (y,)),)
+    if name == "nchw_to_nhwc":
+        x = _spec(shape["n"], shape["c"], shape["h"], shape["h"])
+        return (
+            _work("Transpose", (x, _indices(4)), (_spec(shape["n"], shape["h"], shape["h"], shape["c"]),)),
+        )
+    if name == "concat_channels":
+        x, y = (_spec(shape["n"], shape["h"], shape["h"], c) for c in (shape["c"] // 4, shape["c"]))
+        return (_work("ConcatV2", (x, x, x, x, _indices()), (y,)),)
+    rows, columns = shape["rows"], shape["cols"]
+    x = _spec(rows, columns)
+    op_type, inputs, result = {
+        "transpose": ("Transpose", (x, _indices(2)), (columns, rows)),
+        "concat_last": ("ConcatV2", (x, x, _indices()), (rows, 2 * columns)),
+        "concat_first": ("ConcatV2", (x, x, _indices()), (2 * rows, columns)),
+        "slice_last": ("Slice", (x, _indices(2), _indices(2)), (rows, columns // 2)),
+        "slice_first": ("Slice", (x, _indices(2), _indices(2)), (rows // 2, columns)),
+        "pad_last": ("Pad", (x, _indices(2, 2)), (rows, columns + 2)),
+        "tile_first": ("Tile", (x, _indices(2)), (2 * rows, columns)),
+    }[name]
+    return (_work(op_type, inputs, (_spec(*result),)),)
+
+
+_BY_TIME, _BY_HEAD = ("b", "t", "heads", "d"), ("b", "heads", "t", "d")
+_OP_OF_RANDOM = {"uniform": "RandomUniform", "normal": "RandomStandardNormal"}
+
+
+def _random(row: Row) -> tuple[Work, ...]:
+    x = _spec(row.shape["rows"], row.shape["cols"])
+    return (_work(_OP_OF_RANDOM[row.shape["op"]], (_indices(2),), (x,)),)
+
+
+def _irregular(row: Row) -> tuple[Work, ...]:
+    """Reads rows of a table, or adds to them where they are, as updates of an embedding do."""
+    shape = row.shape
+    table, some = _spec(shape["rows"], shape["cols"]), _spec(shape["ids"], shape["cols"])
+    if shape["op"] == "gather":
+        return (_work("GatherV2", (table, _indices(shape["ids"]), _indices()), (some,)),)
+    return (_work("ResourceScatterAdd", (_spec(), _indices(shape["ids"]), some), ()),)
+
+
+def _adam(row: Row) -> tuple[Work, ...]:
+    x, factor = _spec(row.shape["size"]), _spec()
+    return (_work("ResourceApplyAdam", (x, x, x, *(factor,) * 6, x), ()),)
+
+
+def _momentum(row: Row) -> tuple[Work, ...]:
+    x, factor = _spec(row.shape["size"]), _spec()
+    return (_work("ResourceApplyKerasMomentum", (x, x, factor, x, factor), ()),)
+
+
 _MAKERS = {
     "conv": _convolutions,
+    "depthwise": _depthwise,
     "gemm": _product,
     "linear": _product,
     "bmm": _product,
@@ -212,14 +299,21 @@ _MAKERS = {
     "batchnorm": _batch_normalization,
     "relu": _relu,
     "maxpool": _max_pool,
+    "reduction": _reduction,
+    "rearrangement": _rearrangement,
+    "random": _random,
+    "irregular": _irregular,
+    "adam": _adam,
+    "momentum": _momentum,
 }
 
 
-def _spec(*shape: int) -> OutputSpec:
-    num_bytes = tf.float32.size
-    for side in shape:
-        num_bytes *= side
-    return OutputSpec(shape, tf.float32, num_bytes)
+def _spec(*shape: int, dtype: tf.DType = tf.float32) -> OutputSpec:
+    return OutputSpec(shape, dtype, math.prod(shape) * dtype.size)
+
+
+def _indices(*shape: int) -> OutputSpec:
+    return _spec(*shape, dtype=tf.int32)
 
 
 def _work(

@@ -15,12 +15,12 @@ _PAGE = "docs/results/gpu_fidelity.md"
 
 @functools.cache
 def _figures() -> dict[str, dict[str, float]]:
-    """Model of a device -> ``rows`` of networks measured on it, and the typical ``factor``."""
+    """Model of a device -> ``rows`` of networks measured on it, ``own`` by us, and the typical ``factor``."""
     return json.loads(FIGURES.read_text(encoding="utf8"))
 
 
 def fidelity_sentence(model: str) -> str:
-    """How far simulated steps of networks on one GPU of a model are from published measurements.
+    """How far simulated steps of networks on one GPU of a model are from measurements.
 
     Args:
       model: of a ``Device``.
@@ -32,9 +32,12 @@ def fidelity_sentence(model: str) -> str:
             f"Steps on {model} are simulated, and no published measurements of networks on it were found; on other "
             f"GPUs single steps are within a factor of {factor:.2f} in the typical case ({_PAGE})."
         )
+    kind, count = ("", f"{found['rows']:.0f} of them, {found['own']:.0f} our own")
+    if not found["own"]:
+        kind, count = "published ", f"{found['rows']:.0f} of them"
     return (
         f"Steps on {model} are simulated: single steps of networks on this GPU are within a factor of "
-        f"{found['factor']:.2f} of published measurements in the typical case ({found['rows']:.0f} of them; {_PAGE})."
+        f"{found['factor']:.2f} of {kind}measurements in the typical case ({count}; {_PAGE})."
     )
 
 

@@ -15,7 +15,7 @@ from experiments.gpu_truth.fitting import (
     streaming_shares,
 )
 from experiments.gpu_truth.networks import Kernels, Network, build_ops, network_of, read_ops, write_ops
-from experiments.gpu_truth.rows import TEST_ROWS, read_rows
+from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, read_rows
 from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.costs import shares
 from tf_placer.costs.op_work import Work, WorkClass
@@ -122,3 +122,17 @@ def test_statistics_by_hand(rows):
     assert found.factor == pytest.approx(2.0)
     assert (found.rows, found.median, found.order) == (3, 1.0, 0.0)
     assert (found.inside, found.within_two) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+
+
+def test_what_was_measured_after_the_fit_is_near_the_estimates():
+    rows = read_rows(MEASURED)
+    compared = compare(rows)
+    assert [one.row.id for one in compared] == [row.id for row in rows], "every row has an estimate"
+    assert len({row.id for row in rows}) == len(rows)
+    networks = [one for one in compared if one.row.is_network]
+    fp32 = statistics(one for one in networks if not one.is_tf32)
+    tf32 = statistics(one for one in networks if one.is_tf32)
+    assert fp32.rows == tf32.rows == 27
+    assert fp32.factor <= 1.15 and fp32.order >= 0.95 and fp32.within_two == 1.0
+    assert tf32.factor <= 1.5 and tf32.order >= 0.95
+    assert not any(one.row.is_fed_by_framework for one in compared), "no host was waited for"

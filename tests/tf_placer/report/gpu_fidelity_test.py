@@ -13,8 +13,16 @@ def test_a_gpu_with_measurements_says_its_factor():
     assert 1.0 < figures["factor"] < 1.5
 
 
+def test_a_gpu_that_we_measured_says_so():
+    figures = json.loads(FIGURES.read_text())["h100_fp32"]
+    assert 0 < figures["own"] < figures["rows"]
+    assert f"of measurements in the typical case ({figures['rows']} of them, {figures['own']} our own" in (
+        fidelity_sentence("h100_fp32")
+    )
+
+
 def test_a_gpu_without_says_so():
-    assert "no published measurements of networks on it were found" in fidelity_sentence("h100")
+    assert "no published measurements of networks on it were found" in fidelity_sentence("k40")
 
 
 def test_one_sentence_for_each_model_and_none_for_live_devices():
