@@ -24,6 +24,7 @@ _LOOP = 8  # chained ops between two synchronizations, so that launching them do
 
 
 def measured_core(core: int) -> dict[str, float]:
+    """FLOPs and bytes a second of one core, by products and copies of NumPy; pins this process to it."""
     os.sched_setaffinity(0, {core})
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
@@ -48,6 +49,7 @@ def measured_core(core: int) -> dict[str, float]:
 
 
 def measured_devices(device_type: str, matrix_size: int) -> list[dict[str, Any]]:
+    """What TensorFlow gets out of each device of a type, by products and sums of square matrices of a size."""
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 
     import tensorflow as tf  # after the environment is set
