@@ -1,6 +1,6 @@
 """Every result that depends on costs, made again: facts of workloads, shipped policies, tables and studies.
 
-    python -m experiments.results [--only=hdp_2018] [--list] [--teach] [--out=out/results]
+    python -m experiments.results [--result=hdp_2018] [--list] [--teach] [--out=out/results]
 
 Runs the first command that each page of ``docs/results`` names, one after the other, and keeps what it printed in
 OUT/PAGE.log. Tables, studies and facts write their pages; of the others the figures are in the log. A command that
@@ -65,7 +65,7 @@ LESSONS = {
         f"{_LIST} --leave_out=transformer_xl,inception"
     ),
 }
-_ONLY = flags.DEFINE_enum("only", None, [page.rpartition("/")[2] for page in PAGES], "Only this page.")
+_RESULT = flags.DEFINE_enum("result", None, [page.rpartition("/")[2] for page in PAGES], "Only this page.")
 _LIST_ONLY = flags.DEFINE_bool("list", False, "Print what would run, and whether it is done.")
 _TEACH = flags.DEFINE_bool("teach", False, "Teach policies before the pages.")
 out_flag("out/results", "Folder for what the commands print.")
@@ -135,7 +135,7 @@ def _mark(step: Step, digest: str) -> dict[str, str]:
 
 
 def main(out: pathlib.Path) -> None:
-    make_again(steps(_ONLY.value, _TEACH.value), out, _LIST_ONLY.value)
+    make_again(steps(_RESULT.value, _TEACH.value), out, _LIST_ONLY.value)
 
 
 def make_again(wanted: list[Step], out: pathlib.Path, only_lists: bool = False) -> None:
