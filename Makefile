@@ -68,7 +68,7 @@ test-all: setup
 bazel-test: $(VENV_STAMP)
 	bazel test //...
 
-# After a change of costs: facts, tables and studies of described devices, each with its page. Days; it goes on when killed.
+# After a change of costs: facts, tables and studies of described devices, each with its page. Many hours; goes on when killed.
 results: setup
 	$(PYTHON) -m experiments.results
 

@@ -107,9 +107,8 @@ def as_markdown(
 
 
 _ABOUT = """\
-Measurements are published ones (`experiments/gpu_truth/`, with addresses), but for those of an H100 further
-down. Estimates
-are those that a placement is searched with (`tf_placer/costs/`), of a step on one GPU: the later of the time
+Measurements are published ones (`experiments/gpu_truth/`, with addresses), but for those of an H100 further down.
+Estimates are those that a placement is searched with (`tf_placer/costs/`), of a step on one GPU: the later of the time
 of all kernels and the time to start them, {dispatch_us:g} us each. The ratio is estimate over measurement,
 the typical factor is exp(mean |ln ratio|), and the order is Spearman's coefficient on one GPU. Sources that
 measured one network on one GPU differ from each other by a factor of 1.29 (a probe, on more rows than are
@@ -189,14 +188,13 @@ def figures(compared: Sequence[Compared], measured: Sequence[Compared]) -> dict[
     Cards of one model are together; all together are published rows only, since ours are of one card.
     """
     of_model, own = collections.defaultdict(list), collections.Counter[str]()
-    for one in (*compared, *measured):
-        if one.row.is_network and one.row.device is not None:
-            model = one.row.device.model.removesuffix("_sxm2")
-            of_model[model].append(one)
-            if one in measured:
-                own[model] += 1
-            else:
-                of_model[ALL].append(one)
+    for rows, is_own in ((compared, False), (measured, True)):
+        for one in rows:
+            if one.row.is_network and one.row.device is not None:
+                model = one.row.device.model.removesuffix("_sxm2")
+                of_model[model].append(one)
+                own[model] += is_own
+                of_model[ALL].extend([] if is_own else [one])
     found = {model: statistics(rows) for model, rows in sorted(of_model.items())}
     return {
         model: {"rows": of.rows, "own": own[model], "factor": round(of.factor, 2)}

@@ -3,9 +3,9 @@
     python -m experiments.results [--result=hdp_2018] [--list] [--teach] [--out=out/results]
 
 Runs the first command that each page of ``docs/results`` names, one after the other, and keeps what it printed in
-OUT/PAGE.log. Tables, studies and facts write their pages; of the others the figures are in the log. A command that
-ended is not run again while it and the costs are the same, so a killed run goes on. All of them take a day or more of
-two cores. ``--teach`` teaches the policies of ``experiments/weights`` and the shipped ones first.
+OUT/PAGE.log. Tables and studies write their pages; of the others the figures are in the log. A command that ended is
+not run again while it and the costs are the same, so a killed run goes on. All of them take many hours of two cores.
+``--teach`` first teaches the shipped policies and those of ``experiments/weights`` anew, by the command in each file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from absl import flags
 
 from experiments.main_program import out_flag, run
 from tf_placer import costs
+from tf_placer.agents.weights import command_of_weights
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster_file import preset_path
 
@@ -48,23 +49,7 @@ PAGES = (
     "transfer_ablations",
     "learned_moves",
 )
-# Weights -> the course that they were taught: ``experiments.pretrain`` without --out.
-_LIST = "--method=learned_list --machines=1 --epochs=60"
-LESSONS = {
-    "tf_placer/agents/go/weights.npz": "",
-    "tf_placer/agents/learned_list/weights.npz": _LIST,
-    "experiments/weights/without_gnmt_wavenet.npz": "--leave_out=gnmt,wavenet",
-    "experiments/weights/without_rnnlm_cells.npz": "--leave_out=rnnlm,cells",
-    "experiments/weights/without_transformer_xl_inception.npz": "--leave_out=transformer_xl,inception",
-    "experiments/weights/all_tasks_without_plain_inception.npz": (
-        "--tasks=devices,priorities,fusion --leave_out=plain,inception"
-    ),
-    "experiments/weights/learned_list_without_gnmt_wavenet.npz": f"{_LIST} --leave_out=gnmt,wavenet",
-    "experiments/weights/learned_list_without_rnnlm_cells.npz": f"{_LIST} --leave_out=rnnlm,cells",
-    "experiments/weights/learned_list_without_transformer_xl_inception.npz": (
-        f"{_LIST} --leave_out=transformer_xl,inception"
-    ),
-}
+WEIGHTS = ("tf_placer/agents/*/weights.npz", "experiments/weights/*.npz")
 _RESULT = flags.DEFINE_enum("result", None, [page.rpartition("/")[2] for page in PAGES], "Only this page.")
 _LIST_ONLY = flags.DEFINE_bool("list", False, "Print what would run, and whether it is done.")
 _TEACH = flags.DEFINE_bool("teach", False, "Teach policies before the pages.")
@@ -96,15 +81,16 @@ def steps(only: str | None = None, teaches: bool = False) -> list[Step]:
     made = [Step(page.rpartition("/")[2], command_of(page), f"docs/results/{page}.md") for page in pages]
     if not teaches:
         return made
-    taught = [
-        Step(
-            file.removesuffix(".npz").replace("/", "_"),
-            f"python -m experiments.pretrain {flags_} --out={file}",
-            file,
-        )
-        for file, flags_ in LESSONS.items()
-    ]
-    return taught + made
+    files = [path for pattern in WEIGHTS for path in sorted(ROOT.glob(pattern))]
+    return [_lesson(path) for path in files] + made
+
+
+def _lesson(path: pathlib.Path) -> Step:
+    """What the file says that it was taught by, for the place where it is."""
+    file = str(path.relative_to(ROOT))
+    words = [word for word in shlex.split(command_of_weights(path)) if not word.startswith("--out=")]
+    command = shlex.join([*words, f"--out={file}"])
+    return Step(file.removesuffix(".npz").replace("/", "_"), command, file)
 
 
 def command_of(page: str) -> str:

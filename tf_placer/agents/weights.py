@@ -73,6 +73,16 @@ def policy_of_weights(path: pathlib.Path) -> str:
     return str(header.get("policy"))
 
 
+def command_of_weights(path: pathlib.Path) -> str:
+    """The command that made a file, as its history tells.
+
+    Raises:
+      InputError: it is no file of weights.
+    """
+    header, _ = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
+    return str(header["history"]["command"])
+
+
 def check_weights_file(path: pathlib.Path) -> None:
     """Raises InputError unless it is a file of weights, whosever they are."""
     read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
