@@ -267,7 +267,9 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
     lines = header("row", "best known s", "bound s", *names)
     for filled in rows:
         cells = [_fraction(filled, name) for name in names]
-        lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(filled.bound_s), *cells))
+        # The best known may be of either form, so a bound on it is the lesser of theirs.
+        bounds_s = [filled.bound_s, *([filled.in_parts.bound_s] if filled.in_parts is not None else [])]
+        lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(min(bounds_s)), *cells))
     return lines
 
 
@@ -286,8 +288,9 @@ def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
 
 
 def _section(study: Study, filled: Filled) -> list[str]:
+    form = " of the whole batch" if filled.in_parts is not None else ""
     lines = [
-        f"{filled.ops} ops in {filled.units} units; no placement is faster than {seconds(filled.bound_s)} s.",
+        f"{filled.ops} ops in {filled.units} units; no placement{form} is faster than {seconds(filled.bound_s)} s.",
         *_told_of_parts(filled),
         "",
         *(f"- {column}: `{_told(own)}`" for column, own in filled.row.settings.items()),

@@ -330,6 +330,8 @@ def train(
 # Controllers that are processes: each draws, simulates and pushes when it is ready, and this one is the server.
 
 _ENDS_S = 5.0  # that a process gets to end by itself
+# What a pipe raises whose other end has died: before a message, or within one, which has no error of its own.
+_HAS_DIED = (EOFError, OSError)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -359,18 +361,23 @@ def _built(work: _Work) -> tuple[PolicyLearner, SimulatedEvaluator]:
 def _control(connection: Connection, work: _Work) -> None:
     """A controller: of each number of a draw and weights that arrive, what was drawn, its times and its gradient."""
     learner, simulator = _built(work)
-    with contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError):  # the server has ended
-        while True:
+    while True:
+        try:
             number, weights = connection.recv()
-            for variable, value in zip(learner.policy.variables, weights, strict=True):
-                variable.assign(value)
-            learner.updates.assign(number)
-            proposal = learner.propose()
-            times = simulator.times(proposal.placements)
-            runtime_s, fits = times.runtime_s.numpy(), times.fits.numpy()
-            gradients = learner.gradients(proposal.actions, tf.constant(runtime_s), tf.constant(fits))
-            flat = [one.numpy() for one in tf.nest.flatten(gradients, expand_composites=True)]
+        except _HAS_DIED:
+            return
+        for variable, value in zip(learner.policy.variables, weights, strict=True):
+            variable.assign(value)
+        learner.updates.assign(number)
+        proposal = learner.propose()
+        times = simulator.times(proposal.placements)
+        runtime_s, fits = times.runtime_s.numpy(), times.fits.numpy()
+        gradients = learner.gradients(proposal.actions, tf.constant(runtime_s), tf.constant(fits))
+        flat = [one.numpy() for one in tf.nest.flatten(gradients, expand_composites=True)]
+        try:
             connection.send((proposal.placements.numpy(), runtime_s, fits, flat))
+        except _HAS_DIED:
+            return
 
 
 class _Server:
@@ -459,17 +466,24 @@ def train_in_processes(
         servers.append(server)
         begin_s = time.monotonic()
         with _processes(work, training.controllers) as running:
-            for connection in running:
-                server.fetch(connection)
+
+            def fetch(connection: Connection) -> None:
+                try:
+                    server.fetch(connection)
+                except _HAS_DIED:
+                    del running[connection]
+
+            for connection in list(running):
+                fetch(connection)
             while running:
                 for connection in cast(list[Connection], wait(list(running))):
                     try:
                         rows, runtime_s, fits, flat = connection.recv()
-                        server.push(connection, flat)
-                        server.fetch(connection)
-                    except (EOFError, ConnectionResetError, BrokenPipeError):
+                    except _HAS_DIED:
                         del running[connection]
                         continue
+                    server.push(connection, flat)
+                    fetch(connection)  # who dies now has pushed: what it measured counts
                     best_s = float(np.min(runtime_s, where=fits, initial=np.inf))
                     arrived.append((time.monotonic() - begin_s, best_s))
                     yield Round(Decisions(rows), runtime_s, fits)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import struct
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.base.arguments import InputError
 from tf_placer.search.recorder import Silent
 from tf_placer.search.search import search
+from tf_placer.training import controllers
 from tf_placer.training.controllers import Training, train_in_processes
 from tf_placer.workers.local_workers import WorkerError
 
@@ -62,6 +66,20 @@ def test_without_any_process_it_ends() -> None:
         train_in_processes(
             PROBLEM, "hdp", Training(1), CONFIG, budget_evaluations=4001, seed=7, progress=Kills(1)
         )
+
+
+def dies_within_a_message(connection: Connection, work: object) -> None:
+    """A controller that is killed while it pushes: a thousand bytes are announced, four arrive."""
+    del work
+    connection.recv()
+    os.write(connection.fileno(), struct.pack("!i", 1000) + bytes(4))
+
+
+@pytest.mark.medium
+def test_one_that_dies_within_a_message_is_as_dead_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controllers, "_control", dies_within_a_message)
+    with pytest.raises(WorkerError, match="all 2 processes of controllers have died"):
+        train_in_processes(PROBLEM, "hdp", Training(2), CONFIG, budget_evaluations=161, seed=7)
 
 
 @pytest.mark.parametrize(
