@@ -267,7 +267,7 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
     lines = header("row", "best known s", "bound s", *names)
     for filled in rows:
         cells = [_fraction(filled, name) for name in names]
-        # The best known may be of either form, so a bound on it is the lesser of theirs.
+        # The best known may be of either form that was placed, so a bound on it is the lesser of theirs.
         bounds_s = [filled.bound_s, *([filled.in_parts.bound_s] if filled.in_parts is not None else [])]
         lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(min(bounds_s)), *cells))
     return lines
