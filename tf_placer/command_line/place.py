@@ -92,7 +92,7 @@ def place(
     road = _Placing(request, console, finish, method)
     if not request.objective.is_memory:  # that asks the devices in the end
         import_meanwhile(request.cluster)
-    road.read(road.rest)
+    road.go(road.rest)
     return road.outcome
 
 
@@ -151,7 +151,7 @@ def compare(
       InputError: bad input, or no method found a placement that fits in the cluster's memory.
     """
     road = _Comparing(request, console, finish)
-    road.read(functools.partial(road.rest, names))
+    road.go(functools.partial(road.rest, names))
     return road.outcome
 
 
@@ -170,6 +170,7 @@ class _Finding(Reading):
         self._finish = finish
         self._outcome: Outcome | None = None
         self._in_parts: InParts | None = None
+        self._has_plan = self._was_left = self._is_writing = False
 
     @property
     def outcome(self) -> Outcome:
@@ -181,6 +182,28 @@ class _Finding(Reading):
     def reported(self) -> Outcome:
         """The report of what was found."""
         raise NotImplementedError
+
+    def go(self, rest: Callable[[], Sequence[Stage]]) -> None:
+        """Everything, from reading to writing; with Ctrl-C only writing is left, from the first plan on."""
+        try:
+            with heard():
+                self.read(rest)
+        except KeyboardInterrupt:
+            if not self._has_plan or self._is_writing:
+                raise
+            self._was_left = True
+            self._write(0.0)
+
+    @property
+    def is_ended(self) -> bool:
+        """True if Ctrl-C left nothing but writing; in `compare` it also ends single searches."""
+        return self._was_left
+
+    def _told_of_ctrl_c(self, chosen: Timed) -> Timed:
+        """The plan that is written, whose search tells whether any was ended."""
+        if chosen.search is None or not self.is_ended:
+            return chosen
+        return dataclasses.replace(chosen, search=dataclasses.replace(chosen.search, interrupted=True))
 
     def find(self, method: str, budget: Budget, objective: Objective = FASTEST) -> Timed:
         """Searches with one method; where nothing that it finds fits it is a candidate without result."""
@@ -259,6 +282,7 @@ class _Finding(Reading):
             self._outcome = with_splitting(outcome, self.item, self._in_parts)
 
     def _write(self, _: float) -> None:
+        self._is_writing = True
         self._finish(self.outcome)
 
     def timing(self, placement: Placement) -> RuntimeEvaluator:
@@ -293,6 +317,12 @@ class _Placing(_Finding):
         super().__init__(request, console, finish, method)
         self._make_outcome: Callable[[], Outcome] = self._reported_first
         self._why_not_split = ""
+
+    @property
+    def is_ended(self) -> bool:
+        """True if Ctrl-C ended it or one of its searches."""
+        ended = [one for one in self.found if one.search is not None and one.search.interrupted]
+        return self._was_left or bool(ended)
 
     def reported(self) -> Outcome:
         in_or_beside = in_layers if self.request.by == LAYER else beside_layers
@@ -349,10 +379,12 @@ class _Placing(_Finding):
         self.built = build_problem(self.program, self.asked.cluster, self.request.costs)
         timed = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
         self.found = [timed, self.find(SINGLE, Budget(evaluations=_FEW))]
+        self._has_plan = True
 
     def _find_least(self, seconds: float) -> None:
         found = self.find(self.asked.method, self.budget_in(seconds), self.asked.objective)
         self.found.insert(0, found)
+        self._has_plan = True
 
     def _simulated(self) -> list[Stage]:
         """The search with the method, and then random search."""
@@ -412,15 +444,9 @@ class _Placing(_Finding):
         Where some ops are faster whole, it is the form in which they are that is searched.
         """
         split, own, began_s = self._in_parts, self.found[0], time.monotonic()
-        if split is None or (own.search is not None and own.search.interrupted):
+        if split is None:
             return
-        form = split
-        if own.step_s is not None:
-            try:
-                with heard():
-                    form = split.where_it_pays(self.program, own.step_s)
-            except KeyboardInterrupt:  # the plan of the whole is there
-                return
+        form = split if own.step_s is None else split.where_it_pays(self.program, own.step_s)
         self._in_parts = form
         budget = self.budget_in(max(_LEAST_SEARCHED * seconds, seconds - (time.monotonic() - began_s)))
         found = self._searched_in(form, budget, form.starts(own.placement))
@@ -428,6 +454,7 @@ class _Placing(_Finding):
         if _is_faster(data_parallel, found):  # which is no plan of a form that keeps ops whole
             found = dataclasses.replace(data_parallel, name=SPLIT, evaluations=found.evaluations)
         self.found.append(found)
+        self._close_where_ended()
 
     def _searched_in(self, form: InParts, budget: Budget, starts: Sequence[Placement]) -> Timed:
         """The best plan that a search of a form with its batch in parts finds."""
@@ -442,16 +469,21 @@ class _Placing(_Finding):
 
     def _find_own(self, seconds: float) -> None:
         self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
+        self._has_plan = True
+        self._close_where_ended()
 
     def _find_control(self, seconds: float) -> None:
-        """Runs the control for as many evaluations as the method had, unless that found nothing or was ended early."""
+        """Runs the control for as many evaluations as the method had, unless that found nothing."""
         own = self.found[0].search
-        if own is None or own.interrupted:
-            return
-        # Ctrl-C: it had found nothing yet; the method has.
-        with contextlib.suppress(KeyboardInterrupt), heard():
+        if own is not None:
             budget = self.budget_in(seconds).capped(own.evaluations)
             self.found.append(self.find(CONTROL, budget))
+            self._close_where_ended()
+
+    def _close_where_ended(self) -> None:
+        """After Ctrl-C in a search nothing is left but writing."""
+        if self.is_ended:
+            self.stages.then(self.closing())
 
     def _progress(self, title: str, budget: Budget) -> ConsoleProgress:
         return ConsoleProgress(f"{title} on {self.problem.cluster.name}", budget, self.stages.console)
@@ -486,7 +518,7 @@ class _Placing(_Finding):
                 batch_statistics=source.batch_statistics,
                 why_not_split=self._why_not_split,
             )
-        self._make_outcome = lambda: outcome
+        self._make_outcome, self._has_plan = lambda: outcome, True
         if not self.request.fuse:
             self.stop()
 
@@ -528,7 +560,7 @@ class _Placing(_Finding):
         return Outcome(
             self.item,
             self.problem,
-            self.found[0],
+            self._told_of_ctrl_c(self.found[0]),
             tuple(self.found[1:]),
             parts=source.parts,
             batch_statistics=source.batch_statistics,
@@ -540,6 +572,7 @@ class _Placing(_Finding):
         is_own = self.request.write == METHOD or (self.request.robust and asked.step_s is not None)
         chosen = asked if is_own else fastest(self.found, asked.name) or asked
         others = tuple(one for one in self.found if one is not chosen)
+        chosen = self._told_of_ctrl_c(chosen)
         split = self._in_parts
         form = None if split is None or chosen.placement is None else split.form_of(chosen.placement)
         if form is None:
@@ -578,6 +611,7 @@ class _Comparing(_Finding):
         """A method that cannot place this problem, or wants a library, ends nothing."""
         try:
             self.found.append(self.find(name, self.budget_in(seconds)))
+            self._has_plan = True
         except InputError as error:
             self.found.append(Timed(name, status=Status.ILLEGAL, message=str(error)))
 
@@ -586,5 +620,5 @@ class _Comparing(_Finding):
         if chosen is None:
             raise InputError(self.found[0].message)
         others = tuple(one for one in self.found if one is not chosen)
-        outcome = Outcome(self.item, self.problem, chosen, others)
+        outcome = Outcome(self.item, self.problem, self._told_of_ctrl_c(chosen), others)
         return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome

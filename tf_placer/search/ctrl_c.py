@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, TracebackType
+
+from tf_placer.base.arguments import InputError
+
+_AGAIN_S = 0.02
 
 
 class CtrlC:
@@ -43,18 +48,23 @@ class CtrlC:
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[None]:
+def heard(made: type[Exception] = SystemError) -> Iterator[None]:
     """Work in which Ctrl-C is a ``KeyboardInterrupt`` even when it comes while native code calls Python.
 
     Such code returns a value beside the exception, of which the interpreter makes a SystemError. One without Ctrl-C in
     this work stays what it is, though an earlier search may have been ended.
+
+    Args:
+      made: what may have been made of Ctrl-C. TensorFlow's comparison of nested structures catches the SystemError and
+        says that two are not the same, so around what traces it is any Exception but an ``InputError``.
     """
     current = signal.getsignal(signal.SIGINT)
     before = current.asked if isinstance(current, CtrlC) else 0
     try:
         yield
-    except SystemError as error:
-        if isinstance(current, CtrlC) and current.asked > before:
+    except made as error:
+        is_pressed = isinstance(current, CtrlC) and current.asked > before
+        if is_pressed and not isinstance(error, InputError):
             raise KeyboardInterrupt from error
         raise
 
@@ -80,7 +90,35 @@ def patient() -> Iterator[CtrlC]:
         return
     signal.signal(signal.SIGINT, ctrl_c)
     try:
-        with heard():
+        with _not_swallowed(ctrl_c), heard():
             yield ctrl_c
     finally:
         signal.signal(signal.SIGINT, current)
+
+
+@contextlib.contextmanager
+def _not_swallowed(ctrl_c: CtrlC) -> Iterator[None]:
+    """Work in which a ``KeyboardInterrupt`` that nobody can catch comes again, and native code prints none of it.
+
+    Python drops what is raised in a finalizer or a callback of native code, and such code may print an error before it
+    goes on.
+    """
+    hooks = sys.excepthook, sys.unraisablehook
+
+    def printed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not ctrl_c.asked:
+            hooks[0](kind, error, trace)
+
+    def dropped(what: sys.UnraisableHookArgs) -> None:
+        if not isinstance(what.exc_value, KeyboardInterrupt):
+            hooks[1](what)
+        elif ctrl_c.asked == 1:
+            ctrl_c.asked = 0
+            # At once it would be raised in here, and dropped again.
+            threading.Timer(_AGAIN_S, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+
+    sys.excepthook, sys.unraisablehook = printed, dropped
+    try:
+        yield
+    finally:
+        sys.excepthook, sys.unraisablehook = hooks

@@ -164,8 +164,8 @@ def shortest(
             stack.enter_context(reserved(folder, f"checkpoint={folder}"))
         if evaluator is None:
             evaluator = search_simulator(problem)
-        if isinstance(evaluator, SimulatedEvaluator) and (lacking := shortage(problem)):
-            raise NothingFits(_fits_nowhere(problem, lacking))
+        if isinstance(evaluator, SimulatedEvaluator):
+            _check_memory(problem)
         measures = not isinstance(evaluator, SimulatedEvaluator)
         if folder is not None and measures and not isinstance(evaluator, JournaledEvaluator):
             evaluator = stack.enter_context(JournaledEvaluator(evaluator, folder / JOURNAL))
@@ -215,7 +215,7 @@ def _run(
     with contextlib.ExitStack() as finishing:
         with progress:
             try:
-                with heard():
+                with heard(Exception):
                     # A search that begins makes one round, however little time it has.
                     for batch in () if recorder.exhausted and recorder.history else made:
                         with ctrl_c.shielded():
@@ -275,11 +275,13 @@ def _found_nothing(
     )
 
 
-def _fits_nowhere(problem: Problem, lacking: str) -> str:
-    return (
-        f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
-        f"give a smaller batch or model, or devices with more memory{_room(problem)}"
-    )
+def _check_memory(problem: Problem) -> None:
+    """Raises NothingFits where it is proven that no placement fits."""
+    if lacking := shortage(problem):
+        raise NothingFits(
+            f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
+            f"give a smaller batch or model, or devices with more memory{_room(problem)}"
+        )
 
 
 def _room(problem: Problem) -> str:
@@ -292,15 +294,20 @@ def _room(problem: Problem) -> str:
 def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
     """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
 
+    To Ctrl-C it is a part of the work around it: what ended a search before it is not forgotten (``patient``).
+
     Raises:
       NothingFits: it does not fit in memory.
+      KeyboardInterrupt: the first Ctrl-C of that work.
     """
 
     def given(context: Context) -> Iterator[Round]:
         yield evaluated(context, plan)
 
-    simulator, spec = SimulatedEvaluator(problem), method_of(given)
-    result = shortest(problem, spec, configured(spec), Budget(evaluations=1), 0, evaluator=simulator)
+    _check_memory(problem)
+    simulator, spec, once = SimulatedEvaluator(problem), method_of(given), Budget(evaluations=1)
+    unkept = Checkpoint(None, {}, 0.0)
+    result = _run(spec, configured(spec), simulator, once, 0, None, Silent(), unkept, CtrlC(), NO_ORDER)
     return dataclasses.replace(result, method=name, found_by=name)
 
 

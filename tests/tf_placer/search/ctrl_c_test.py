@@ -1,19 +1,24 @@
 """Ctrl-C once, twice and three times: what was found is kept."""
 
+import ctypes
 import os
 import signal
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import Decisions
 from tf_placer.search.checkpoint import FILE_NAME
 from tf_placer.search.ctrl_c import heard, patient
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
+from tf_placer.search.shortest import evaluate_given
 
 PAIR = problem_of([100, 300], [])
 
@@ -91,6 +96,47 @@ def test_native_code_may_tell_a_search_of_it_by_an_error_of_its_own(is_pressed):
             search(PAIR, method, budget_evaluations=10)
 
 
+@pytest.mark.parametrize("is_pressed", [True, False])
+def test_tensorflow_may_tell_a_search_of_it_by_any_error(is_pressed):
+    def method(context):
+        yield evaluated(context, np.array([[0, 1]]))
+        try:
+            in_native_code(is_pressed)
+        except SystemError:
+            raise ValueError("the two structures are not the same") from None
+
+    if is_pressed:
+        found = search(PAIR, method, budget_evaluations=10)
+        assert found.interrupted and found.placement.device_of_unit.tolist() == [0, 1]
+    else:
+        with pytest.raises(ValueError, match="are not the same"):
+            search(PAIR, method, budget_evaluations=10)
+
+
+def test_a_press_that_native_code_drops_comes_again():
+    def method(context):
+        yield evaluated(context, np.array([[0, 1]]))
+        ctypes.CFUNCTYPE(None)(press)()  # what is raised in such a callback is dropped
+        time.sleep(60)
+        is_late.append(True)
+
+    is_late = []
+    found = search(PAIR, method, budget_evaluations=10)
+    assert found.interrupted and not is_late and found.placement.device_of_unit.tolist() == [0, 1]
+
+
+def test_native_code_prints_an_error_only_where_it_is_not_of_ctrl_c(capsys):
+    hooks = sys.excepthook, sys.unraisablehook
+    with patient():
+        sys.excepthook(ValueError, ValueError("of its own"), None)
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        sys.excepthook(SystemError, SystemError("a result with an exception set"), None)
+    error = capsys.readouterr().err
+    assert "of its own" in error and "exception set" not in error
+    assert hooks == (sys.excepthook, sys.unraisablehook)
+
+
 @pytest.mark.parametrize("work", [patient, heard])
 @pytest.mark.parametrize("is_pressed", [True, False])
 def test_native_code_may_tell_any_work_of_it_by_an_error_of_its_own(work, is_pressed):
@@ -148,6 +194,15 @@ def test_every_search_of_a_command_can_be_ended_by_itself():
             press()  # once more while what was found is written
             assert ctrl_c.asked == 2
         assert not search(PAIR, "single", budget_evaluations=10).interrupted
+
+
+def test_a_plan_that_is_only_evaluated_forgets_no_press():
+    with patient() as ctrl_c:
+        assert search(PAIR, pressed_after_two, budget_evaluations=10).interrupted
+        evaluate_given(PAIR, Decisions([[0, 1]]), "given")
+        assert ctrl_c.asked == 1
+        press()  # once more, before anything is written
+        assert ctrl_c.asked == 2
 
 
 def test_a_handler_of_the_programs_own_and_other_threads_are_left_alone():

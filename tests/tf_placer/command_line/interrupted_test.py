@@ -1,0 +1,88 @@
+"""Ctrl-C in `place` and `compare` from the first plan on: what was found is written, and nothing else is begun."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+
+import pytest
+
+from tf_placer.__main__ import run
+from tf_placer.command_line import place, run_command
+from tf_placer.planning import in_parts
+from tf_placer.planning.road import Road
+from tf_placer.search import recorder
+
+SMALL = ["--workload=two_towers", "--cluster=p100x2", "--budget_evaluations=400"]
+
+
+def summary_of(tmp_path: pathlib.Path, command: str, *flags: str) -> dict:
+    assert run([command, *SMALL, f"--out={tmp_path / 'out'}", *flags]) == 0
+    return json.loads((tmp_path / "out" / "summary.json").read_text())
+
+
+def ctrl_c_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[str]:
+    """Ctrl-C as a function is called for the first time; returns a list that grows with its calls."""
+    function = getattr(owner, name)
+    calls: list[str] = []
+
+    def pressed(*args: object, **named: object) -> object:
+        calls.append(name)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return function(*args, **named)
+
+    monkeypatch.setattr(owner, name, pressed)
+    return calls
+
+
+@pytest.mark.parametrize("name", ["of", "as_data_parallel", "where_it_pays", "starts"])
+def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the batch is split and while the search in parts begins; once more as it is reported changes nothing."""
+    pressed = ctrl_c_when(monkeypatch, in_parts.InParts, name)
+    told = ctrl_c_when(monkeypatch, run_command, "print_report")
+    summary = summary_of(tmp_path, "place", "--method=local_search")
+    assert pressed == [name] and told == ["print_report"]
+    assert summary["interrupted"] and summary["evaluations"] >= 400
+    assert not {"split", "random"} & summary["baselines"].keys(), "nothing more was searched"
+
+
+def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pressed once more before anything is written, it is ignored."""
+    show = recorder.ConsoleProgress.show
+    shown: list[recorder.HistoryEntry] = []
+
+    def pressed_once(progress: recorder.ConsoleProgress, entry: recorder.HistoryEntry) -> None:
+        if progress._title.startswith("local_search") and not shown:
+            shown.append(entry)
+            signal.raise_signal(signal.SIGINT)
+        show(progress, entry)
+
+    monkeypatch.setattr(recorder.ConsoleProgress, "show", pressed_once)
+    split = ctrl_c_when(monkeypatch, in_parts.InParts, "of")
+    pressed = ctrl_c_when(monkeypatch, place, "with_survival")
+    summary = summary_of(tmp_path, "place", "--method=local_search", "--write=method")
+    assert not split and pressed == ["with_survival"] and summary["interrupted"]
+    assert summary["evaluations"] < 400
+
+
+def test_ctrl_c_before_a_method_finds_anything_keeps_what_others_found(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, begun = Road.search, []
+
+    def pressed(road: Road, method: str, *args: object, **named: object) -> object:
+        begun.append(method)
+        if len(begun) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return search(road, method, *args, **named)
+
+    monkeypatch.setattr(Road, "search", pressed)
+    summary = summary_of(tmp_path, "compare", "--methods=local_search,memetic,random")
+    assert begun == ["local_search", "memetic"]
+    assert summary["written"] == "local_search" and summary["interrupted"]
