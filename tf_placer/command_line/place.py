@@ -87,6 +87,7 @@ def place(
 
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
+      KeyboardInterrupt: Ctrl-C before the method had a plan.
     """
     methods.find(method)
     road = _Placing(request, console, finish, method)
@@ -149,6 +150,7 @@ def compare(
 
     Raises:
       InputError: bad input, or no method found a placement that fits in the cluster's memory.
+      KeyboardInterrupt: Ctrl-C before any method had a plan.
     """
     road = _Comparing(request, console, finish)
     road.go(functools.partial(road.rest, names))
@@ -611,7 +613,7 @@ class _Comparing(_Finding):
         """A method that cannot place this problem, or wants a library, ends nothing."""
         try:
             self.found.append(self.find(name, self.budget_in(seconds)))
-            self._has_plan = True
+            self._has_plan |= self.found[-1].placement is not None
         except InputError as error:
             self.found.append(Timed(name, status=Status.ILLEGAL, message=str(error)))
 

@@ -215,9 +215,9 @@ def _run(
     with contextlib.ExitStack() as finishing:
         with progress:
             try:
-                with heard(Exception):
+                with heard():
                     # A search that begins makes one round, however little time it has.
-                    for batch in () if recorder.exhausted and recorder.history else made:
+                    for batch in () if recorder.exhausted and recorder.history else _heard_in(made):
                         with ctrl_c.shielded():
                             recorder.add(batch)
                             interrupted = ctrl_c.asked > 0
@@ -249,6 +249,12 @@ def _run(
         return dataclasses.replace(
             result, settings=recorded(settings), found_by=recorder.found_by or spec.name, order=recorder.order
         )
+
+
+def _heard_in(made: Iterator[Round]) -> Iterator[Round]:
+    """Rounds of a method, which may make any error of Ctrl-C; what is done with them may not."""
+    with heard(Exception):
+        yield from made
 
 
 def _found_nothing(

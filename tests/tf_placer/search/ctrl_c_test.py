@@ -113,6 +113,16 @@ def test_tensorflow_may_tell_a_search_of_it_by_any_error(is_pressed):
             search(PAIR, method, budget_evaluations=10)
 
 
+def test_an_error_of_what_is_done_with_a_round_is_no_press():
+    class Fails(Silent):
+        def show(self, entry):
+            press()
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        search(PAIR, tries_both, budget_evaluations=10, progress=Fails())
+
+
 def test_a_press_that_native_code_drops_comes_again():
     def method(context):
         yield evaluated(context, np.array([[0, 1]]))
