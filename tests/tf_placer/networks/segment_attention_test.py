@@ -30,6 +30,8 @@ def normed(rows):
     return (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
 
 
+# NumPy may warn of lanes of a vector that a small product does not use; a NaN in a result is unequal all the same.
+@np.errstate(invalid="ignore")
 def one_after_the_other(attention, nodes):
     """[V, H] of one layer without modulation: a loop over segments, nodes and heads."""
     layer = attention._layers[0]
