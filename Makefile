@@ -48,7 +48,7 @@ test: setup
 test-medium: setup
 	$(PYTHON) -m pytest $(IN_TWO) -m "medium and not slow and not equivalence and not fleet"
 
-# What takes longest comes first: 84 minutes, beside other work.
+# What takes longest comes first: 37 to 90 minutes, by what runs beside it.
 test-slow: setup
 	$(PYTHON) -m pytest $(IN_TWO) --verbose -m slow
 
