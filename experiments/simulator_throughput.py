@@ -22,6 +22,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run_program
+from experiments.synthetic import random_layered_arrays
 from tf_placer import workloads
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import SimulatorInputs, simulate
@@ -29,7 +30,6 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import PLAIN
-from tf_placer.workloads.synthetic import random_layered_arrays
 
 _WORKLOAD = flags.DEFINE_string("workload", "inception_v3", "The training step that is placed.")
 _CLUSTER = flags.DEFINE_string("cluster", "k40x2", "Preset of the cluster it is placed on.")

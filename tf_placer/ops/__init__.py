@@ -1,10 +1,8 @@
-"""The simulator: a C++ TensorFlow op, its typed wrapper, and the slow reference it must equal."""
+"""The simulator: a C++ TensorFlow op and its typed wrapper."""
 
 from tf_placer.ops.local_search import Chains
 from tf_placer.ops.local_search import ChainSearch
 from tf_placer.ops.local_search import MoveTables
-from tf_placer.ops.reference_simulator import ReferenceResult
-from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import Schedule
 from tf_placer.ops.simulator import SimulatedStep
 from tf_placer.ops.simulator import Simulation
@@ -17,12 +15,10 @@ __all__ = [
     "ChainSearch",
     "Chains",
     "MoveTables",
-    "ReferenceResult",
     "Schedule",
     "SimulatedStep",
     "Simulation",
     "SimulatorInputs",
-    "reference_simulate",
     "simulate",
     "simulate_schedule",
     "simulate_step",

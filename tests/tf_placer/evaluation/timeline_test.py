@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.oracles.simulator import CROSS, RECEIVE, SEND, reference_simulate
 from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import simulated_timeline
-from tf_placer.ops.reference_simulator import CROSS, RECEIVE, SEND, reference_simulate
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
 

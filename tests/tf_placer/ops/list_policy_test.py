@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.oracles.list_policy import reference_place_by_list
 from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS, ORDER, ListInputs, place_by_list
-from tf_placer.ops.reference_list_policy import reference_place_by_list
 
 NUM_PROBLEMS = 300
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.oracles.simulator import reference_simulate
 from tests.tf_placer.ops.random_inputs import CHORES, random_inputs
-from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import simulate, simulate_schedule, simulate_step
 
 pytestmark = pytest.mark.medium

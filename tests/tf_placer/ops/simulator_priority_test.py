@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.oracles.simulator import reference_simulate
 from tests.tf_placer.ops.random_inputs import random_inputs
 from tests.tf_placer.ops.small_arrays import CHAIN, arrays
-from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_schedule
 
 ROWS = 3

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tests.logical_devices import outcomes_of
+from tests.oracles.simulator import reference_simulate
 from tests.tf_placer.ops.small_arrays import CHAIN, arrays
 from tf_placer.base.arguments import InputError
-from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_schedule, simulate_step
 
 

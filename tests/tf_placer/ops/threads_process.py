@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from experiments.synthetic import random_layered_arrays
 from tf_placer.ops import SimulatorInputs, simulate
-from tf_placer.workloads.synthetic import random_layered_arrays
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.synthetic import FREE_FRACTION, random_layered_arrays
 from tf_placer.ops.simulator import SimulatorInputs, simulate
-from tf_placer.workloads.synthetic import FREE_FRACTION, random_layered_arrays
 
 
 @pytest.mark.parametrize(("num_ops", "num_devices"), [(1, 1), (2, 3), (1000, 4)])
