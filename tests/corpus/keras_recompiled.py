@@ -204,6 +204,39 @@ def eager_from_the_beginning(make: Make) -> Any:
 
 
 @program
+def eagerly_however_it_is_decorated(make: Make) -> Any:
+    """A step decorated in its class, one behind a lambda, and a helper of an eager step: each runs as Python."""
+    seen: list[str] = []
+
+    class Decorated(OwnStep):
+        @make.of_plain
+        def train_step(self, data):
+            seen.append(f"class {tf.executing_eagerly()}")
+            return super().train_step(data)
+
+    class Helped(OwnStep):
+        @make.of_plain
+        def forward(self, x):
+            seen.append(f"helper {tf.executing_eagerly()}")
+            return self(x, training=True)
+
+        def train_step(self, data):
+            self.forward(data[0])
+            return super().train_step(data)
+
+    results = []
+    for model in (Decorated(), Helped(), OwnStep()):
+        step = model.train_step
+        if type(model) is OwnStep:
+            model.train_step = make.of_plain(lambda data, step=step: (seen.append("lambda"), step(data))[1])
+        model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
+        results += [fit(model), model.get_weights()]
+    eagerly = list(seen)
+    model.compile(optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
+    return results, eagerly, fit(model)
+
+
+@program
 def callbacks(make: Make) -> Any:
     """A schedule of learning rates, early stopping that restores the best weights, checkpoints, and Python."""
     model = compiled(keras.optimizers.SGD(0.5))

@@ -140,7 +140,7 @@ class AutoPlaced(WrappingFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if tf.config.functions_run_eagerly():
             return self.unplaced(*args, **kwargs)
-        if self._is_a_step_that_runs_eagerly():
+        if self._runs_eagerly():
             return self.unplaced.python_function(*args, **kwargs)
         why_not = self._why_not_here() or why_a_strategy_decides(args, kwargs)
         is_for_one_caller = self._is_python and not tf.executing_eagerly()
@@ -326,10 +326,23 @@ class AutoPlaced(WrappingFunction):
         if not self._signatures and not self._told:
             raise InputError(f"{self.name!r} is placed at its first call; call it first")
 
-    def _is_a_step_that_runs_eagerly(self) -> bool:
-        """True if it is a method of a Keras model compiled with ``run_eagerly=True``, called eagerly."""
-        owner = getattr(self.unplaced.python_function, "__self__", None)
-        return self._is_python and tf.executing_eagerly() and getattr(owner, "run_eagerly", False) is True
+    def _runs_eagerly(self) -> bool:
+        """True if it is Python that would run op by op undecorated: for a Keras model with ``run_eagerly=True``."""
+        if not self._is_python or not tf.executing_eagerly():
+            return False
+        function = inspect.unwrap(self.unplaced.python_function)
+        owner = getattr(
+            function, "__self__", None
+        )  # TensorFlow binds a method to a stand-in that holds it weakly
+        if getattr(getattr(owner, "target", owner), "run_eagerly", False) is True:
+            return True
+        frame = inspect.currentframe()
+        while frame is not None:
+            is_keras = str(frame.f_globals.get("__name__", "")).partition(".")[0] == "keras"
+            if is_keras and getattr(frame.f_locals.get("self"), "run_eagerly", False) is True:
+                return True
+            frame = frame.f_back
+        return False
 
     def _remember_caller(self, concrete: ConcreteFunction) -> None:
         """Forgets what was traced for callers that are gone, with the variables that it holds."""
