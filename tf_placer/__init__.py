@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import tf_placer.native_log  # noqa: F401 - before everything that imports TensorFlow
 from tf_placer.base.lazy_face import make_lazy
+from tf_placer.version import VERSION as __version__  # noqa: F401 - no public name, but there
 
 if TYPE_CHECKING:
     from tf_placer.automatic.auto_placed import auto_place

@@ -6,6 +6,8 @@ It writes into the folder in which it runs, and takes about two minutes.
 """
 
 # %% Build
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -24,7 +26,7 @@ model = keras.Model(features, score, name="two_towers")
 model.compile(optimizer="sgd", loss="mse", jit_compile=False)
 
 # %% Place and fit
-settings = {"cluster": DEVICES, "budget_s": 20, "cache_dir": "plans", "keep_unplaced": False}
+settings: dict[str, Any] = {"cluster": DEVICES, "budget_s": 20, "cache_dir": "plans", "keep_unplaced": False}
 model.train_step = tf_placer.auto_place(model.train_step, batch_size=256, **settings)
 
 x = np.random.default_rng(0).standard_normal((2048, 256)).astype("float32")

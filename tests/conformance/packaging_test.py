@@ -123,7 +123,7 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
         for folder in installed
         for file in (root / folder).rglob("*")
         if file.suffix in (".py", ".cc", ".h", ".toml", ".json", ".npz", ".html", ".css", ".js")
-        or file.name in ("LICENSE", "NOTICE")
+        or file.name in ("LICENSE", "NOTICE", "py.typed")
     }
     assert packed == expected
     assert {

@@ -51,6 +51,16 @@ def homes(module: Module) -> dict[str, str] | None:
     return None
 
 
+def definitions(module: Module) -> list[ast.FunctionDef | ast.ClassDef]:
+    """Functions and classes at the top of a module; of an overloaded function the one that runs."""
+    return [
+        node
+        for node in module.tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and "overload" not in [ast.unparse(decorator) for decorator in node.decorator_list]
+    ]
+
+
 def bound_names(module: Module) -> dict[str, str]:
     """Public name -> dotted origin of every import and definition at the top of a module."""
     lazy = ("typing.TYPE_CHECKING", "tf_placer.base.lazy_face.make_lazy")
@@ -129,8 +139,8 @@ def is_documented(origin: str, modules: dict[str, Module]) -> bool:
     module = modules.get(module_name)
     if module is None:
         return False  # exported from somewhere that is not ours
-    for node in module.tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+    for node in definitions(module):
+        if node.name == name:
             return ast.get_docstring(node) is not None
     next_origin = bound_names(module).get(name)
     if next_origin is None:
@@ -151,9 +161,8 @@ def test_public_functions_and_classes_have_docstrings(modules: dict[str, Module]
     bare = [
         f"{module.path}:{node.lineno} {node.name}"
         for module in modules.values()
-        for node in module.tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and not node.name.startswith("_")
+        for node in definitions(module)
+        if not node.name.startswith("_")
         and node.name != "main"  # the module's docstring says what it runs
         and not ast.get_docstring(node)
     ]

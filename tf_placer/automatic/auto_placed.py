@@ -12,7 +12,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import tensorflow as tf
 
@@ -28,7 +28,7 @@ from colocation.tensorflow_internals import (
     trace,
     untraced,
 )
-from tf_placer.automatic.config import AutoPlaceConfig
+from tf_placer.automatic.config import AutoPlaceConfig, Settings
 from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, placed_signature
 from tf_placer.base import arguments
@@ -238,6 +238,11 @@ class AutoPlaced(WrappingFunction):
             text = f"{self.name!r} runs as it is: {why_not_used(signature.plan)}"
             warnings.warn(text, RunsAsItIs, stacklevel=_frames_to_caller())
 
+    def _repr_html_(self) -> str | None:
+        """The verdict of the signature that was called last, for a notebook; None where nothing was placed."""
+        plans = [signature.plan for signature in self._signatures.values() if signature.plan is not None]
+        return plans[-1]._repr_html_() if plans else None
+
     @property
     def placement(self) -> Placement:
         """The placement of the signature that was called last for the first time.
@@ -438,6 +443,14 @@ def _frames_to_caller() -> int:
 # The decorator.
 
 
+@overload
+def auto_place(fn: None = None, **settings: Unpack[Settings]) -> Callable[[Callable], AutoPlaced]: ...
+
+
+@overload
+def auto_place(fn: Callable, **settings: Unpack[Settings]) -> AutoPlaced: ...
+
+
 def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
     """Wraps a ``tf.function`` so that its first call finds a placement for it and later calls run that.
 
@@ -464,6 +477,17 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
     if fn is None:
         return functools.partial(_wrap, config=config)
     return _wrap(fn, config)
+
+
+def _signature_of_auto_place() -> inspect.Signature:
+    """``auto_place`` with the settings one by one, for help and completion in a running Python."""
+    fn, *_ = inspect.signature(auto_place).parameters.values()
+    settings = inspect.signature(AutoPlaceConfig).parameters.values()
+    keywords = [setting.replace(kind=inspect.Parameter.KEYWORD_ONLY) for setting in settings]
+    return inspect.Signature([fn, *keywords])
+
+
+auto_place.__signature__ = _signature_of_auto_place()  # type: ignore[attr-defined]
 
 
 def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
 
 import tensorflow as tf
 
@@ -178,6 +179,29 @@ def _task_of(name: str) -> tuple[str, int]:
 VARIABLES = ("move", "stay")
 _LIMIT = "memory_limit"
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
+
+
+class Settings(TypedDict, total=False):
+    """The fields of ``AutoPlaceConfig`` as keywords, for type checkers and editors."""
+
+    cluster: Cluster | str
+    method: str
+    budget_s: float
+    budget_of: Literal["whole", "search"]
+    seed: int
+    cache_dir: str | os.PathLike[str] | None
+    variables: Literal["move", "stay"]
+    pins: Mapping[str, str]
+    respect_devices: bool
+    keep_unplaced: bool
+    memory_limit: Mapping[str, int | str]
+    objective: Literal["time", "memory"]
+    slow_down: float
+    parts: int | Literal["auto"]
+    batch_statistics: Literal["whole", "part"]
+    fuse: bool
+    batch_size: int
+    strict: bool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,8 @@ class _LazyFace(types.ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.__dict__["_home_of"]})
+        special = (name for name in super().__dir__() if name.startswith("__"))
+        return sorted({*special, *self.__dict__["_home_of"]})
 
 
 def make_lazy(package: str, home_of: Mapping[str, str]) -> None:

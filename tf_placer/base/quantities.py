@@ -6,8 +6,10 @@ Files keep all digits.
 from __future__ import annotations
 
 import decimal
+import html
 import math
 import re
+from collections.abc import Iterable, Sequence
 
 from tf_placer.base.arguments import InputError
 
@@ -138,6 +140,13 @@ def ratio(number: float | None) -> str:
       number: None, nan or infinite where there is none.
     """
     return _shown(number, False, None, "")
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for a notebook, of texts."""
+    lines = [("th", columns), *(("td", row) for row in rows)]
+    cells = ("".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in row) for tag, row in lines)
+    return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
 
 
 def _shown(number: float | None, signed: bool, digits: int | None, unit: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import milliseconds
 
 UNKNOWN_BYTES = -1
 
@@ -54,6 +55,11 @@ class Measurement:
     messages: tuple[str, ...]
     spread_s: np.ndarray | None = None
     stopped_early: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        ran_s = self.runtime_s[self.status == Status.OK]
+        fastest = f", the fastest {milliseconds(float(ran_s.min()))} a step" if len(ran_s) else ""
+        return f"<Measurement of {len(self.status)} placements: {len(ran_s)} ran{fastest}>"
 
     def __post_init__(self) -> None:
         for name in ("runtime_s", "peak_bytes", "status", "spread_s", "stopped_early"):

@@ -113,6 +113,9 @@ class Item:
             except re.error as error:
                 raise InputError(f"stages has {pattern!r} ({error}); give a regular expression") from None
 
+    def __repr__(self) -> str:
+        return f"<Item {self.name!r}: {self.index.num_ops} ops, {len(self.variables)} variables>"
+
     @staticmethod
     @eagerly()
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.quantities import known
+from tf_placer.base.quantities import html_table, known, milliseconds
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -292,6 +292,16 @@ class Outcome:
     def __post_init__(self) -> None:
         if self.written.placement is None:
             raise InputError(self.written.message)
+
+    def __repr__(self) -> str:
+        return f"<Outcome for {self.problem.name!r}: {self.written.name}, {milliseconds(self.written.step_s)} a step>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (self.title_of(row), milliseconds(row.simulated_s), milliseconds(row.measured_s))
+            for row in (*self.candidates, *self.instead)
+        )
+        return html_table(("step time of", "simulated", "measured"), rows)
 
     @property
     def method(self) -> str:

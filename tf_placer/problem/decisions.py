@@ -53,6 +53,13 @@ class Decisions:
                 f"cluster_of_op has the entry {clusters.min()}; give {NO_CLUSTER} for no cluster, or a number from 0"
             )
 
+    def __repr__(self) -> str:
+        arrays = {name: getattr(self, name) for name in _FIELDS}
+        decided = ", ".join(
+            f"{name} {tuple(value.shape)}" for name, value in arrays.items() if value is not None
+        )
+        return f"<Decisions of {len(self)} plans: {decided}>"
+
     def _check_shapes(self) -> None:
         shapes = {name: tuple(value.shape) for name in _FIELDS if (value := getattr(self, name)) is not None}
         per_op = [shape[1] for name, shape in shapes.items() if name in UNDECIDED]

@@ -17,6 +17,7 @@ import numpy as np
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import write_atomically
+from tf_placer.base.quantities import html_table, size
 from tf_placer.graph.splitting import Splitting
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
 from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
@@ -324,6 +325,22 @@ class Placement:
         for name in ("device_of_unit", *given):
             value = getattr(decided, name)
             object.__setattr__(self, name, None if value is None else value[0])
+
+    def __repr__(self) -> str:
+        used = ", ".join(f"{ops} on {label}" for label, ops, _ in self._devices() if ops != "0")
+        decided = {"an order": self.priority_of_op, "fusion clusters": self.cluster_of_op}
+        beside = "".join(f"; {what}" for what, value in decided.items() if value is not None)
+        return f"<Placement of {self.problem.name!r}: ops {used}{beside}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(("device", "ops", "state"), self._devices())
+
+    def _devices(self) -> list[tuple[str, str, str]]:
+        """A row for each device: its label, the number of ops there, and the memory that stays there."""
+        labels = self.problem.cluster.labels
+        ops = np.bincount(self.device_of_op, minlength=len(labels))
+        state = np.bincount(self.device_of_unit, self.problem.resident_bytes, len(labels))
+        return [(label, str(ops[d]), size(float(state[d]))) for d, label in enumerate(labels)]
 
     def _per_op(self, name: str) -> np.ndarray | None:
         """[1, N] of what is given as [N]."""

@@ -317,6 +317,10 @@ class Problem:
         object.__setattr__(self, "stage_of_op", checked_stages(self.stage_of_op, self.num_ops))
         object.__setattr__(self, "fusible_of_op", checked_fusible(self.fusible_of_op, self.num_ops))
 
+    def __repr__(self) -> str:
+        size = f"{self.num_ops} ops in {self.num_units} units"
+        return f"<Problem {self.name!r}: {size} on {self.num_devices} devices of {self.cluster.name!r}>"
+
     @property
     def num_ops(self) -> int:
         return len(self.unit_of_op)

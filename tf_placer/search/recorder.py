@@ -14,7 +14,7 @@ import rich.console
 import rich.progress
 
 from tf_placer.base import arguments
-from tf_placer.base.quantities import milliseconds
+from tf_placer.base.quantities import html_table, milliseconds
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.placement import Placement
@@ -127,6 +127,22 @@ class SearchResult:
             arguments.instance_of("least_memory", self.least_memory, LeastMemory, "give one, or None")
         arguments.one_of("order", self.order, ORDERS)
         object.__setattr__(self, "found_by", self.found_by or self.method)
+
+    def __repr__(self) -> str:
+        steps = ", ".join(f"{title} {milliseconds(seconds)}" for title, seconds in self._steps())
+        name = self.placement.problem.name
+        return f"<SearchResult of {name!r} by {self.method}: {steps}; {self.evaluations} placements tried>"
+
+    def _repr_html_(self) -> str:
+        steps = [(title, milliseconds(seconds)) for title, seconds in self._steps()]
+        return html_table((f"step ({self.evaluator})", "time"), steps)
+
+    def _steps(self) -> list[tuple[str, float | None]]:
+        return [
+            ("plan", self.runtime_s),
+            ("single device", self.single_device_s),
+            ("lower bound", self.lower_bound_s),
+        ]
 
     @property
     def lower_bound_s(self) -> float:
