@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tf_placer.search.recorder import SearchResult
     from tf_placer.search.search import search
     from tf_placer.transform.split.split_batch import split
+    from tf_placer.workers.connection import attach
+    from tf_placer.workers.connection import session_target
 
 __all__ = [
     "Cluster",
@@ -45,6 +47,7 @@ __all__ = [
     "SimulatedEvaluator",
     "Status",
     "apply_placement",
+    "attach",
     "auto_place",
     "build_problem",
     "export_saved_model",
@@ -53,6 +56,7 @@ __all__ = [
     "pinned",
     "placed_function",
     "search",
+    "session_target",
     "split",
     "write_timeline",
 ]
@@ -73,6 +77,7 @@ make_lazy(
         "SimulatedEvaluator": "tf_placer.evaluation.simulated",
         "Status": "tf_placer.evaluation.measurement",
         "apply_placement": "tf_placer.rewrite.rewrite",
+        "attach": "tf_placer.workers.connection",
         "auto_place": "tf_placer.automatic.auto_placed",
         "build_problem": "tf_placer.calibration.build_problem",
         "export_saved_model": "tf_placer.rewrite.saved_model",
@@ -81,6 +86,7 @@ make_lazy(
         "pinned": "tf_placer.problem.pins",
         "placed_function": "tf_placer.rewrite.placed_function",
         "search": "tf_placer.search.search",
+        "session_target": "tf_placer.workers.connection",
         "split": "tf_placer.transform.split.split_batch",
         "write_timeline": "tf_placer.presentation.chrome_trace",
     },

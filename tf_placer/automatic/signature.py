@@ -12,7 +12,7 @@ import rich.console
 import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, host_address_space
-from tf_placer.automatic.config import AutoPlaceConfig, attach, check_attachable, is_attached, names_here
+from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
 from tf_placer.base.arguments import InputError
@@ -31,6 +31,7 @@ from tf_placer.report.text import plan_report
 from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
+    check_nothing_is_lost,
     movable_variables,
     move_back,
     move_variables,
@@ -41,7 +42,7 @@ from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.transform.split.split_batch import split_program
-from tf_placer.workers.local_workers import import_meanwhile
+from tf_placer.workers.connection import attach, check_attachable, import_meanwhile, names_here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,7 +261,7 @@ def placed_signature(
     def progress(title: str, budget: Budget) -> ConsoleProgress:
         return ConsoleProgress(f"{title} for {item.name}", budget, console)
 
-    _check_nothing_is_lost(item, cluster)
+    check_nothing_is_lost(item, cluster)
 
     def before_search(problem: Problem) -> None:
         """Fails early, with a trivial plan, where applying the final plan would fail."""
@@ -313,22 +314,6 @@ def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, s
     return everything_here | {
         node: handle.device for node, handle in captured_handles(concrete, item).items()
     }
-
-
-_KEPT = ("a queue", "a summary writer", "a table")  # by ``resources_kept``
-
-
-def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
-    """Raises InputError where connecting this process to the cluster's workers would lose what the function captures.
-
-    TensorFlow forgets what it knows by a name when a process is connected to others; most of it is kept.
-    """
-    named = [one for one in item.host_captures if not one.is_anonymous and one.kind not in _KEPT]
-    if named and cluster.is_live and not is_attached(cluster):
-        raise InputError(
-            f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
-            "after a first function was placed on them"
-        )
 
 
 def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:

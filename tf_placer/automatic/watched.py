@@ -23,7 +23,7 @@ from colocation.tensorflow_internals import (
     trace,
 )
 from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
-from tf_placer.automatic.config import AutoPlaceConfig, attach
+from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, Writing, example, placed_signature
 from tf_placer.automatic.trial import wait_for
@@ -41,6 +41,7 @@ from tf_placer.rewrite.placed_function import captured_handles, move_variables, 
 from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn
 from tf_placer.rewrite.variables import why_variables_stay
 from tf_placer.transform.order import order_edges
+from tf_placer.workers.connection import attach
 
 WATCHED_STEPS = 3  # behind the first, which traces
 COSTLY_S = 0.005  # a shorter step is not worth a search

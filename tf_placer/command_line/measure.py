@@ -21,7 +21,7 @@ from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.report.sentences import in_turn_sentence
 from tf_placer.runtime.audit import Audit
-from tf_placer.workers.local_workers import import_meanwhile
+from tf_placer.workers.connection import import_meanwhile
 
 _TURNS = 20
 

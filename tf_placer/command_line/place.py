@@ -55,7 +55,8 @@ from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.shortest import NothingFits, evaluate_given
-from tf_placer.workers.local_workers import WorkerError, import_meanwhile
+from tf_placer.workers.connection import import_meanwhile
+from tf_placer.workers.local_workers import WorkerError
 
 WRITE = "writing"
 _FUSE_MOST_S = 240.0  # of the search for clusters, also where the budget has no seconds

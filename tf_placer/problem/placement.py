@@ -43,6 +43,7 @@ class PlanFile:
       clusters: op name -> fusion cluster, of the ops that are in one; None where the plan fuses nothing.
       layers: layer -> device string, as ``layer_lines`` says; None where the plan says it op by op.
       splitting: how the batch of its program is in parts; None where it is whole.
+      cluster: name of the cluster; empty where that is not known.
     """
 
     source: str
@@ -53,6 +54,7 @@ class PlanFile:
     clusters: Mapping[str, int] | None = None
     layers: Mapping[str, str] | None = None
     splitting: Splitting | None = None
+    cluster: str = ""
 
     @staticmethod
     def read(path: str | pathlib.Path) -> PlanFile:
@@ -110,6 +112,7 @@ class PlanFile:
             clusters=plan.get("clusters"),
             layers=plan.get("layers"),
             splitting=Splitting(**plan["split"]) if "split" in plan else None,
+            cluster=plan.get("cluster", ""),
         )
 
     def renamed(self, op_names: Sequence[str]) -> PlanFile:

@@ -14,11 +14,14 @@ from tensorflow.core.framework import node_def_pb2
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
+from tf_placer.cluster.cluster import LOCAL, Cluster
 from tf_placer.cluster.device import full_device_name
 from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
+from tf_placer.problem.placement import PlanFile
 from tf_placer.rewrite.functions import call_of
+from tf_placer.rewrite.saved_model import PLANS
 from tf_placer.rewrite.variables import move_to_devices
-from tf_placer.workers.present_devices import present_devices
+from tf_placer.workers.connection import attach, present_devices
 
 # Devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
 
@@ -97,12 +100,16 @@ def load_saved_model(
         meant as they are. Several planned devices may go to one.
       tags: exactly those of the graph in it that is meant.
 
+    Of a plan for this machine's workers (``Cluster.local()``), those that the model names are started first, if this
+    process is not attached to them.
+
     Returns:
       What ``tf.saved_model.load`` returns, with ``signatures``. While it loads, soft device placement is on.
 
     Raises:
       InputError: the model is damaged, names a device that this process lacks, or is not where it should be once
         loaded; or ``devices`` names a device that the model does not, or that this process lacks.
+      WorkerError: the workers cannot be started.
     """
     model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"), tags)
     if devices is not None:
@@ -124,7 +131,9 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
         name_of = {full_device_name(planned): full_device_name(here) for planned, here in devices.items()}
     except InputError as error:
         raise InputError(f"devices: {error}") from None
-    named, present = saved_devices(model), present_devices()
+    named = saved_devices(model)
+    name_of = _of_local_workers(model, [name for name in named if name not in name_of]) | name_of
+    present = present_devices()
     for planned, here in name_of.items():
         if planned not in named:
             raise InputError(f"{model.path} has nothing on {planned}; it names {_listed(named)}")
@@ -134,12 +143,49 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
             )
     missing = [name for name in named if not any(_is_one(one, name_of.get(name, name)) for one in present)]
     if missing:
+        is_here = tf.DeviceSpec.from_string(missing[0]).job in (None, "localhost")
+        or_else = (
+            "make logical devices with tf.config.set_logical_device_configuration before the first op runs"
+            if is_here
+            else "join its servers before with tf_placer.attach(tf_placer.Cluster.from_file(FILE))"
+        )
         raise InputError(
             f"{model.path} names {_listed(missing)}, which this process lacks; it has {_listed(present)}. Say where "
-            f'each goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}}), or make logical devices '
-            "with tf.config.set_logical_device_configuration before the first op runs"
+            f'each goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}}), or {or_else}'
         )
     return name_of
+
+
+def _of_local_workers(model: SavedModel, named: Iterable[str]) -> dict[str, str]:
+    """Device of ``Cluster.local()`` -> its name here, where a plan of the model is for that and the device is missing.
+
+    Workers are started for that.
+
+    Args:
+      model: the SavedModel.
+      named: devices that it asks for and nobody has mapped.
+
+    Raises:
+      InputError: this machine has no such devices.
+      WorkerError: the workers cannot be started.
+    """
+    plans = [PlanFile.read(file) for file in sorted((model.path / PLANS).glob("*.json"))]
+    planned = {device for plan in plans if plan.cluster == LOCAL for device in plan.devices.values()}
+    present = present_devices()
+    missing = sorted(planned.intersection(named).difference(present))
+    if not missing:
+        return {}
+    specs = [tf.DeviceSpec.from_string(name) for name in missing]
+    is_of_gpus = any(tf.DeviceSpec.from_string(name).device_type == "GPU" for name in planned)
+    try:
+        cluster = Cluster.local(None if is_of_gpus else 1 + max(spec.task for spec in specs))
+        here = attach(cluster, missing)
+    except InputError as error:
+        raise InputError(
+            f"{model.path} is placed on this machine's workers, {_listed(missing)}, and {error}; or say where each "
+            f'goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}})'
+        ) from error
+    return {name: here[name] for name in missing if here.get(name, name) != name}
 
 
 def _is_one(device: str, wanted: str) -> bool:

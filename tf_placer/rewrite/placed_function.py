@@ -27,6 +27,7 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
 from tf_placer.ops.library import keep_compilations
@@ -46,6 +47,7 @@ from tf_placer.rewrite.rewrite import (
     rewrite,
 )
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
+from tf_placer.workers.connection import attach, is_attached
 
 # Ops that need the calling process, kept in it where a plan is for other processes.
 
@@ -230,6 +232,8 @@ _CONSTANT_BYTES = (
 def placed_function(fn: Any, placement: Placement, *example_args: Any) -> ConcreteFunction:
     """Returns ``fn`` as a concrete function whose ops and variables are where a placement puts them.
 
+    Workers of the placement's cluster are started, or its servers joined, if need be (``attach``).
+
     Args:
       fn: a ``tf.function`` or ``ConcreteFunction``, or what ``tf.function`` can trace; left alone, though variables
         that move take it along.
@@ -240,8 +244,8 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
         batch in parts the plan's size alone.
 
     Raises:
-      InputError: the placement was made for another graph or batch, a variable cannot be moved, or an example is
-        needed.
+      InputError: the placement was made for another graph or batch, this process lacks a device, a variable cannot
+        be moved, or an example is needed.
     """
     check_placement("placement", placement)
     example_args = example_tensors(example_args)
@@ -249,8 +253,28 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     item = program_of_plan(item, placement)
     check_clusters_of(item, placement)  # before any variable moves
-    move_variables(concrete, item, placement.device_names)
-    return placed_concrete_function(concrete, item, placement)
+    cluster, planned = placement.problem.cluster, placement.device_names
+    check_nothing_is_lost(item, cluster)
+    here = attach(cluster, set(planned.values()))
+    devices = {op: here[device] for op, device in planned.items()}
+    move_variables(concrete, item, devices)
+    return placed_concrete_function(concrete, item, placement, devices)
+
+
+_KEPT = ("a queue", "a summary writer", "a table")  # by ``resources_kept``
+
+
+def check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
+    """Raises InputError where connecting this process to the cluster's workers would lose what the function captures.
+
+    TensorFlow forgets what it knows by a name when a process is connected to others; most of it is kept.
+    """
+    named = [one for one in item.host_captures if not one.is_anonymous and one.kind not in _KEPT]
+    if named and cluster.is_live and not is_attached(cluster):
+        raise InputError(
+            f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
+            "after a first function was placed on them"
+        )
 
 
 def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:

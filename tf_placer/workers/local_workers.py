@@ -269,16 +269,6 @@ class LocalWorkers:
         return last_line(self._stderrs[task])
 
 
-def import_meanwhile(cluster: Cluster) -> None:
-    """Begins what takes longest of a start of workers, in the background, where the cluster has such.
-
-    What stands in the way of that is told by the start itself, if it comes to one.
-    """
-    if cluster.kind == "local":
-        with contextlib.suppress(InputError):
-            LocalWorkers(cluster).prepare()
-
-
 def _task(device_name: str) -> int:
     return int(tf.DeviceSpec.from_string(device_name).task)
 

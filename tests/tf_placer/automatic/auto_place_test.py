@@ -14,6 +14,7 @@ from tf_placer.automatic import signature
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.local import local_devices
 from tf_placer.planning import road
+from tf_placer.rewrite.placed_function import check_nothing_is_lost
 
 CHECKS = (
     "as_a_decorator_with_arguments",
@@ -220,4 +221,4 @@ def test_what_connecting_would_lose_is_refused():
     item = tf_placer.Item.from_function(counted)
     cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")
     with pytest.raises(InputError, match=r"a resource \(ReaderInterface\) of this process .* would lose"):
-        signature._check_nothing_is_lost(item, cluster)
+        check_nothing_is_lost(item, cluster)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.automatic.config import attach
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function
+from tf_placer.workers.connection import attach
 
 HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
 

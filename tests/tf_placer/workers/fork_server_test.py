@@ -13,7 +13,8 @@ import pytest
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.workers import fork_server
-from tf_placer.workers.local_workers import LocalWorkers, import_meanwhile
+from tf_placer.workers.connection import import_meanwhile
+from tf_placer.workers.local_workers import LocalWorkers
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = Cluster("local", *local_devices(1), kind="local")

@@ -1,0 +1,200 @@
+"""The devices of this process, and its connection to those of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+
+import tensorflow as tf
+
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.ops.library import resources_kept
+from tf_placer.workers.fork_server import STREAMING, own_listeners_confined
+from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
+
+# Servers that the eager context is connected to: our workers, or job -> task -> address. It can be connected to
+# one cluster at a time, and what lives on their devices ends with them.
+_connected: dict[tuple[str, ...], LocalWorkers] = {}
+_connected_servers: dict[str, dict[int, str]] = {}
+_of_sessions: dict[Cluster, Workers] = {}  # workers that sessions alone run on
+
+
+def import_meanwhile(cluster: Cluster) -> None:
+    """Begins what takes longest of a start of workers, in the background, where the cluster has such.
+
+    What stands in the way of that is told by the start itself, if it comes to one.
+    """
+    if cluster.kind == "local":
+        with contextlib.suppress(InputError):
+            LocalWorkers(cluster).prepare()
+
+
+def present_devices() -> tuple[str, ...]:
+    """Full names of this process's devices: logical ones, and those of the workers it is connected to."""
+    specs = (tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices())
+    return tuple(
+        spec.replace(job=spec.job or "localhost", replica=0, task=spec.task or 0).to_string()
+        for spec in specs
+    )
+
+
+def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:
+    """Makes the devices of a cluster usable by eager code and functions; starts its workers if need be.
+
+    Args:
+      cluster: the devices; of described ones, this process must have them.
+      devices: names of those that are needed; None for all.
+
+    Returns:
+      Name of each device in the cluster -> its name in this process.
+
+    Raises:
+      InputError: this process lacks a device, it is already attached to other workers, or they cannot be kept off
+        the network.
+      WorkerError: the workers cannot be started.
+    """
+    arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
+    check_attachable(cluster, devices)
+    if _has_own_workers(cluster):
+        _connect_to_workers(cluster)
+    elif cluster.kind == "remote":
+        _connect_to_servers(cluster)
+    _check_present(cluster, devices)
+    return names_here(cluster)
+
+
+def session_target(cluster: Cluster) -> str:
+    """The target of a ``tf.compat.v1.Session`` on the devices of a cluster; starts its workers if need be.
+
+    Args:
+      cluster: the devices; "" is the target where they are this process's.
+
+    Raises:
+      InputError: the workers cannot be kept off the network, or a server does not answer.
+      WorkerError: the workers cannot be started.
+    """
+    arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
+    if not cluster.is_live:
+        return ""
+    workers = _live_workers(cluster) or _of_sessions.setdefault(cluster, workers_of(cluster))
+    workers.start()
+    return workers.target
+
+
+def check_attachable(cluster: Cluster, devices: Collection[str] | None = None) -> None:
+    """Raises InputError where ``attach`` would, as far as that is known beforehand; starts nothing."""
+    if _has_own_workers(cluster):
+        if _live_workers(cluster) is None:
+            _check_not_connected()
+    elif cluster.kind == "remote":
+        if _addresses(cluster) != _connected_servers:
+            _check_not_connected()
+    else:
+        _check_present(cluster, devices)
+
+
+def _has_own_workers(cluster: Cluster) -> bool:
+    return cluster.kind == "local" and not _is_of_gpus(cluster)
+
+
+def _is_of_gpus(cluster: Cluster) -> bool:
+    return any(device.type == "GPU" for device in cluster.devices)
+
+
+def names_here(cluster: Cluster) -> dict[str, str]:
+    """Name of each device in the cluster -> its name in this process, once that is attached."""
+    names = [device.name for device in cluster.devices]
+    if cluster.kind == "local" and _is_of_gpus(cluster):
+        return {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
+    return dict(zip(names, names, strict=True))
+
+
+def is_attached(cluster: Cluster) -> bool:
+    """True if this process can use the cluster's devices without another connection."""
+    if cluster.kind == "remote":
+        return bool(_connected_servers)
+    return not _has_own_workers(cluster) or _live_workers(cluster) is not None
+
+
+def check_not_described(cluster: Cluster) -> None:
+    """Raises InputError for a cluster that nothing can run on."""
+    if cluster.kind == "described":
+        raise InputError(
+            f"cluster {cluster.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
+            "Cluster.logical() or a cluster file with addresses"
+        )
+
+
+def _live_workers(cluster: Cluster) -> LocalWorkers | None:
+    """Those that this process is connected to, where the cluster's are among them."""
+    if not _has_own_workers(cluster):
+        return None
+    names = {device.name for device in cluster.devices}
+    fitting = (workers for there, workers in _connected.items() if names <= set(there))
+    return next((workers for workers in fitting if workers.death() is None), None)
+
+
+def _connect_to_workers(cluster: Cluster) -> None:
+    if _live_workers(cluster) is not None:
+        return
+    names = tuple(device.name for device in cluster.devices)
+    workers = LocalWorkers(cluster)
+    workers.start()
+    _connected[names] = workers
+    with own_listeners_confined():
+        _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
+
+
+def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
+    """Job -> task -> address."""
+    addresses: dict[str, dict[int, str]] = {}
+    for device in cluster.devices:
+        job, task = _task_of(device.name)
+        addresses.setdefault(job, {})[task] = device.address
+    return addresses
+
+
+def _connect_to_servers(cluster: Cluster) -> None:
+    addresses = _addresses(cluster)
+    if addresses != _connected_servers:
+        workers_of(cluster).start()  # which says which server does not answer
+        _connect(addresses)
+        _connected_servers.update(addresses)
+
+
+def _check_not_connected() -> None:
+    if _connected or _connected_servers:
+        raise InputError(
+            "this process is attached to other workers, or one of them has died, and what lives there ends with "
+            "them; start a new process"
+        )
+
+
+def _connect(addresses: dict[str, dict[int, str]]) -> None:
+    # TensorFlow sends eager ops to another process in a stream, and does not wait for them; what a placed function runs
+    # there goes beside the stream. So the function could read a variable before the update that comes before its call.
+    # Without the stream each eager op is waited for, whatever this process was told.
+    os.environ[STREAMING] = "false"
+    with tf.init_scope(), resources_kept():
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+        tf.config.list_logical_devices()  # initializes: or this process would begin to listen later
+
+
+def _check_present(cluster: Cluster, devices: Collection[str] | None) -> None:
+    present = present_devices()
+    for planned, name in names_here(cluster).items():
+        if name not in present and (devices is None or planned in devices):
+            hint = (
+                "call tf.config.set_logical_device_configuration before the first op runs"
+                if cluster.kind != "local" and "/device:CPU:" in name
+                else f"it has {', '.join(present)}"
+            )
+            raise InputError(f"this process has no device {name}; {hint}")
+
+
+def _task_of(name: str) -> tuple[str, int]:
+    spec = tf.DeviceSpec.from_string(name)
+    return spec.job or "localhost", spec.task or 0
