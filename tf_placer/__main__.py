@@ -5,9 +5,11 @@ What is wrong with a command line is told before TensorFlow is loaded, which tak
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import itertools
+import os
 import signal
 import sys
 import warnings
@@ -19,6 +21,7 @@ from absl import flags
 
 from tf_placer import native_log, workloads
 from tf_placer.base.arguments import InputError
+from tf_placer.base.heartbeat import HEARTBEAT
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.check_flags import (
     PASSED_ON,
@@ -271,10 +274,11 @@ def _found(name: str, values: flags.FlagValues, console: rich.console.Console) -
     found = None if light is None else light(values, console)
     if found is not None:
         return found
-    native_log.load_tensorflow()
-    from tf_placer.command_line.run_command import RUN_OF_COMMAND  # TensorFlow with it
+    with HEARTBEAT.showing(console, lambda: "loading TensorFlow"):
+        native_log.load_tensorflow()
+        from tf_placer.command_line.run_command import RUN_OF_COMMAND  # TensorFlow with it
 
-    return RUN_OF_COMMAND[name](values, console)
+        return RUN_OF_COMMAND[name](values, console)
 
 
 def usage() -> str:
@@ -302,7 +306,10 @@ def console_main() -> None:
         sys.stderr.write("tf-placer: interrupted before there was anything to keep\n")
         status = OUR_FAILURE
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: the process may end in peace
-    sys.exit(status)
+    atexit._run_exitfuncs()
+    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
+        sys.stdout.flush()
+    os._exit(status)  # Python would take millions of objects apart first, for a second or more
 
 
 if __name__ == "__main__":

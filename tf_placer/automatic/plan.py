@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,7 +35,16 @@ from tf_placer.planning.outcome import (
     Outcome,
     Timed,
 )
-from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, beside_unplaced, compiling, searching
+from tf_placer.planning.road import (
+    LEAST_S,
+    PROFILE,
+    Asked,
+    Measuring,
+    Road,
+    beside_unplaced,
+    compiling,
+    searching,
+)
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
@@ -74,7 +84,7 @@ def of_copies(ops: str) -> str:
 
 ProgressFactory = Callable[[str, Budget], Progress]
 
-UNPLACED = "racing the function as it is"
+UNPLACED, APPLY = "racing the function as it is", "applying the plan"
 _LOAD_S = 1.0  # on two idle cores
 
 
@@ -162,7 +172,7 @@ class _FirstCall(Road):
 
     def run(self) -> Outcome:
         """The plan."""
-        building = Stage(PROFILE, self._build, self._profiling_s)
+        building = Stage(PROFILE, self._build, self._profiling_s, is_once=bool(self._profiling_s))
         if self._profiling_s:
             note = "Profiles are kept: later calls need none of that time."
             self.stages.run([*compiling(self.stages), building, *self._rest()], note=note)
@@ -195,10 +205,13 @@ class _FirstCall(Road):
             self.stages.then([])
             return
         self._kept = kept
-        self.stages.then([*compiling(self.stages), *self._rest()])
+        began_s = time.monotonic()
+        self._before_search(problem)  # a trial of what the plan has to go through in the end, as long as that
+        apply_s = time.monotonic() - began_s
+        apply = Stage(APPLY, lambda _: None, apply_s)  # by the caller, from the plan
+        self.stages.then([*compiling(self.stages), *self._rest(), apply])
         if not self._profiling_s:
             self.stages.announce()
-        self._before_search(problem)
 
     def _decided(self, problem: Problem) -> Problem:
         return with_fixed_ops(self.program, with_pins(self.program, problem, self._pins), self._fixed)
@@ -263,7 +276,7 @@ class _FirstCall(Road):
         rounds = config_within(self).rounds
         race_s = _LOAD_S + 2 * rounds * max(TURN_S, self.step_s)
         race = functools.partial(self._race_unplaced, rounds)
-        make_parts = self._put_in_parts if self._tries_parts else None
+        make_parts = self._put_in_parts if self._tries_parts and self.has_time_to_split else None
         return [
             *live_stages(
                 self,
@@ -274,7 +287,9 @@ class _FirstCall(Road):
                 make_parts=make_parts,
             ),
             *([Stage(FUSE, self._fuse, share=1.0)] if self._config.fuse else []),
-            self.stages.kept(UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is"),
+            self.stages.kept(
+                UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is", is_cut=True
+            ),
         ]
 
     @property
@@ -300,11 +315,13 @@ class _FirstCall(Road):
         method, start = self.asked.method, self._start
         of_whole = start if start is not None and self._form(start) is None else None
         begin = of_whole if methods.find(method).uses_start else None
-        budget = self.budget_in(seconds / 2 if self._tries_parts else seconds)
+        tries_parts, began_s = self._tries_parts and self.has_time_to_split, time.monotonic()
+        budget = self.budget_in(seconds / 2 if tries_parts else seconds)
         found = self.search(method, budget, start=begin)
         candidates = [found]
-        if self._tries_parts and not found.interrupted:
+        if tries_parts and not found.interrupted:
             form = self._put_in_parts()
+            budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
             searched = form if isinstance(form, str) else form.searched(self, method, budget, found.placement)
             if isinstance(searched, str):
                 self._in_parts = searched
@@ -344,12 +361,13 @@ class _FirstCall(Road):
         """Clusters for the function where it is, timed in turn with it as it runs in this process."""
         self._keep(fused_here(self.program, self.problem, seconds), False)
 
-    def _race_unplaced(self, rounds: int, _: float) -> None:
+    def _race_unplaced(self, rounds: int, seconds: float) -> None:
         """The recommended plan beside the function as it is."""
         found = self._live
         assert found is not None  # the stage before
         form = self._form(found.placement)
         runtime = self.runtime if form is None else form.timing(self.runtime)
+        runtime.limit.ends_in(seconds)
         race = beside_unplaced(runtime, found.placement.decisions, rounds)
         self.stop()
         single = found.single or Timed(SINGLE)

@@ -10,13 +10,13 @@ import rich.console
 import rich.text
 
 from tf_placer.base.arguments import InputError
-from tf_placer.calibration.build_problem import awaited_s, build_problem
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.request import Request
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
 from tf_placer.planning.in_parts import replicas_of
 from tf_placer.planning.road import BUILD, PROFILE, Road, compiling
-from tf_placer.planning.stages import Stage, roughly
+from tf_placer.planning.stages import Stage
 from tf_placer.problem.pins import narrowed_units, pinned, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import PlanFile
 from tf_placer.problem.problem import Problem
@@ -26,7 +26,6 @@ from tf_placer.workloads.registry import is_kept
 SPLIT = "splitting the batch"
 # Rules for what was never done on this machine, from an idle one with two cores.
 _TRACE_S, _READ_S, _PROFILE_S = 20.0, 3.0, 55.0
-SPLIT_S, SPLIT_S_PER_OP = 1.0, 1e-3
 
 
 class Reading(Road):
@@ -89,21 +88,14 @@ class Reading(Road):
         """The stage that reads or traces the program."""
         name = self.asked.name
         if self._is_traced:
-            return self.stages.kept(BUILD, run, _TRACE_S, _anew(name))
+            return self.stages.kept(BUILD, run, _TRACE_S, _anew(name), is_once=True)
         return self.stages.kept(BUILD, run, _READ_S, _built(name))
 
     def profiling(self, run: Callable[[float], object]) -> Stage:
         """The stage that profiles it: as long as the last time, when what was measured was kept."""
-        return self.stages.kept(PROFILE, run, _PROFILE_S, f"profiling {self.asked.where}")
-
-    def tell_of_profile(self, problem: Problem) -> None:
-        """Says in that stage how long it takes where it is not kept, and what of it will be kept."""
-        seconds = awaited_s(self.program, problem.cluster)
-        self.stages.expect(seconds)
-        if seconds:
-            self.stages.tell(
-                f"Profiling takes {roughly(seconds)}, once; it is kept, and later runs need none of it."
-            )
+        key = f"profiling {self.asked.where}"
+        is_once = self.stages.durations.of(key) is None
+        return self.stages.kept(PROFILE, run, _PROFILE_S, key, is_once=is_once)
 
     def splitting(self, run: Callable[[float, float], object], is_in_parts: bool) -> list[Stage]:
         """The batch split over the devices beside the plan; empty where it is in parts already, or there is one device.
@@ -117,7 +109,7 @@ class Reading(Road):
             return []
         splits = 1 if is_in_parts else 2  # with batch statistics of the whole, and of each part
         key = f"splitting the batch of {source.name} over {parts} devices, {splits} of 2"
-        seconds = self.stages.durations.known(key, splits * (SPLIT_S + SPLIT_S_PER_OP * self.assumed_ops))
+        seconds = self.stages.durations.known(key, splits * self.split_s)
         return [Stage(SPLIT, functools.partial(run, seconds), seconds, key, is_optional=True)]
 
     def _describe(self) -> None:
@@ -126,8 +118,8 @@ class Reading(Road):
         def checked(problem: Problem) -> None:
             _decided(request, item, problem)
             self._check(item, problem)
-            if request.is_profiled and item.runs_standalone:
-                self.tell_of_profile(problem)
+            if request.is_profiled:
+                self.expect_profile(item)
 
         built = build_problem(item, request.cluster, request.costs, check=checked)
         problem = _decided(request, item, built)

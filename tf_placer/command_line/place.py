@@ -16,7 +16,7 @@ import rich.console
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.check_flags import LAYER, METHOD
-from tf_placer.command_line.described import SPLIT_S, SPLIT_S_PER_OP, Reading
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
@@ -39,6 +39,7 @@ from tf_placer.planning.road import (
     AT_ONCE,
     CONTROL_SHARE,
     FASTEST,
+    LEAST_S,
     SPLIT_STAGE,
     WHILE_BUILDING,
     Measuring,
@@ -58,13 +59,13 @@ from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.connection import import_meanwhile
 from tf_placer.workers.local_workers import WorkerError
 
-WRITE = "writing"
+CHECK, WRITE = "checking the plan", "writing"
 _FUSE_MOST_S = 240.0  # of the search for clusters, also where the budget has no seconds
 _FUSE_ALONE = 50.0  # share where one device leaves nothing else to search
-_AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
+# Rules for what was never done on this machine.
+_AT_ONCE_S, _WRITE_S, _CHECK_S, _S_PER_OP = 0.5, 0.5, 0.5, 2e-4
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
-_LEAST_SEARCHED = 0.3  # share of the time of a search in parts that is left when its program has been built
 
 Finish = Callable[[Outcome], object]
 
@@ -257,12 +258,17 @@ class _Finding(Reading):
         """The batch is also put in parts, and plans of that are candidates."""
         return False
 
+    @property
+    def _ops_written(self) -> int:
+        """Ops of the largest program that may be written."""
+        return self.assumed_ops * (len(replicas_of(self.asked.cluster.devices)) if self._tries_parts else 1)
+
     def closing(self) -> list[Stage]:
         """Stages after the plan: what splitting the batch over the devices gives, the report, the files."""
-        key = f"writing {self.asked.name}"
+        key = f"writing {self.asked.where}{' in parts' if self._tries_parts else ''}"
         return [
             *self.splitting(self._split, self._tries_parts),
-            self.stages.kept(WRITE, self._write, _WRITE_S, key),
+            self.stages.kept(WRITE, self._write, _WRITE_S + _S_PER_OP * self._ops_written, key),
         ]
 
     def _split(self, about_s: float, left_s: float) -> None:
@@ -271,18 +277,19 @@ class _Finding(Reading):
         if outcome.search.interrupted or (self._tries_parts and self._in_parts is None):
             return
         if about_s > left_s:
-            # With twice that more, the searches have no less than it.
-            enough_s = _ROUNDED_S * math.ceil((self.request.budget.seconds + 2 * about_s) / _ROUNDED_S)
             what = (
                 "What a MirroredStrategy takes" if self._in_parts else "Splitting the batch over the devices"
             )
-            why_not = (
-                f"{what} was left out: that takes {roughly(about_s)}; --budget_s={enough_s} has room for it."
-            )
-            self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
+            self._outcome = dataclasses.replace(outcome, why_not_split=self._left_out(what, about_s))
             return
         with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
             self._outcome = with_splitting(outcome, self.item, self._in_parts)
+
+    def _left_out(self, what: str, about_s: float) -> str:
+        """The sentence about something for which there is no time, with a budget that has room for it."""
+        # With twice that more, the searches have no less than it.
+        enough_s = _ROUNDED_S * math.ceil((self.request.budget.seconds + 2 * about_s) / _ROUNDED_S)
+        return f"{what} was left out: that takes {roughly(about_s)}; --budget_s={enough_s} has room for it."
 
     def _write(self, _: float) -> None:
         self._is_writing = True
@@ -328,9 +335,24 @@ class _Placing(_Finding):
         return self._was_left or bool(ended)
 
     def reported(self) -> Outcome:
-        in_or_beside = in_layers if self.request.by == LAYER else beside_layers
+        outcome = self._make_outcome()
+        return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome
+
+    def closing(self) -> list[Stage]:
+        """With a closer look at the plan before, where there is time for it."""
+        key = f"{CHECK} of {self.asked.where}"
+        seconds = self.stages.durations.known(key, _CHECK_S + _S_PER_OP * self._ops_written)
+        check = functools.partial(self._check_plan, seconds)
+        return [Stage(CHECK, check, seconds, key, is_optional=True), *super().closing()]
+
+    def _check_plan(self, about_s: float, left_s: float) -> None:
+        """What whole layers would take, and how the plan fares under draws of what is not known."""
+        if about_s > left_s:
+            self.stages.tell(self._left_out("A closer look at the plan", about_s))
+            return
         seed = self.request.seed
-        return with_survival(in_or_beside(self._make_outcome(), seed), seed)
+        outcome = self.outcome if self.request.by == LAYER else beside_layers(self.outcome, seed)
+        self._outcome = with_survival(outcome, seed)
 
     def rest(self) -> list[Stage]:
         """Stages after the problem, as far as they are known."""
@@ -344,7 +366,7 @@ class _Placing(_Finding):
             count = 1 + len(self.asked.cluster.devices)
             stages += self.measuring(count, operator.itemgetter(0)) if self.runs else []
         elif self.runs:
-            make_parts = self._put_in_parts if self._tries_parts else None
+            make_parts = self._put_in_parts if self._tries_parts and self._has_time_for_parts() else None
             stages = live_stages(self, self._progress, self._take_live, WHILE_BUILDING, make_parts=make_parts)
             stages += [self._fusing()] if self.request.fuse else []
         else:
@@ -366,7 +388,8 @@ class _Placing(_Finding):
         return self.item is not None and bool(is_given) and bool((self.built.allowed.sum(axis=1) == 1).all())
 
     def _at_once(self, run: Callable[[float], object]) -> Stage:
-        return self.stages.kept(AT_ONCE, run, _AT_ONCE_S, f"{AT_ONCE} for {self.asked.name}")
+        rule_s = _AT_ONCE_S + _S_PER_OP * self.assumed_ops
+        return self.stages.kept(AT_ONCE, run, rule_s, f"{AT_ONCE} for {self.asked.name}")
 
     def _find_beside(self, _: float) -> None:
         """Finds the best of the few plans of each constructive method."""
@@ -416,11 +439,14 @@ class _Placing(_Finding):
         return could and searches and has_devices and request.source.is_split_unasked and not decided
 
     def _splitting(self) -> list[Stage]:
-        if not self._tries_parts:
+        if not self._tries_parts or not self._has_time_for_parts():
             return []
-        key = f"splitting the batch of {self.asked.where} in parts"
-        rule_s = SPLIT_S + SPLIT_S_PER_OP * self.assumed_ops
-        return [self.stages.kept(SPLIT_STAGE, self._split_the_batch, rule_s, key)]
+        return [Stage(SPLIT_STAGE, self._split_the_batch, self.split_s, self.split_key)]
+
+    def _has_time_for_parts(self) -> bool:
+        if not self.has_time_to_split:
+            self._why_not_split = self._left_out("A plan with the batch in parts", self.split_s)
+        return self.has_time_to_split
 
     def _put_in_parts(self) -> InParts | str:
         costs = self.request.costs if self.runs else "analytic"
@@ -449,9 +475,11 @@ class _Placing(_Finding):
         split, own, began_s = self._in_parts, self.found[0], time.monotonic()
         if split is None:
             return
-        form = split if own.step_s is None else split.where_it_pays(self.program, own.step_s)
+        # To split it once more takes as long as the first time.
+        is_late = 2 * (self.stages.took_s(SPLIT_STAGE) or 0.0) > seconds
+        form = split if is_late or own.step_s is None else split.where_it_pays(self.program, own.step_s)
         self._in_parts = form
-        budget = self.budget_in(max(_LEAST_SEARCHED * seconds, seconds - (time.monotonic() - began_s)))
+        budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
         found = self._searched_in(form, budget, form.starts(own.placement))
         data_parallel = next(one for one in self.found if one.name == DATA_PARALLEL)
         if _is_faster(data_parallel, found):  # which is no plan of a form that keeps ops whole
@@ -545,7 +573,7 @@ class _Placing(_Finding):
             outcome = dataclasses.replace(
                 outcome, fused="Nothing is fused: the search for clusters was interrupted."
             )
-        except WorkerError as error:
+        except (WorkerError, InputError) as error:
             outcome = dataclasses.replace(outcome, fused=f"Nothing is fused: {error}.")
         else:
             outcome = outcome.with_written(outcome.written, self._traced(outcome.written))

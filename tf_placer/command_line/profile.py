@@ -111,7 +111,7 @@ def _profiled(request: Request, console: rich.console.Console) -> Shown:
         road.built = analytic_problem(road.item, cluster)
 
     def ask(_: float) -> None:
-        road.tell_of_profile(road.problem)
+        road.expect_profile(road.program)
         found.append(profile(road.program, road.problem))
 
     road.stages.run([*compiling(road.stages), road.building(build), road.profiling(ask)])

@@ -25,7 +25,7 @@ from tf_placer.runtime.graph_program import (
     run_watched,
 )
 from tf_placer.runtime.memory import MemoryExceeded, MemoryWatch
-from tf_placer.runtime.timing import RuntimeConfig, time_steps
+from tf_placer.runtime.timing import NO_LIMIT, Limit, RuntimeConfig, time_steps
 from tf_placer.workers.local_workers import LocalWorkers, Workers
 
 _Value = TypeVar("_Value")
@@ -168,7 +168,11 @@ def try_programs_as_called(
 
 
 def time_program(
-    workers: Workers, program: GraphProgram, config: RuntimeConfig, incumbent_s: Sequence[float] = ()
+    workers: Workers,
+    program: GraphProgram,
+    config: RuntimeConfig,
+    incumbent_s: Sequence[float] = (),
+    limit: Limit = NO_LIMIT,
 ) -> Attempt[ProgramRun]:
     """Times one program (``time_steps``) and watches its memory; never raises for what the program does.
 
@@ -182,7 +186,7 @@ def time_program(
         watch.settle()
         with open_program(target, program, config.deadline_s) as loaded:
             watch.begin(program)
-            step_s = time_steps(loaded.step, config, incumbent_s)
+            step_s = time_steps(loaded.step, config, incumbent_s, limit=limit)
             watch.check()  # a short peak may lie between two checks of the watcher
             return ProgramRun(step_s, watch.peak_bytes())
 

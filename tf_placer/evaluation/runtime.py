@@ -50,6 +50,7 @@ from tf_placer.runtime.graph_program import (
     session_config,
 )
 from tf_placer.runtime.timing import (
+    Limit,
     RuntimeConfig,
     race_steps,
     reported_s,
@@ -81,6 +82,9 @@ class RuntimeEvaluator:
     A placement must keep within ``Device.memory_bytes``: its values are compared with it before they are sent, and the
     memory of pinned CPU workers is watched while it runs. One that takes more is ended, status OUT_OF_MEMORY.
     On GPUs and on servers that run elsewhere, it is TensorFlow that notices.
+
+    Attributes:
+      limit: when timing and racing have to end; forms of the program share it.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class RuntimeEvaluator:
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
         self._whole_machine: LocalWorkers | None = None
         self._incumbent_s: list[float] = []  # timed steps of the best placement so far
+        self.limit = Limit()
 
     def __enter__(self) -> RuntimeEvaluator:
         return self
@@ -413,15 +418,18 @@ class RuntimeEvaluator:
         if too_large:
             return Attempt(Status.OUT_OF_MEMORY, too_large)
         were_warm = bool(self.worker_pids)
-        attempt = time_program(self._workers, program, self._config, self._incumbent_s)
+        attempt = self._timed(program)
         if attempt.status == Status.OUT_OF_MEMORY and were_warm:
             # What earlier programs left may have counted; now the workers are fresh.
-            attempt = time_program(self._workers, program, self._config, self._incumbent_s)
+            attempt = self._timed(program)
         if attempt.value:
             # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
             ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
             self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config))
         return attempt
+
+    def _timed(self, program: GraphProgram) -> Attempt[ProgramRun]:
+        return time_program(self._workers, program, self._config, self._incumbent_s, self.limit)
 
     def _race(
         self,
@@ -440,7 +448,7 @@ class RuntimeEvaluator:
                     for program in programs
                 ]
                 steps = [*(one.step for one in loaded), *other_steps]
-                return race_steps(steps, rounds, self._config.warmup_steps, confidence)
+                return race_steps(steps, rounds, self._config.warmup_steps, confidence, limit=self.limit)
 
         return try_on(self._workers, self._config.deadline_s * (len(programs) + len(other_steps)), run)
 

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import heapq
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from colocation.tensorflow_internals import has_xla
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
+from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.kept import outcome_of_plan
@@ -27,18 +28,24 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
-from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_steps, race_times_s
+from tf_placer.runtime.timing import (
+    TURN_S,
+    Limit,
+    clearly_slower,
+    race_spreads_s,
+    race_steps,
+    race_times_s,
+)
 from tf_placer.transform.fusion.clusters import PREFIX, convex_clusters, starts_kernel
 from tf_placer.transform.fusion.costs import Savings, savings, savings_of
 from tf_placer.transform.fusion.rules import RULES
 
 FUSE = "fusing"
 AS_IT_IS = "unfused"
-_FEW_ROUNDS, _TRACES = 7, 3
+_FEW_ROUNDS, _WARMUPS, _TRACES = 7, 2, 3
 _COMPILE_S_PER_KERNEL = 0.02  # before anything was compiled here
 _REFINEMENTS = 3  # of the clusters of one rule
 _BISECTED = 16  # kernels from which a bad cluster is cut in two and not given up
-_GRACE_S = 300.0  # a compilation cannot be interrupted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,11 +96,10 @@ class Fusing:
         """What is fused and what that is worth."""
         took = f"{ratio(self.fused_s / self.unfused_s)} of the step without, in turn"
         if not self.is_faster:
-            tried = (
-                f"{len(self.tried)} sets of clusters were timed"
-                if self.tried
-                else "there was nothing to fuse"
-            )
+            if not any(one.share is not None for one in self.tried):
+                why = "".join(f" that runs ({one.message})" for one in self.tried[-1:])
+                return f"Nothing is fused: there was nothing to fuse{why}."
+            tried = f"{len(self.tried)} sets of clusters were timed"
             return f"Nothing is fused: {tried}; the fastest took {took}, which is not clearly faster."
         assert self.placement.cluster_of_op is not None  # it is faster
         saved = savings(self.placement.problem, self.placement.cluster_of_op)
@@ -128,7 +134,7 @@ def find_clusters(
       item: the program of the plan, whole or in parts.
       placement: the plan.
       try_programs: where they run.
-      budget_s: no other clusters are compiled when it is over; the last race comes on top.
+      budget_s: of all of it; workers that still compile then are ended, and what was timed before counts.
       rounds: turns of the last race.
       device_of_op: op name -> device, where the plan's devices have other names there.
       is_given: the plan's own clusters are timed, and no others.
@@ -142,8 +148,9 @@ def find_clusters(
     search = _Search(
         item, placement, budget_s, rounds, device_of_op or placement.device_names, is_given, clock
     )
-    attempt = try_programs(search.run, 2 * budget_s + _GRACE_S)
-    return attempt.value_or(InputError, "no clusters could be timed: ")
+    attempt = try_programs(search.run, budget_s)
+    so_far = search.so_far() if attempt.status == Status.TIMEOUT else None
+    return so_far or attempt.value_or(InputError, "no clusters could be timed: ")
 
 
 def find_clusters_here(
@@ -342,11 +349,20 @@ class _Search:
         self._compile_s_per_kernel = _COMPILE_S_PER_KERNEL
         self._tried: list[Tried] = []
         self._seen: set[bytes] = set()
+        self._limit = Limit(clock)
+        self._limit.ends_in(budget_s)
+        self._race_s = 0.0  # expected of the last race
+        self._compiling: _Candidate | None = None
+        # The fastest clusters so far, or the plan without; step times of the plan without and of them.
+        self._best: tuple[_Opened, list[list[float]]] | None = None
 
     def run(self, open_program: OpenProgram) -> Fusing:
         """Searches; programs that are no longer needed are closed."""
         with contextlib.ExitStack() as stack:
             plain = self._opened(None, open_program, stack)
+            self._best = plain, self._turns([plain], 1)
+            step_s = self._best[1][0][0]
+            self._race_s = 2 * (self._rounds + _WARMUPS) * max(step_s, TURN_S)
             op_ns = self._traced_ns(plain)
             best: _Opened | None = None
             best_share = 1.0
@@ -359,7 +375,8 @@ class _Search:
                 opened = self._tried_out(candidate, open_program, stack)
                 if opened is None:
                     continue
-                share = self._share(plain, best, opened)
+                samples = self._turns([plain, *([] if best is None else [best]), opened], _FEW_ROUNDS)
+                share = float(np.median(np.array(samples[-1]) / np.array(samples[0])))
                 saved = savings(self._plain.problem, candidate.cluster_of_op)
                 self._tried.append(Tried(candidate.title, saved, opened.compile_s, share))
                 better, hoped = self._refined(candidate, op_ns, self._traced_ns(opened))
@@ -367,11 +384,24 @@ class _Search:
                     if best is not None:
                         best.close()
                     best, best_share = opened, share
+                    self._best = best, [samples[0], samples[-1]]
                 else:
                     opened.close()
                 if better.refinements <= _REFINEMENTS and hoped < min(best_share, 1.0) and not self._is_given:
                     heapq.heappush(refined, (hoped, len(self._tried), better))
-            return self._raced(plain, best)
+            if best is not None and not self._limit.is_over:  # the last word
+                self._best = best, self._turns([plain, best], self._rounds, _WARMUPS)
+            return self._found(*self._best)
+
+    def so_far(self) -> Fusing | None:
+        """What was found when the workers were ended in the middle; None before any step was timed."""
+        if self._best is None:
+            return None
+        if self._compiling is not None:
+            saved = savings(self._plain.problem, self._compiling.cluster_of_op)
+            late = f"not compiled in the {self._budget_s:.0f} s that there were"
+            self._tried.append(Tried(self._compiling.title, saved, message=late))
+        return self._found(*self._best)
 
     def _proposed(self) -> list[_Candidate]:
         """The plan's own clusters, or those of the rules."""
@@ -403,6 +433,7 @@ class _Search:
     ) -> _Opened | None:
         """The candidate compiled; None where XLA refuses it, which is noted."""
         saved = savings(self._plain.problem, candidate.cluster_of_op)
+        self._compiling = candidate
         try:
             opened = self._opened(candidate, open_program, stack)
         except (
@@ -411,7 +442,9 @@ class _Search:
             tf.errors.InternalError,
         ) as error:
             self._tried.append(Tried(candidate.title, saved, message=error.message.splitlines()[0]))
+            self._compiling = None
             return None
+        self._compiling = None
         self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
         return opened
 
@@ -424,17 +457,16 @@ class _Search:
     def _has_time(self, candidate: _Candidate) -> bool:
         kernels = int(self._starts_kernel[candidate.cluster_of_op != NO_CLUSTER].sum())
         expected_s = kernels * self._compile_s_per_kernel
-        return self._clock() - self._began_s + expected_s < self._budget_s
+        return self._clock() - self._began_s + expected_s + self._race_s < self._budget_s
 
     @functools.cached_property
     def _starts_kernel(self) -> np.ndarray:
         return starts_kernel(self._item)
 
-    def _share(self, plain: _Opened, best: _Opened | None, opened: _Opened) -> float:
-        """Share of the unfused step that a candidate takes, in a few turns of these, the best and it."""
-        racers = [plain, *([] if best is None else [best]), opened]
-        samples = race_steps([one.program.step for one in racers], _FEW_ROUNDS, 1, 1.0, clock=self._clock)
-        return float(np.median(np.array(samples[-1]) / np.array(samples[0])))
+    def _turns(self, racers: Sequence[_Opened], rounds: int, warmups: int = 1) -> list[list[float]]:
+        """Step times of each, in turn."""
+        steps = [one.program.step for one in racers]
+        return race_steps(steps, rounds, warmups, 1.0, clock=self._clock, limit=self._limit)
 
     def _traced_ns(self, opened: _Opened) -> dict[str, float]:
         """Node -> nanoseconds in a step, the median of a few."""
@@ -471,16 +503,12 @@ class _Search:
         hoped = (sum(fused_ns.values()) - saved_ns) / max(sum(op_ns.values()), 1.0)
         return _Candidate(candidate.name, clusters, candidate.refinements + 1), hoped
 
-    def _raced(self, plain: _Opened, best: _Opened | None) -> Fusing:
-        """The last word: the best clusters in turn with the plan without."""
-        racers = [plain] if best is None else [plain, best]
-        samples = race_steps(
-            [one.program.step for one in racers], self._rounds, confidence=1.0, clock=self._clock
-        )
+    def _found(self, best: _Opened, samples: list[list[float]]) -> Fusing:
+        """The best clusters beside the plan without, by step times of both."""
         times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
-        is_faster = best is not None and clearly_slower(samples[0], samples[-1])
+        is_faster = best.candidate is not None and clearly_slower(samples[0], samples[-1])
         placement, name = self._plain, AS_IT_IS
-        if best is not None and best.candidate is not None:
+        if best.candidate is not None:
             name = best.candidate.title
             if is_faster:
                 placement = dataclasses.replace(placement, cluster_of_op=best.candidate.cluster_of_op)
@@ -491,7 +519,7 @@ class _Search:
             unfused_s=times_s[0],
             fused_spread_s=spreads_s[-1],
             unfused_spread_s=spreads_s[0],
-            compile_s=0.0 if best is None else best.compile_s,
+            compile_s=0.0 if best.candidate is None else best.compile_s,
             is_faster=is_faster,
             tried=tuple(self._tried),
         )

@@ -76,7 +76,8 @@ class InParts:
         if len(devices) < 2:
             raise InputError(f"cluster {cluster.name!r} has one device to compute it all")
         program = split_program(road.program, len(devices), batch_statistics)
-        problem = build_problem(program.item, cluster, costs)
+        announce = None if costs == "analytic" else lambda _: road.expect_profile(program.item)
+        problem = build_problem(program.item, cluster, costs, check=announce)
         return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
 
     @staticmethod

@@ -24,7 +24,7 @@ from tf_placer.search.recorder import Progress
 
 # Rules for what was never done on this machine, from an idle one with two cores.
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
-_SPLIT_S, _SPLIT_S_PER_OP = 10.0, 1e-3  # most of it profiles
+_TRACED = 2  # times that it takes to load the plan that is written, to trace a step of it
 _REFERENCES = 4  # measurements of the reference plan, here and there
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Turns of a race that can still tell, where there is little time.
@@ -160,7 +160,7 @@ def live_stages(
             of_road = road.problem, road.runtime, asked.seed, config, asked.settings
             running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
-        running[0].do(part.run, Budget(min(share.seconds, seconds), share.evaluations))
+        running[0].do(part.run, Budget(min(share.seconds, seconds), share.evaluations), seconds)
 
     parts = live_parts(asked.method, config.searches, make_parts is not None)
     counts = Counter(part.name for part in parts)
@@ -170,12 +170,12 @@ def live_stages(
     keys = {
         MEASURE: f"measuring {config.searches} {where}{more}{on_fleet}",
         RACE: f"racing {config.rounds} {where}{more}",
-        SPLIT_STAGE: f"splitting the batch of {asked.where} in parts, and profiling it",
+        SPLIT_STAGE: road.split_key,
     }
     rules_s = {
         MEASURE: _measuring_s(road, config) * (1 if make_parts is None else 2),
         RACE: _racing_s(road, config) + (0.0 if make_parts is None else 2 * _racer_s(road, config)),
-        SPLIT_STAGE: _SPLIT_S + _SPLIT_S_PER_OP * road.assumed_ops,
+        SPLIT_STAGE: road.split_s,
     }
     names = searchers(asked.method)
     shares = dict.fromkeys(names, 1 / max(len(names), 1))
@@ -188,8 +188,9 @@ def live_stages(
             stages.append(road.searching(run, part.method, shares[part.method], counts[part.name]))
         else:
             seconds = road.stages.durations.known(keys[part.name], rules_s[part.name]) / counts[part.name]
-            stages.append(Stage(part.name, run, seconds, keys[part.name]))
-    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)))]
+            is_cut = part.name != SPLIT_STAGE
+            stages.append(Stage(part.name, run, seconds, keys[part.name], is_cut=is_cut))
+    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)), _TRACED * _load_s(road))]
 
 
 def config_within(road: Road) -> LiveConfig:

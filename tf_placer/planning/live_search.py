@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -162,14 +163,20 @@ class LiveSearch:
         self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
         self._has_ended, self._is_interrupted, self._why = False, False, ""
 
-    def do(self, part: Callable[[LiveSearch, Budget], None], share: Budget) -> None:
-        """Does one part with a share of the budget, unless the search has ended.
+    def do(self, part: Callable[[LiveSearch, Budget], None], share: Budget, left_s: float = math.inf) -> None:
+        """Does one part, unless the search has ended.
+
+        Args:
+          part: of the search.
+          share: of the budget, for a part that searches.
+          left_s: seconds after which measuring and racing end; every single device is measured in any case.
 
         Raises:
           WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
         """
         if self._has_ended:
             return
+        self._whole.evaluator.limit.ends_in(left_s)
         try:
             with heard():
                 part(self, share)
@@ -338,6 +345,8 @@ class LiveSearch:
         """Measures plans of one form, on a fleet at once."""
         form = self._form_of(trials[0])
         for some in [trials] if self._fleet is not None else [(trial,) for trial in trials]:
+            if form.evaluator.limit.is_over and not some[0].is_single:
+                return
             plans = Decisions.joined([_decisions(trial) for trial in some])
             times = form.timing.evaluate(plans.plain)
             self._trials += [trial.measured(_of_row(times, i)) for i, trial in enumerate(some)]

@@ -14,6 +14,7 @@ import rich.console
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
+from tf_placer.calibration.build_problem import awaited_s
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
@@ -24,7 +25,7 @@ from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.outcome import in_words
-from tf_placer.planning.stages import Stage, Stages
+from tf_placer.planning.stages import Stage, Stages, roughly
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
@@ -38,16 +39,18 @@ from tf_placer.workers.fork_server import end_unused, has_forked
 from tf_placer.workers.local_workers import WorkerError
 
 FASTEST = Objective()
-COMPILE = "compiling the simulator (this once)"
+COMPILE = "compiling the simulator"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
 START, MEASURE, RACE = "starting workers", "measuring plans", "racing them"
 SPLIT_STAGE = "splitting the batch into parts"
+LEAST_S = 0.05  # of a search of whose time nothing is left: it makes a round in any case
 CONTROL_SHARE = 0.1  # of the time of all searches, for random search
 WHILE_BUILDING = " while the graph is built"
 
 # Rules for what was never done on this machine, from an idle one with two cores.
 _COMPILE_S, _START_S, _START_AGAIN_S, _OP_S = 40.0, 5.0, 1.0, 5e-5
 _FLEET_S = 15.0
+_SPLIT_S, _SPLIT_S_PER_OP = 1.0, 1e-3
 _COMPILING = "compiling the ops"
 _OPS = 2000  # of a program that was not read yet
 # A search ends with the bounds of the program, which are not in its budget; the next of the same program has them.
@@ -106,7 +109,15 @@ def compiling(stages: Stages) -> list[Stage]:
     """The C++ ops compiled: an installed package has none until its first use. Nothing where they are there."""
     if is_built():
         return []
-    return [stages.kept(COMPILE, lambda _: None if is_built() else build_library(), _COMPILE_S, _COMPILING)]
+    return [
+        stages.kept(
+            COMPILE,
+            lambda _: None if is_built() else build_library(),
+            _COMPILE_S,
+            _COMPILING,
+            is_once=True,
+        )
+    ]
 
 
 class Road:
@@ -284,6 +295,32 @@ class Road:
             return self.stages.kept(START, start, rule_s + _FLEET_S, f"{key} and the fleet {asked.fleet}")
         return self.stages.kept(START, start, rule_s, key)
 
+    @property
+    def split_s(self) -> float:
+        """Expected time of splitting the batch into parts, with the problem that comes of it."""
+        return self.stages.durations.known(self.split_key, _SPLIT_S + _SPLIT_S_PER_OP * self.assumed_ops)
+
+    @property
+    def split_key(self) -> str:
+        """The key that it is kept under."""
+        return f"splitting the batch of {self.asked.where} in parts"
+
+    @property
+    def has_time_to_split(self) -> bool:
+        """False where splitting the batch would take half of what is left, or more."""
+        return 2 * self.split_s <= self.stages.until_s
+
+    def expect_profile(self, item: Item) -> None:
+        """Announces, within a stage, how long measuring what is not kept of a program takes; it is done once."""
+        if not self.asked.cluster.is_live or not item.runs_standalone:
+            return
+        seconds = awaited_s(item, self.asked.cluster)
+        self.stages.expect(seconds, is_once=bool(seconds))
+        if seconds:
+            self.stages.tell(
+                f"Profiling takes {roughly(seconds)}, once; it is kept, and later runs need none of it."
+            )
+
     def without_workers(self) -> None:
         """Ends what began to import TensorFlow for workers: it turned out that none is needed."""
         end_unused()
@@ -373,10 +410,11 @@ class Measuring:
             self._road.stop()
 
         starting = self._road.starting(meanwhile)
-        racing = [Stage(RACE, self._guarded(self._race), count * _RACED_S)] if self._rounds else []
+        race = Stage(RACE, self._guarded(self._race), count * _RACED_S, is_cut=True)
+        racing = [race] if self._rounds else []
         return [
             Stage(starting.name, self._guarded(starting.run), starting.seconds, starting.key),
-            Stage(MEASURE, self._guarded(self._measure), count * _TIMED_S),
+            Stage(MEASURE, self._guarded(self._measure), count * _TIMED_S, is_cut=True),
             *racing,
             Stage(racing[0].name if racing else MEASURE, self._guarded(end)),
         ]
@@ -398,11 +436,13 @@ class Measuring:
             found["message"] = f"timed by itself, because the race failed ({self.race_failed})"
         return {**found, "measured_s": float(self.measured.runtime_s[row]) if status == Status.OK else None}
 
-    def _measure(self, _: float) -> None:
+    def _measure(self, seconds: float) -> None:
+        self._road.runtime.limit.ends_in(seconds)
         plans = self._plans()
         self.measured = None if plans is None else self._road.runtime.evaluate(plans.plain)
 
-    def _race(self, _: float) -> None:
+    def _race(self, seconds: float) -> None:
+        self._road.runtime.limit.ends_in(seconds)
         plans = self._plans()
         ran = [] if self.measured is None else np.flatnonzero(self.measured.status == Status.OK).tolist()
         if plans is None or len(ran) < 2:

@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import rich.console
@@ -17,13 +17,13 @@ import rich.live
 import rich.text
 
 from tf_placer.base.durations import Durations
+from tf_placer.base.heartbeat import HEARTBEAT
 
 _BEFORE = "starting up"
-_OVERDUE = 0.1  # what takes longer than was thought takes this share of what it took so far more
 _LEAST_PACE, _MOST_PACE, _ENOUGH_S = 0.5, 3.0, 1.0
-_LEAST_SHARE, _LEAST_S = 0.2, 1.0
+LEAST_SHARE = 0.2  # of what is left: for searches, however long stages take that can be cut
+_LEAST_OF_BUDGET = 0.03  # for all searches together where no time is left: each makes a round in any case
 _MUCH, _MUCH_S = 1.2, 5.0  # more than was thought
-_OVER = 0.1  # of a budget, by which an optional stage may exceed it
 _UNDER_S, _MINUTES_FROM_S = 0.95, 100.0
 _REFRESHES_PER_S = 2
 _STAT_START_TIME = 19  # of /proc/PID/stat, counted behind the name of the program
@@ -33,17 +33,19 @@ _begun_s: contextvars.ContextVar[float | None] = contextvars.ContextVar("begun_s
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stage:
-    """A part of some work.
+    """A part of some work. Stages of one name are parts of the same, and shown as one.
 
     Attributes:
-      name: "building the graph". Stages of one name are parts of the same, and shown as one.
-      run: does it. Its argument is the seconds that it has: its share of the budget, or, of an optional stage, what is
-        left for it; infinite without either.
-      seconds: about how long it takes beside its share; None where nobody knows.
+      name: "building the graph".
+      run: does it. Its argument is the seconds that it may take: its share of the budget, or the time after which what
+        must follow has to begin; infinite without a budget.
+      seconds: expected length, of a stage with a share what it takes beyond that; None where it is unknown.
       key: its length is kept under this for the next time, added up over stages of one key; "" where it is decided
-        and not found. Of a stage with a share it is what it takes longer than that.
-      share: its weight among the stages that share what the others leave of the budget.
-      is_optional: it is planned only where those that share have no less time than it.
+        and not found.
+      share: weight among the stages that share what the others leave of the budget.
+      is_cut: it ends by the seconds that it has, so that in need searches get some of its time.
+      is_optional: it is planned only where those with shares have no less time than it.
+      is_once: it is done once on this machine, and not in the budget.
     """
 
     name: str
@@ -51,7 +53,9 @@ class Stage:
     seconds: float | None = 0.0
     key: str = ""
     share: float = 0.0
+    is_cut: bool = False
     is_optional: bool = False
+    is_once: bool = False
 
 
 class Stages:
@@ -60,7 +64,8 @@ class Stages:
         stages = Stages(console, budget_s=60.0)
         stages.run([Stage("building the graph", build, 8.0, "building x"), Stage("searching", search, share=1.0)])
 
-    A terminal shows the stage that runs and what is left. How long stages took is kept for the next time.
+    A terminal shows the stage that runs and what is left, anything else a line at least every ten seconds. How long
+    stages took is kept for the next time.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Stages:
 
         Args:
           console: where lines go.
-          budget_s: seconds of everything together; infinite where no stage has a share of it.
+          budget_s: seconds of everything together but what is done once; infinite where no stage has a share of it.
           durations: where lengths are kept; the user's cache without.
           clock: seconds.
         """
@@ -87,11 +92,9 @@ class Stages:
         self._running: tuple[Stage, float] | None = None  # since when
         self._done: list[tuple[Stage, float]] = []  # what each took
         self._given_s: dict[str, float] = {}
-        self._weight_s: float | None = (
-            None  # seconds of a share of 1, fixed when the first stage with a share begins
-        )
+        # Of all stages with shares, and seconds of a share of 1: fixed when the first of them begins.
+        self._shares, self._weight_s = 0.0, math.inf
         self._is_announced = False
-        self._left_out: set[str] = set()  # optional stages, fixed then too
         self._resources = contextlib.ExitStack()
 
     def run(self, stages: Sequence[Stage], is_announced: bool = True, note: str = "") -> None:
@@ -106,6 +109,7 @@ class Stages:
         if is_announced:
             self.announce(note)
         with self._resources:
+            self._resources.enter_context(HEARTBEAT.showing(self.console, lambda: self._line().plain))
             if self.console.is_terminal:
                 self._resources.enter_context(
                     rich.live.Live(
@@ -117,10 +121,13 @@ class Stages:
                 )
             while self._ahead:
                 self._run(self._ahead[0])
+        if self._once_s >= _ENOUGH_S and self._is_announced and math.isfinite(self._budget_s):
+            took_s = self.elapsed_s - self._once_s
+            self.tell(f"That took {about(took_s)}, and {about(self._once_s)} for what is done once.")
 
-    def kept(self, name: str, run: Callable[[float], object], rule_s: float, key: str) -> Stage:
+    def kept(self, name: str, run: Callable[[float], object], rule_s: float, key: str, **more: bool) -> Stage:
         """A stage whose length is found: what was kept under a key, or else by a rule."""
-        return Stage(name, run, self.durations.known(key, rule_s), key)
+        return Stage(name, run, self.durations.known(key, rule_s), key, **more)
 
     def then(self, stages: Sequence[Stage]) -> None:
         """Replaces all stages after the running one; a much longer wait than announced is reported."""
@@ -137,33 +144,37 @@ class Stages:
     def announce(self, note: str = "") -> None:
         """Says in a line what will be done, and how long that takes with what went by before: imports, say."""
         self._is_announced = True
-        seconds: dict[str, float | None] = {}
+        in_budget: dict[str, float | None] = {}
+        once: dict[str, float | None] = {}
         if self.elapsed_s >= _ENOUGH_S:
-            seconds[_BEFORE] = self.elapsed_s
+            in_budget[_BEFORE] = self.elapsed_s
         for stage in self._planned():
-            this_s, before_s = self._expected_s(stage), seconds.get(stage.name, 0.0)
-            seconds[stage.name] = None if this_s is None or before_s is None else before_s + this_s
-        parts = ", ".join(f"{name} {about(of_it_s)}" for name, of_it_s in seconds.items())
-        known = [of_it_s for of_it_s in seconds.values() if of_it_s is not None]
-        total = roughly(sum(known), len(known) == len(seconds))
-        self.tell(f"This takes {total}: {parts}.{' ' if note else ''}{note}")
+            lengths = once if stage.is_once else in_budget
+            this_s, before_s = self._expected_s(stage), lengths.get(stage.name, 0.0)
+            lengths[stage.name] = None if this_s is None or before_s is None else before_s + this_s
+        lengths_s = [seconds for seconds in in_budget.values() if seconds is not None]
+        total = roughly(sum(lengths_s), len(lengths_s) == len(in_budget))
+        line = f"This takes {total}: {_list(in_budget)}." if total else "Duration unknown."
+        also = f"Once, and not in that: {_list(once)}." if once else ""
+        self.tell(" ".join(sentence for sentence in (line, also, note) if sentence))
 
     def tell(self, line: str) -> None:
         """Says a line, in which brackets are no markup."""
+        HEARTBEAT.said()
         self.console.print(rich.text.Text(line), soft_wrap=True)
 
-    def expect(self, seconds: float) -> None:
-        """Says better how long the running stage takes."""
+    def expect(self, seconds: float, is_once: bool) -> None:
+        """Corrects the length of the running stage, and whether it is in the budget."""
         assert self._running is not None  # it says so itself
         stage, since_s = self._running
-        self._running = dataclasses.replace(stage, seconds=seconds), since_s
+        self._running = dataclasses.replace(stage, seconds=seconds, is_once=is_once), since_s
 
     def took_s(self, name: str) -> float | None:
         """Seconds that the stages of a name took so far; None where none ran."""
         return sum((of_it_s for stage, of_it_s in self._done if stage.name == name), 0.0) or None
 
     def given_s(self, name: str) -> float:
-        """Seconds that the stages of a name had so far, infinite where they had no share."""
+        """Seconds that the stages of a name had so far."""
         return self._given_s.get(name, 0.0)
 
     @property
@@ -175,46 +186,66 @@ class Stages:
     def remaining_s(self) -> float:
         """About how long the stages of known length still take, never negative.
 
-        What is found rather than decided takes longer where it did so far, and what is overdue a little more.
+        What is found rather than decided takes longer where it did so far.
         """
         return sum(self._expected_s(stage) or 0.0 for stage in self._planned()) + self._running_s
 
     @property
+    def left_s(self) -> float:
+        """Seconds of the budget before what must follow the running stage has to begin, never negative."""
+        return max(self.until_s - sum(self._must_s(stage) for stage in self._ahead), 0.0)
+
+    @property
+    def until_s(self) -> float:
+        """Seconds until the budget is used up, negative from then on."""
+        return self._budget_s + self._once_s - self.elapsed_s
+
+    @property
+    def _once_s(self) -> float:
+        """Seconds that were not in the budget so far."""
+        done_s = sum(took_s for stage, took_s in self._done if stage.is_once)
+        running = self._running
+        return done_s + (self._clock() - running[1] if running is not None and running[0].is_once else 0.0)
+
+    @property
     def _running_s(self) -> float:
         """Time left of the running stage."""
-        running = self._running  # read once: a terminal is refreshed by another thread
-        if running is None:
-            return 0.0
-        stage, since_s = running
-        spent_s = self._clock() - since_s
-        return max((self._expected_s(stage) or 0.0) - spent_s, _OVERDUE * spent_s)
+        running = self._running  # read once: other threads show what is left
+        return (
+            0.0
+            if running is None
+            else max((self._expected_s(running[0]) or 0.0) - self._spent_s(running), 0.0)
+        )
+
+    def _spent_s(self, running: tuple[Stage, float]) -> float:
+        return self._clock() - running[1]
 
     def _run(self, stage: Stage) -> None:
-        given_s = math.inf
         if stage.share:
-            self._left_out = {other.name for other in self._ahead} - {other.name for other in self._planned()}
+            self._shares = self._shares or sum(other.share for other in self._ahead)
             self._weight_s = self._seconds_of_a_share()
-            given_s = stage.share * self._weight_s
+            least_s = _LEAST_OF_BUDGET * self._budget_s / self._shares
+            given_s = stage.share * max(self._weight_s, least_s)
         del self._ahead[0]
-        if stage.is_optional:
-            left_s = sum(self._expected_s(other) or 0.0 for other in self._ahead)
-            given_s = self._budget_s * (1 + _OVER) - self.elapsed_s - left_s
+        if not stage.share:
+            given_s = self.left_s
         self._given_s[stage.name] = self._given_s.get(stage.name, 0.0) + given_s
         start_s = self._clock()
         self._running = stage, start_s
         try:
             stage.run(given_s)
         finally:
-            (stage, _), self._running = self._running, None
-            self._done.append((stage, self._clock() - start_s))
-        self._keep(stage, given_s)
+            (corrected, _), self._running = self._running, None
+            self._done.append((corrected, self._clock() - start_s))
+        # What was announced within the stage is done once; what is kept is what it takes beside that.
+        self._keep(stage, given_s if stage.share or corrected is stage else corrected.seconds or 0.0)
 
-    def _keep(self, stage: Stage, given_s: float) -> None:
+    def _keep(self, stage: Stage, beside_s: float) -> None:
         """Keeps what the stages of a key took, when the last of them is over."""
         took_s = self._done[-1][1]
-        if stage.share:
-            if took_s > given_s:
-                self.durations.keep(stage.key, took_s - given_s)
+        if stage.share or self._done[-1][0] is not stage:
+            if stage.key and took_s > beside_s:
+                self.durations.keep(stage.key, took_s - beside_s)
         elif stage.key and all(stage.key != other.key for other in self._ahead):
             self.durations.keep(
                 stage.key, sum(of_it_s for done, of_it_s in self._done if done.key == stage.key)
@@ -222,44 +253,53 @@ class Stages:
 
     def _planned(self) -> list[Stage]:
         """Those ahead but for optional ones that take longer than the others with shares would have beside them."""
-        if self._weight_s is not None or not any(stage.share for stage in self._ahead):
-            return [stage for stage in self._ahead if stage.name not in self._left_out]
+        if not any(stage.share for stage in self._ahead):
+            return self._ahead
         room_s = self._room_s([stage for stage in self._ahead if not stage.is_optional])
         return [s for s in self._ahead if not s.is_optional or 2 * (s.seconds or 0.0) <= room_s]
 
     def _seconds_of_a_share(self) -> float:
-        if self._weight_s is not None:
-            return self._weight_s
-        planned = self._planned()
-        return self._room_s(planned) / sum(stage.share for stage in planned)
+        """Fixed with the first share, so that methods have equal ones, and less where others took longer."""
+        shares = sum(stage.share for stage in self._ahead)
+        return min(self._weight_s, self._room_s(self._planned()) / shares)
 
     def _room_s(self, stages: Sequence[Stage]) -> float:
-        """Budget in seconds left for the shares besides these stages; at least a fifth of it or a second."""
-        others_s = sum(self._expected_s(stage, 0.0) or 0.0 for stage in stages) + self._running_s
-        least_s = max(_LEAST_SHARE * self._budget_s, min(_LEAST_S, self._budget_s))
-        return max(self._budget_s - self.elapsed_s - others_s, least_s)
+        """Seconds for the shares besides these stages; in need, those that can be cut leave them some."""
+        left_s = max(self.left_s - self._in_budget_s(self._running_s), 0.0)
+        cut_s = sum(self._expected_s(stage) or 0.0 for stage in stages if stage.is_cut or stage.is_optional)
+        return max(left_s - cut_s, LEAST_SHARE * left_s)
 
-    def _expected_s(self, stage: Stage, weight_s: float | None = None) -> float | None:
-        """The length of a stage, where a share of 1 has so many seconds."""
+    def _in_budget_s(self, running_s: float) -> float:
+        running = self._running
+        return 0.0 if running is None or running[0].is_once else running_s
+
+    def _must_s(self, stage: Stage) -> float:
+        """What a stage takes of the budget in any case."""
+        if stage.is_cut or stage.is_optional or stage.is_once:
+            return 0.0
+        return (stage.seconds or 0.0) * (self._pace if stage.key and not stage.share else 1.0)
+
+    def _expected_s(self, stage: Stage) -> float | None:
+        """The length of a stage as the budget stands."""
         if stage.seconds is None:
             return None
         if stage.share:
-            return stage.seconds + stage.share * (
-                self._seconds_of_a_share() if weight_s is None else weight_s
-            )
+            weight_s = self._weight_s if math.isfinite(self._weight_s) else self._seconds_of_a_share()
+            return stage.seconds + stage.share * weight_s
         return stage.seconds * (self._pace if stage.key else 1.0)
 
     @property
     def _pace(self) -> float:
-        """Ratio of actual to estimated time of the stages whose length is found."""
-        done = [(s.seconds, took_s) for s, took_s in self._done if s.key and s.seconds and not s.share]
+        """Ratio of actual to estimated time of the stages whose length is found and was not cut."""
+        found = [(s, took_s) for s, took_s in self._done if s.key and not (s.share or s.is_cut or s.is_once)]
+        done = [(s.seconds, took_s) for s, took_s in found if s.seconds]
         thought_s = sum(thought for thought, _ in done)
         if thought_s < _ENOUGH_S:
             return 1.0
         return min(max(sum(took_s for _, took_s in done) / thought_s, _LEAST_PACE), _MOST_PACE)
 
     def _line(self) -> rich.text.Text:
-        """Progress line for a terminal."""
+        """Progress line."""
         now = self._running
         if now is None:
             return rich.text.Text("")
@@ -267,22 +307,26 @@ class Stages:
         stages = [*(done for done, _ in self._done), running, *self._planned()]
         names = list(dict.fromkeys(stage.name for stage in stages))
         is_known = all(stage.seconds is not None for stage in (running, *self._planned()))
-        left = f"{roughly(self.remaining_s, is_known)} left"
-        number = names.index(running.name) + 1
-        return rich.text.Text(f"{number} of {len(names)}: {running.name}, {left}", no_wrap=True)
+        left = roughly(self.remaining_s, is_known)
+        text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {left} left' if left else ''}"
+        return rich.text.Text(text, no_wrap=True)
+
+
+def _list(seconds_of_name: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {about(seconds)}" for name, seconds in seconds_of_name.items())
 
 
 def roughly(seconds: float, is_all: bool = True) -> str:
-    """``"about 42 s"``, ``"less than a second"``; where it is not all of it, ``"at least 42 s"``."""
+    """``"about 42 s"``, ``"less than a second"``; where it is not all of it, ``"at least 42 s"``, or nothing."""
     if seconds < _UNDER_S:
-        return "less than a second" if is_all else "a time not known"
+        return "less than a second" if is_all else ""
     return f"{'about' if is_all else 'at least'} {about(seconds)}"
 
 
 def about(seconds: float | None) -> str:
-    """``"under 1 s"``, ``"42 s"``, ``"5 min"``; for None that it is not known."""
+    """``"under 1 s"``, ``"42 s"``, ``"5 min"``; ``"unknown"`` for None."""
     if seconds is None:
-        return "for a time not known"
+        return "unknown"
     if seconds < _UNDER_S:
         return "under 1 s"
     return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_S else f"{seconds / 60:.0f} min"

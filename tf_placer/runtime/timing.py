@@ -12,6 +12,8 @@ import scipy.stats
 
 from tf_placer.base import arguments
 
+_LEAST_STEPS = 3  # timed of a program, however late it is
+
 # Statistics of a few noisy step times.
 
 
@@ -129,11 +131,30 @@ class RuntimeConfig:
             object.__setattr__(self, name, value)
 
 
+class Limit:
+    """When timing has to end; what has begun gets a few steps all the same."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._until_s = clock, math.inf
+
+    def ends_in(self, seconds: float) -> None:
+        """Sets the end, from now on."""
+        self._until_s = self._clock() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock() >= self._until_s
+
+
+NO_LIMIT = Limit()
+
+
 def time_steps(
     step: Callable[[], None],
     config: RuntimeConfig,
     incumbent_s: Sequence[float] = (),
     clock: Callable[[], float] = time.perf_counter,
+    limit: Limit = NO_LIMIT,
 ) -> list[float]:
     """Times the steps of a program after its warm-up.
 
@@ -143,14 +164,18 @@ def time_steps(
       incumbent_s: step times of the best program so far; with ``config.early_stop``, one that is hopeless
         against it is timed no further.
       clock: seconds.
+      limit: when it has to end; what has begun gets a warm-up step and a few others.
 
     Returns:
       Seconds of each of ``config.steps`` steps; of fewer where it stopped early.
     """
-    for _ in range(config.warmup_steps):
-        step()
+    for warmup in range(config.warmup_steps):
+        if not warmup or not limit.is_over:
+            step()
     times_s: list[float] = []
     for _ in range(config.steps):
+        if len(times_s) >= _LEAST_STEPS and limit.is_over:
+            break
         start = clock()
         step()
         times_s.append(clock() - start)
@@ -194,6 +219,7 @@ def race_steps(
     confidence: float = 0.99,
     turn_s: float = TURN_S,
     clock: Callable[[], float] = time.perf_counter,
+    limit: Limit = NO_LIMIT,
 ) -> list[list[float]]:
     """Gives every program a turn in each round; one that is clearly slower than the leader drops out.
 
@@ -212,6 +238,7 @@ def race_steps(
       confidence: of each interval; high, because the question is asked anew in every round. 1 keeps all to the end.
       turn_s: seconds of a turn, at least one step.
       clock: seconds.
+      limit: when it has to end; there is one round in any case.
 
     Returns:
       One time for each turn of each program, the median of its steps; fewer for one that dropped out.
@@ -223,6 +250,8 @@ def race_steps(
     racing = list(range(len(steps)))
     last = -1
     for turn in range(rounds):
+        if turn and limit.is_over:
+            break
         order = racing if turn % 2 == 0 else racing[::-1]
         if order[0] == last:
             steps[order[-1]]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -14,6 +15,7 @@ import rich.console
 import rich.progress
 
 from tf_placer.base import arguments
+from tf_placer.base.heartbeat import HEARTBEAT
 from tf_placer.base.quantities import html_table, milliseconds
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.decisions import UNDECIDED, Decisions
@@ -275,9 +277,6 @@ class Recorder:
         )
 
 
-LINE_EVERY_S = 10.0
-
-
 class Progress(Protocol):
     """Observer that is given every round: ``with progress: progress.show(entry)``."""
 
@@ -304,13 +303,14 @@ class Silent:
 
 
 class ConsoleProgress:
-    """A progress bar with the best so far on a terminal, a line every 10 seconds elsewhere."""
+    """A progress bar with the best so far on a terminal, a line at least every 10 seconds elsewhere."""
 
     def __init__(self, title: str, budget: Budget, console: rich.console.Console | None = None):
         self._title = title
         self._budget = budget
         self._console = console or rich.console.Console(stderr=True)
-        self._last_line_s = float("-inf")
+        self._begun_s, self._best = time.monotonic(), ""
+        self._resources = contextlib.ExitStack()
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}", markup=False),  # brackets of a name are no markup
             rich.progress.BarColumn(),
@@ -323,22 +323,27 @@ class ConsoleProgress:
         self._task = self._bar.add_task(title, total=1.0, best="")
 
     def __enter__(self) -> ConsoleProgress:
-        self._bar.start()
+        self._resources.enter_context(self._bar)
+        self._resources.enter_context(HEARTBEAT.showing(self._console, self._line))
+        self._begun_s = time.monotonic()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._bar.stop()
+        self._resources.close()
 
     def show(self, entry: HistoryEntry) -> None:
-        """Updates the bar, or prints a line when the last one is old enough."""
-        best = f"{_found(entry)}, {entry.evaluations} tried"
+        """Updates the bar; elsewhere prints the first round, and leaves the others to the heartbeat."""
+        is_first, self._best = not self._best, f"{_found(entry)}, {entry.evaluations} tried"
         if self._console.is_terminal:
-            self._bar.update(self._task, completed=self._done(entry), best=best)
-        elif time.monotonic() - self._last_line_s >= LINE_EVERY_S:
-            self._last_line_s = time.monotonic()
-            self._console.print(
-                f"{self._title}: {entry.elapsed_s:.0f} s, {best}", highlight=False, soft_wrap=True
-            )
+            self._bar.update(self._task, completed=self._done(entry), best=self._best)
+        elif is_first:
+            HEARTBEAT.said()
+            self._console.print(self._line(entry.elapsed_s), highlight=False, markup=False, soft_wrap=True)
+        HEARTBEAT.noted(entry.best_s)
+
+    def _line(self, elapsed_s: float | None = None) -> str:
+        elapsed_s = time.monotonic() - self._begun_s if elapsed_s is None else elapsed_s
+        return f"{self._title}: {elapsed_s:.0f} s, {self._best or 'nothing yet'}"
 
     def _done(self, entry: HistoryEntry) -> float:
         """Fraction of the budget that is used, by whichever limit is nearer."""

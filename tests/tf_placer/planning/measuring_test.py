@@ -19,6 +19,7 @@ from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.planning import road as road_module
 from tf_placer.planning.road import Asked, Measuring, Road
 from tf_placer.problem.decisions import Decisions
+from tf_placer.runtime.timing import Limit
 from tf_placer.search.known import Budget
 from tf_placer.workers.local_workers import WorkerError
 
@@ -32,7 +33,7 @@ class Machine:
 
     def __init__(self, error=None, fails=False):
         self._error, self._fails = error, fails
-        self.traced, self.is_closed, self.raced_with = [], False, None
+        self.traced, self.is_closed, self.raced_with, self.limit = [], False, None, Limit()
 
     def __enter__(self):
         return self

@@ -7,6 +7,7 @@ import numpy as np
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import decisions_of
+from tf_placer.runtime.timing import Limit
 
 
 class OtherMachine:
@@ -20,6 +21,7 @@ class OtherMachine:
         self._noise = np.random.default_rng(0)
         self._fails, self._race_error, self._alone = fails, race_error, alone
         self.evaluated = 0
+        self.limit = Limit()
 
     def _times(self, plans):
         return self._simulator.evaluate(plans).runtime_s * self._noise.lognormal(0, 0.01, len(plans))
@@ -38,7 +40,9 @@ class OtherMachine:
 
     def of_form(self, item, problem):
         """Another form of the program, whose truth is that problem's simulator."""
-        return OtherMachine(problem)
+        other = OtherMachine(problem)
+        other.limit = self.limit
+        return other
 
     def program(self, plan):
         """A plan for ``race``, with the machine that times it."""
