@@ -16,8 +16,9 @@ from absl import flags
 
 from experiments.main_program import out_flag, run
 from tf_placer import workloads
-from tf_placer.command_line.list_workloads import WorkloadFacts, as_markdown, find_facts, ship, shipped
-from tf_placer.workloads.known import FACTS
+from tf_placer.command_line.find_facts import find_facts, found_settings, ship
+from tf_placer.command_line.list_workloads import as_markdown
+from tf_placer.workloads.known import FACTS, WorkloadFacts, shipped, shipped_rows
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")
 _AGAIN = flags.DEFINE_bool(
@@ -30,11 +31,16 @@ out_flag(_OUT, "Folder for the file.")
 def main(out: pathlib.Path) -> None:
     file = out / FACTS.name
     names = _WORKLOADS.value or workloads.names()
-    missing = [name for name in names if _AGAIN.value or shipped(name, file) is None]
+    missing = [name for name in names if _AGAIN.value or _is_stale(name, file)]
     for position, name in enumerate(missing, 1):
         sys.stderr.write(f"{position} of {len(missing)}: {name} ...\n")
         ship({name: _in_its_own_process(name)}, file)
     print(as_markdown(names, file))
+
+
+def _is_stale(name: str, file: pathlib.Path) -> bool:
+    row = shipped_rows(file).get(name, {"found_with": {}})
+    return shipped(name, file) is None or not found_settings(name).items() <= row["found_with"].items()
 
 
 def _in_its_own_process(name: str) -> WorkloadFacts:

@@ -6,6 +6,7 @@ What is wrong with a command line is told before TensorFlow is loaded, which tak
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
@@ -22,6 +23,7 @@ from absl import flags
 from tf_placer import native_log, workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.heartbeat import HEARTBEAT
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.check_flags import (
     PASSED_ON,
@@ -35,8 +37,10 @@ from tf_placer.command_line.completion import SHELLS, CommandWords, completion
 from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.help_text import help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
+from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
+from tf_placer.search import known as known_methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import workers_opened
@@ -60,7 +64,7 @@ class Command:
       one_of: flags of which exactly one must be given.
       example: flags of a command line that works.
       implied: flag -> another and the value that this one has where the first is given and it is not.
-      run_light: does what needs no TensorFlow, prints it, and returns it as JSON data; None where it is ``run_command``
+      run_light: does what needs little, prints it, and returns it as JSON data; None where it is ``run_command``
         that does it: where this is None, or returns None.
     """
 
@@ -84,16 +88,37 @@ def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[d
     return list_clusters(console)
 
 
-def _workload_names(values: flags.FlagValues, console: rich.console.Console) -> list[str] | None:
-    if not values.names:
+def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[Any] | None:
+    if values.facts:
         return None
+    if not values.names:
+        return list_workloads(console)
     for name in workloads.names():
         console.print(name)
     return list(workloads.names())
 
 
-def _cleared(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any] | None:
-    return None if values.clear is None else clear_cache(values.clear.split(","), console)
+def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
+    rows = known_methods.descriptions()
+    for row in rows:
+        console.print(f"{row['name']}: {row['summary']}", soft_wrap=True)
+        ignores = f"; ignores {', '.join(row['ignores'])}" if row["ignores"] else ""
+        console.print(f"  {row['kind']}{ignores}", soft_wrap=True)
+        if row["settings"]:
+            settings = ", ".join(f"{name}={value}" for name, value in row["settings"].items())
+            console.print(f"  --set: {settings}", soft_wrap=True)
+    return rows
+
+
+def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    if values.clear is not None:
+        return clear_cache(values.clear.split(","), console)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        probed = pool.submit(Cluster.local)  # in a child process, while TensorFlow is loaded here
+        native_log.load_tensorflow()
+        from tf_placer.command_line.doctor import examine  # TensorFlow with it
+
+        return examine(console, probed)
 
 
 def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -165,10 +190,10 @@ COMMANDS = {
         example="--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
     ),
     "clusters": Command("list the described machines", flag_sets.none, run_light=_clusters),
-    "workloads": Command("list what can be placed", flag_sets.of_workloads, run_light=_workload_names),
-    "methods": Command("list the search methods", flag_sets.none),
+    "workloads": Command("list what can be placed", flag_sets.of_workloads, run_light=_workloads),
+    "methods": Command("list the search methods", flag_sets.none, run_light=_methods),
     "doctor": Command(
-        "say what works here, and what the cache holds", flag_sets.of_doctor, run_light=_cleared
+        "say what works here, and what the cache holds", flag_sets.of_doctor, run_light=_doctor
     ),
     "completion": Command(
         "print what completes commands in a shell",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import datetime
 import glob
@@ -97,13 +98,17 @@ class Finding:
     problem: str = ""
 
 
-def examine(console: rich.console.Console) -> dict[str, Any]:
+def examine(console: rich.console.Console, probed: concurrent.futures.Future[Cluster]) -> dict[str, Any]:
     """Prints what was found, and what is wrong with it; returns that.
 
     Nothing is an error here: what does not work is a problem with its remedy.
+
+    Args:
+      console: where it goes.
+      probed: gives ``Cluster.local()``, which takes a while.
     """
     with console.status("looking at TensorFlow, devices and compiled code"):
-        cluster, devices = _devices()
+        cluster, devices = _devices(probed)
         kept = cache_contents()
         findings = [
             *_tensorflow(),
@@ -158,11 +163,11 @@ def _tensorflow() -> list[Finding]:
     ]
 
 
-def _devices() -> tuple[Cluster | None, list[Finding]]:
+def _devices(probed: concurrent.futures.Future[Cluster]) -> tuple[Cluster | None, list[Finding]]:
     """Devices that plans can be measured on."""
     about = "what can be measured on (--cluster=local)"
     try:
-        cluster = Cluster.local()
+        cluster = probed.result()
     except (InputError, OSError, subprocess.SubprocessError) as error:
         remedy = "describe a machine in a .toml file, or take a preset: nothing is measured then"
         return None, [Finding(about, "nothing", f"this machine could not be probed ({error}); {remedy}")]

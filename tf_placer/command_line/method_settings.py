@@ -1,4 +1,4 @@
-"""Settings of methods from ``--set=num_groups=256`` and ``--settings=FILE.toml``; the table of methods."""
+"""Settings of methods from ``--set=num_groups=256`` and ``--settings=FILE.toml``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import rich.console
-
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.method_spec import MethodSpec
 from tf_placer.search import methods
-from tf_placer.search.round import configured, recorded
+from tf_placer.search.round import configured
 
 # Method -> setting -> value.
 MethodSettings = Mapping[str, Mapping[str, Any]]
@@ -96,30 +93,3 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-# The table of search methods.
-
-
-def list_methods(console: rich.console.Console) -> list[dict[str, Any]]:
-    """Prints of each method what it is, and returns that."""
-    found = [_about(methods.find(name)) for name in methods.names()]
-    for about in found:
-        console.print(f"{about['name']}: {about['summary']}", soft_wrap=True)
-        ignores = f"; ignores {', '.join(about['ignores'])}" if about["ignores"] else ""
-        console.print(f"  {about['kind']}{ignores}", soft_wrap=True)
-        if about["settings"]:
-            settings = ", ".join(f"{name}={value}" for name, value in about["settings"].items())
-            console.print(f"  --set: {settings}", soft_wrap=True)
-    return found
-
-
-def _about(spec: MethodSpec) -> dict[str, Any]:
-    """Description of a method: its summary, what it ignores, and its settings."""
-    return {
-        "name": spec.name,
-        "summary": spec.summary,
-        "kind": spec.kind.value,
-        "ignores": list(spec.ignores),
-        "settings": recorded(configured(spec)),
-    }

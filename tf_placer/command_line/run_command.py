@@ -15,12 +15,11 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import replacing
 from tf_placer.base.quantities import known
 from tf_placer.command_line import request as flag_values
-from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
-from tf_placer.command_line.flag_sets import clear_cache
+from tf_placer.command_line.find_facts import find_missing
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
-from tf_placer.command_line.method_settings import list_methods, method_settings
+from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.request import Request
@@ -228,21 +227,8 @@ def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[st
 
 
 def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
-    found = list_workloads(values.facts, console)
-    return [
-        {"name": name, "facts": None if facts is None else dataclasses.asdict(facts)}
-        for name, facts in found.items()
-    ]
-
-
-def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
-    return list_methods(console)
-
-
-def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    if values.clear is None:
-        return examine(console)
-    return clear_cache(values.clear.split(","), console)
+    find_missing(values.facts, console)
+    return list_workloads(console)
 
 
 # Each prints what it finds and returns it as JSON data: what ``--json`` writes.
@@ -254,6 +240,4 @@ RUN_OF_COMMAND: dict[str, Callable[[flags.FlagValues, rich.console.Console], Any
     "explain": _explain,
     "train": _train,
     "workloads": _workloads,
-    "methods": _methods,
-    "doctor": _doctor,
 }

@@ -12,7 +12,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
 from tf_placer.planning.outcome import Outcome
-from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, SPLIT_STAGE, Road, searching
+from tf_placer.planning.road import CONTROL_SHARE, LEAST_S, MEASURE, RACE, SPLIT_STAGE, Road, searching
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -160,7 +160,7 @@ def live_stages(
             of_road = road.problem, road.runtime, asked.seed, config, asked.settings
             running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
-        running[0].do(part.run, Budget(min(share.seconds, seconds), share.evaluations), seconds)
+        running[0].do(part.run, Budget(min(share.seconds, max(seconds, LEAST_S)), share.evaluations), seconds)
 
     parts = live_parts(asked.method, config.searches, make_parts is not None)
     counts = Counter(part.name for part in parts)

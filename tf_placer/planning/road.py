@@ -223,8 +223,8 @@ class Road:
         return Stage(name, run, end_s, ending if share else "", share=share / parts)
 
     def budget_in(self, seconds: float) -> Budget:
-        """Requested budget, cut to so many seconds."""
-        return Budget(min(seconds, self.asked.budget.seconds), self.asked.budget.evaluations)
+        """Requested budget, cut to so many seconds, if there are any."""
+        return Budget(min(max(seconds, LEAST_S), self.asked.budget.seconds), self.asked.budget.evaluations)
 
     def search(
         self,

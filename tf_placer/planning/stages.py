@@ -21,7 +21,7 @@ from tf_placer.base.heartbeat import HEARTBEAT
 
 _BEFORE = "starting up"
 _LEAST_PACE, _MOST_PACE, _ENOUGH_S = 0.5, 3.0, 1.0
-LEAST_SHARE = 0.2  # of what is left: for searches, however long stages take that can be cut
+_LEAST_SHARE = 0.2  # of what is left: for searches, however long stages take that can be cut
 _LEAST_OF_BUDGET = 0.03  # for all searches together where no time is left: each makes a round in any case
 _MUCH, _MUCH_S = 1.2, 5.0  # more than was thought
 _UNDER_S, _MINUTES_FROM_S = 0.95, 100.0
@@ -265,13 +265,21 @@ class Stages:
 
     def _room_s(self, stages: Sequence[Stage]) -> float:
         """Seconds for the shares besides these stages; in need, those that can be cut leave them some."""
-        left_s = max(self.left_s - self._in_budget_s(self._running_s), 0.0)
-        cut_s = sum(self._expected_s(stage) or 0.0 for stage in stages if stage.is_cut or stage.is_optional)
-        return max(left_s - cut_s, LEAST_SHARE * left_s)
+        left_s, cut_s = self._left_ahead_s, self._cut_s
+        cut_s += sum(stage.seconds or 0.0 for stage in stages if stage.is_optional)
+        return max(left_s - cut_s, _LEAST_SHARE * left_s)
 
-    def _in_budget_s(self, running_s: float) -> float:
+    @property
+    def _left_ahead_s(self) -> float:
+        """What is left for stages ahead with a share and such that can be cut."""
         running = self._running
-        return 0.0 if running is None or running[0].is_once else running_s
+        running_s = 0.0 if running is None or running[0].is_once else self._running_s
+        return max(self.left_s - running_s, 0.0)
+
+    @property
+    def _cut_s(self) -> float:
+        """What stages ahead that can be cut would take."""
+        return sum((stage.seconds or 0.0) * self._pace for stage in self._ahead if stage.is_cut)
 
     def _must_s(self, stage: Stage) -> float:
         """What a stage takes of the budget in any case."""
@@ -286,7 +294,11 @@ class Stages:
         if stage.share:
             weight_s = self._weight_s if math.isfinite(self._weight_s) else self._seconds_of_a_share()
             return stage.seconds + stage.share * weight_s
-        return stage.seconds * (self._pace if stage.key else 1.0)
+        expected_s = stage.seconds * (self._pace if stage.key else 1.0)
+        if not stage.is_cut or not self._cut_s:
+            return expected_s
+        searching = _LEAST_SHARE if any(other.share for other in self._ahead) else 0.0
+        return expected_s * min(1.0, (1 - searching) * self._left_ahead_s / self._cut_s)
 
     @property
     def _pace(self) -> float:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import pathlib
 import sys
+from typing import Any
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest
 
 _TABLE = "tf_placer.search.methods"
+DESCRIPTIONS = pathlib.Path(__file__).with_name("methods.json")
 
 # Those that come with tf_placer, beside the portfolio of them: the module where each has its row, a ``MethodSpec``.
 MODULES = {
@@ -54,6 +58,14 @@ def methods() -> tuple[str, ...]:
     """Names of all search methods, sorted, those that were added included: what ``search`` takes as ``method``."""
     table = sys.modules.get(_TABLE)
     return BUILT_IN if table is None else tuple(table.names())
+
+
+def descriptions() -> list[dict[str, Any]]:
+    """``tf_placer.search.methods.about`` of each method: of the built-in ones as a file has it, which ships."""
+    table = sys.modules.get(_TABLE)
+    if table is not None:
+        return [table.about(name) for name in table.names()]
+    return list(json.loads(DESCRIPTIONS.read_text(encoding="utf8")))
 
 
 def check_name(name: str) -> None:

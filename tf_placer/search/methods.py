@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from typing import Any
 
 from tf_placer.base.arguments import InputError, check_registration
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.search.known import DEFAULT, MODULES, check_name
 from tf_placer.search.portfolio import RACE_VERSION, PortfolioConfig, portfolio_rounds
-from tf_placer.search.round import Method
+from tf_placer.search.round import Method, configured, recorded
 
 
 def _row(name: str, module: str) -> MethodSpec:
@@ -86,6 +87,18 @@ def names() -> tuple[str, ...]:
 def describe(name: str) -> str:
     """The first sentence about a method."""
     return find(name).summary
+
+
+def about(name: str) -> dict[str, Any]:
+    """Description of a method as JSON data: its summary, what it ignores, and its settings."""
+    spec = find(name)
+    return {
+        "name": spec.name,
+        "summary": spec.summary,
+        "kind": spec.kind.value,
+        "ignores": list(spec.ignores),
+        "settings": recorded(configured(spec)),
+    }
 
 
 def find(name: str) -> MethodSpec:

@@ -20,7 +20,7 @@ import math
 import os
 import pathlib
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -33,7 +33,7 @@ from tf_placer.base.eager import eagerly
 from tf_placer.base.files import exclusively, user_cache_folder, workloads_limit_bytes, write_atomically
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.workloads import attention, cells, images, recurrent, small, wavenet
-from tf_placer.workloads.known import check_name
+from tf_placer.workloads.known import MADE_BY, check_name, digest_of_folders
 from tf_placer.workloads.spec import Workload, WorkloadSpec
 
 _LOG = logging.getLogger(__name__)
@@ -160,21 +160,6 @@ def _made_with(sources: str) -> dict[str, str]:
     }
 
 
-def digest_of_what_makes(folders: Sequence[str]) -> str | None:
-    """Hex digest of all that an item depends on beside its settings, and of the modules in more folders.
-
-    Args:
-      folders: of modules, from the one that holds ``tf_placer``.
-
-    Returns:
-      None where the modules cannot be read.
-    """
-    sources, more = _digest_of_sources(), _digest_of_folders(folders)
-    if sources is None or more is None:
-        return None
-    return _digest({**_made_with(sources), "more": more})[:20]
-
-
 def digest_of_settings(settings: Mapping[str, Any]) -> str:
     """Hex digest of plain settings."""
     return _digest(dict(settings))[:12]
@@ -182,18 +167,7 @@ def digest_of_settings(settings: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _digest_of_sources() -> str | None:
-    """Of the modules that make, trace and clean up; None where they cannot be read."""
-    return _digest_of_folders(("colocation", "tf_placer/graph", "tf_placer/workloads"))
-
-
-def _digest_of_folders(folders: Sequence[str]) -> str | None:
-    top = pathlib.Path(__file__).parents[2]
-    digest, count = hashlib.sha256(), 0
-    for folder in folders:
-        for file in sorted((top / folder).rglob("*.py")):
-            digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
-            count += 1
-    return digest.hexdigest() if count else None
+    return digest_of_folders(MADE_BY)
 
 
 def _digest(value: Mapping[str, Any]) -> str:

@@ -153,7 +153,9 @@ RIGHT = {
     f"place --cluster=nowhere {_ON} --help": "tf-placer place: find a placement",
     **{f"{name} --help": f"tf-placer {name}: {command.help}" for name, command in COMMANDS.items()},
     "clusters": "k40x2",
+    "workloads": "two_towers ",
     "workloads --names": "two_towers",
+    "methods": "memetic: ",
     "completion bash": "# bash completion of tf-placer",
 }
 
@@ -218,7 +220,8 @@ def test_none_of_it_loads_tensorflow_or_leaves_anything(answers: dict[str, dict[
 def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
     # The test above passes where nothing is ever seen as loaded; this one shows that it is.
     asked = tmp_path / "lines.json"
-    asked.write_text(json.dumps([["methods"]]))
+    asked.write_text(json.dumps([["explain", "--plan=p.json", "--op=x"]]))
+    (tmp_path / "p.json").write_text("{}")
     done = subprocess.run(
         [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked), str(tmp_path)],
         cwd=_ROOT,
@@ -228,12 +231,13 @@ def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
         timeout=120,
     )
     [found] = json.loads(done.stdout)
-    assert found["status"] == 0 and {"tensorflow", "sonnet"} <= set(found["loaded"])
+    assert found["status"] == 2 and {"tensorflow", "sonnet"} <= set(found["loaded"])
 
 
 def test_names_that_are_known_without_tensorflow_are_those_of_the_tables() -> None:
     assert set(known_workloads.built_in()) == set(registry._BUILT_IN)
     assert list(known_methods.BUILT_IN) == sorted(spec.name for spec in methods.SPECS)
+    assert tuple(row["name"] for row in known_methods.descriptions()) == known_methods.BUILT_IN
     for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
         assert methods.the(role).name == getattr(known_methods, role.name)
 

@@ -1,5 +1,6 @@
 """The doctor says what works, and of what does not what to do."""
 
+import concurrent.futures
 import io
 import json
 
@@ -7,6 +8,7 @@ import pytest
 import rich.console
 
 from tf_placer.__main__ import run
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import doctor
 from tf_placer.command_line import doctor as machine
 
@@ -19,7 +21,8 @@ def cache(tmp_path, monkeypatch):
 
 def examined():
     console = rich.console.Console(file=io.StringIO(), width=200)
-    return doctor.examine(console), console.file.getvalue()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return doctor.examine(console, pool.submit(Cluster.local)), console.file.getvalue()
 
 
 def finding(data, about):

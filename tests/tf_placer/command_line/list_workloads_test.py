@@ -9,27 +9,30 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import list_workloads as workload_facts
+from tf_placer.command_line import find_facts
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.workloads import known
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """An empty one, and no facts that came."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(workload_facts, "FACTS", tmp_path / "facts.json")
+    monkeypatch.setattr(known, "FACTS", tmp_path / "facts.json")
     return tmp_path / "tf_placer" / "workload_facts"
 
 
 def listed(*find):
     out = io.StringIO()
-    list_workloads(find, rich.console.Console(file=out, width=40))
+    console = rich.console.Console(file=out, width=40)
+    find_facts.find_missing(find, rich.console.Console(file=io.StringIO()))
+    list_workloads(console)
     return {line.split()[0]: line.split()[1:] for line in out.getvalue().splitlines()}
 
 
 def test_nothing_is_built_that_was_not_asked_for(monkeypatch, cache):
-    monkeypatch.setattr(workload_facts.workloads, "build", None)
+    monkeypatch.setattr(find_facts.workloads, "build", None)
     rows = listed()
     assert set(workloads.names()) <= set(rows)
     assert set(rows["dense_small"]) == {"-"}
@@ -45,7 +48,7 @@ def test_facts_are_found_once(monkeypatch, cache):
     assert rows["dense_small"][:3] == [str(item.index.num_ops), str(units), "3.5K"]
     assert rows["dense_small"][-2:] == ["(fits", "all)"]
     assert len(list(cache.iterdir())) == 1
-    monkeypatch.setattr(workload_facts.workloads, "build", None)
+    monkeypatch.setattr(find_facts.workloads, "build", None)
     assert listed("dense_small") == {**listed(), "Times": listed("dense_small")["Times"]}
 
 
@@ -58,12 +61,12 @@ def test_what_is_damaged_is_found_again(cache):
 
 
 def test_what_came_is_listed_and_what_is_asked_for_is_found_anew(monkeypatch, cache):
-    came = workload_facts.WorkloadFacts(1234, 2, 3, 4.0, 5.0, 6, 7, ())
-    workload_facts.ship({"dense_small": came}, workload_facts.FACTS)
+    came = known.WorkloadFacts(1234, 2, 3, 4.0, 5.0, 6, 7, ())
+    find_facts.ship({"dense_small": came}, known.FACTS)
     assert listed()["dense_small"][0] == "1,234"
     assert not cache.exists()
-    monkeypatch.setattr(workload_facts.workloads, "build", lambda name: name)
-    monkeypatch.setattr(workload_facts, "facts_of", lambda item: dataclasses.replace(came, ops=5678))
+    monkeypatch.setattr(find_facts.workloads, "build", lambda name: name)
+    monkeypatch.setattr(find_facts, "facts_of", lambda item: dataclasses.replace(came, ops=5678))
     assert listed("dense_small")["dense_small"][0] == "5,678"
     assert listed()["dense_small"][0] == "5,678"  # what this code found comes before what came
 
@@ -79,15 +82,15 @@ def test_machines_of_which_no_device_holds_a_step(monkeypatch):
         return dataclasses.replace(cluster, devices=tuple(devices))
 
     item = workloads.build("dense_small", width=4)
-    assert workload_facts.facts_of(item).does_not_fit == ()
-    monkeypatch.setattr(workload_facts.Cluster, "preset", small_k40)
-    facts = workload_facts.facts_of(item)
+    assert find_facts.facts_of(item).does_not_fit == ()
+    monkeypatch.setattr(find_facts.Cluster, "preset", small_k40)
+    facts = find_facts.facts_of(item)
     assert facts.does_not_fit == ("k40x2", "k40x4", "k40x8")
     # The momentum of each number is not counted.
     assert facts.parameters == (4 * 4 + 4) * 3 + 4 * 10 + 10
 
 
 def test_an_unknown_name_is_told_before_anything_is_built(monkeypatch):
-    monkeypatch.setattr(workload_facts.workloads, "build", None)
+    monkeypatch.setattr(find_facts.workloads, "build", None)
     with pytest.raises(InputError, match="no workload is called 'dense_smal'; did you mean 'dense_small'"):
         listed("dense_small", "dense_smal")

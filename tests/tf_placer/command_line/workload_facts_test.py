@@ -2,15 +2,19 @@
 
 import dataclasses
 
+import keras
 import pytest
+import tensorflow as tf
 
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
-from tf_placer.command_line import list_workloads as workload_facts
-from tf_placer.command_line.list_workloads import facts_of, row, ship, shipped, shipped_rows
-from tf_placer.workloads.known import FACTS
+from tf_placer.command_line import find_facts
+from tf_placer.command_line.find_facts import facts_of, found_settings, ship
+from tf_placer.command_line.list_workloads import row
+from tf_placer.workloads import known
+from tf_placer.workloads.known import FACTS, WorkloadFacts, shipped, shipped_rows, versions
 
-ONE = workload_facts.WorkloadFacts(1, 2, 3, 4.0, 5.0, 6, 7, ("k40x2",))
+ONE = WorkloadFacts(1, 2, 3, 4.0, 5.0, 6, 7, ("k40x2",))
 TWO = dataclasses.replace(ONE, ops=2)
 
 
@@ -26,7 +30,16 @@ def test_what_comes_of_every_small_workload_is_what_is_found_now(name):
 
 def test_no_row_is_stale():
     rows = shipped_rows(FACTS)
-    assert [name for name in rows if name not in workloads.names() or shipped(name) is None] == []
+    assert set(rows) == set(workloads.names())
+    now = {name: {**found_settings(name), **versions()} for name in rows}
+    assert {name: row["found_with"] for name, row in rows.items()} == now
+
+
+def test_versions_are_known_without_the_libraries():
+    assert versions() == {
+        name: ".".join(library.__version__.split(".")[:2])
+        for name, library in (("tensorflow", tf), ("keras", keras))
+    }
 
 
 def test_every_row_can_be_shown():
@@ -36,26 +49,23 @@ def test_every_row_can_be_shown():
         assert "-" not in row(name, shipped(name))
 
 
-def test_other_settings_or_versions_make_a_row_stale(tmp_path, monkeypatch):
+def test_other_versions_make_a_row_stale(tmp_path, monkeypatch):
     file = tmp_path / "facts.json"
     ship({"dense_small": ONE}, file)
     ship({"two_towers": TWO}, file)
     assert (shipped("dense_small", file), shipped("two_towers", file)) == (ONE, TWO)
     assert shipped("branches_small", file) is None
-    settings = workload_facts.settings_of
-    with monkeypatch.context() as patch:
-        patch.setattr(workload_facts, "settings_of", lambda name: {**settings(name), "batch": 7})
-        assert shipped("dense_small", file) is None
-    for library in (workload_facts.tf, workload_facts.keras):
+    now = versions()
+    for library in now:
         with monkeypatch.context() as patch:
-            patch.setattr(library, "__version__", "2.99.0")
+            patch.setattr(known, "versions", lambda library=library: {**now, library: "2.99"})
             assert shipped("dense_small", file) is None
 
 
 def test_rows_of_workloads_that_are_gone_go(tmp_path, monkeypatch):
     file = tmp_path / "facts.json"
     ship({"dense_small": ONE, "two_towers": TWO}, file)
-    monkeypatch.setattr(workload_facts.workloads, "names", lambda: ("two_towers",))
+    monkeypatch.setattr(find_facts.workloads, "names", lambda: ("two_towers",))
     ship({}, file)
     assert "dense_small" not in file.read_text()
     assert shipped("two_towers", file) == TWO

@@ -162,8 +162,9 @@ def test_what_can_be_cut_leaves_the_searches_something(tmp_path):
         work.stage("searching", share=1.0, kept=False),
         work.stage("writing", 1.0, kept=False),
     )
-    work.run(reading, searching, measuring, writing)
+    told = work.run(reading, searching, measuring, writing)
     assert work.given_s["searching"] == [pytest.approx(0.2 * 20.0)]
+    assert told.startswith("This takes about 30 s: reading 9 s, searching 4 s, measuring 16 s, writing 1 s.")
     assert work.given_s["measuring"] == [20.0]  # a search took no time, and what it may is known
 
 

@@ -12,7 +12,7 @@ from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item
-from tf_placer.workloads import registry
+from tf_placer.workloads import known, registry
 
 SMALL = {"batch": 4, "width": 8, "layers": 2}
 
@@ -92,7 +92,7 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.py").write_text("1")
-    monkeypatch.setattr(registry, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
+    monkeypatch.setattr(known, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
     digest = registry._digest_of_sources.__wrapped__
     found = {digest()}
     for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
@@ -101,7 +101,7 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     (tmp_path / "tf_placer" / "workloads" / "a.py").rename(tmp_path / "tf_placer" / "workloads" / "b.py")
     found.add(digest())
     assert len(found) == 5
-    monkeypatch.setattr(registry, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
+    monkeypatch.setattr(known, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
     assert digest() is None
 
 
