@@ -57,6 +57,8 @@ FACTS: Mapping[str, str] = {
     "split": "RULE or RULE:ARGUMENT, by which its copies work on parts of the batch (``tf_placer/transform/split``)",
     # Fusion.
     "xla": "XLA compiles it in a cluster: no effects, nothing random, and a size that follows from those of its inputs",
+    "outside": "RULE or RULE:ARGUMENTS, of what it stays out of a cluster for, because XLA raises no error where its"
+    " kernel does, or gives another number (``tf_placer/graph/fusible.py``)",
     # Costs.
     "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
     "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
@@ -76,8 +78,9 @@ FACTS: Mapping[str, str] = {
 _TABLE = """
 # Element by element.
 work=arithmetic split=bias xla | BiasAddV1
-work=arithmetic split=elementwise xla | Complex Equal Greater GreaterEqual Invert IsFinite IsInf IsNan LeftShift Less
-  LessEqual NotEqual RightShift
+work=arithmetic split=elementwise xla | Complex Equal Greater GreaterEqual Invert IsFinite IsInf IsNan Less LessEqual
+  NotEqual
+work=arithmetic split=elementwise xla outside=shift | LeftShift RightShift
 work=arithmetic split=elementwise | CheckNumericsV2
 work=arithmetic split=linear xla | Conj Imag Real
 work=arithmetic split=linear:moves | Snapshot
@@ -92,32 +95,33 @@ work=arithmetic into=0:0,1 split=add xla | Sub
 work=arithmetic into=0:0,1 additive split=add xla | Add AddV2
 work=arithmetic into=0:1,2 split=select xla | Select
 work=arithmetic into=0:1,2 split=elementwise xla | SelectV2
-work=arithmetic same_shape split=cast xla | Cast
+work=arithmetic same_shape split=cast xla outside=cast | Cast
 work=arithmetic same_shape split=elementwise xla | OnesLike ZerosLike
 work=arithmetic same_shape view=0 split=elementwise | CheckNumerics
 work=add_n | AccumulateNV2
 work=add_n into=0:any additive split=add xla | AddN
 work=division into=0:0 split=elementwise xla | Inv Reciprocal Softsign
 work=division into=0:0 same_shape split=elementwise xla | Rsqrt Sqrt
-work=division into=0:0,1 split=scale:first xla | Div RealDiv
-work=division into=0:0,1 split=elementwise xla | DivNoNan FloorDiv FloorMod Mod ReciprocalGrad RsqrtGrad SoftsignGrad
-  SqrtGrad TruncateDiv TruncateMod Xdivy
+work=division into=0:0,1 split=scale:first xla outside=divisor | Div RealDiv
+work=division into=0:0,1 split=elementwise xla | DivNoNan ReciprocalGrad RsqrtGrad SoftsignGrad SqrtGrad Xdivy
+work=division into=0:0,1 split=elementwise xla outside=divisor | FloorDiv FloorMod Mod TruncateDiv TruncateMod
 work=division into=0:0,1 split=elementwise | InvGrad
 work=transcendental split=elementwise xla | Ndtri Xlog1py
 work=transcendental into=0:0 split=elementwise xla | Acos Acosh Asin Asinh Atan Atanh Cos Cosh Digamma Erf Erfc Erfinv
   Expm1 Lgamma Log1p Sin Sinh Tan
 work=transcendental into=0:0 same_shape split=elementwise xla | Elu Exp Log Selu Sigmoid Softplus Tanh
-work=transcendental into=0:0,1 split=elementwise xla | Atan2 EluGrad Pow SeluGrad SigmoidGrad SoftplusGrad TanhGrad
-  Xlogy
+work=transcendental into=0:0,1 split=elementwise xla | Atan2 EluGrad SigmoidGrad SoftplusGrad TanhGrad Xlogy
+work=transcendental into=0:0,1 split=elementwise | SeluGrad
+work=transcendental into=0:0,1 split=elementwise xla outside=exponent | Pow
 
 # Reductions, and random numbers.
 work=reduction split=reduction:all xla | All
 work=reduction split=reduction:any xla | Any
-work=reduction split=along_axis:1,drops xla | ArgMax ArgMin
+work=reduction split=along_axis:1,drops | ArgMax ArgMin
 work=reduction split=bias_gradient xla | BiasAddGrad
 work=reduction split=along_axis:1 xla | Cumprod Cumsum
 work=reduction split=reduction:norm | EuclideanNorm
-work=reduction split=rows:0,1 xla | InTopKV2
+work=reduction split=rows:0,1 | InTopKV2
 work=reduction split=sum_of_squares xla | L2Loss
 work=reduction split=reduction:max xla | Max
 work=reduction split=reduction:mean xla | Mean
@@ -126,7 +130,8 @@ work=reduction split=reduction:product xla | Prod
 work=reduction split=reduction:add xla | Sum
 work=reduction split=inner:1 xla | TopKV2
 work=softmax into=0:0 split=inner:1 xla | LogSoftmax Softmax
-work=softmax into=1:0 split=rows:0,1 xla | SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+work=softmax into=1:0 split=rows:0,1 xla | SoftmaxCrossEntropyWithLogits
+work=softmax into=1:0 split=rows:0,1 xla outside=index:1,0,last | SparseSoftmaxCrossEntropyWithLogits
 work=draw | Multinomial RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt RngReadAndSkip RngSkip
   StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
   StatelessMultinomial StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
@@ -172,16 +177,18 @@ work=copy_all split=batch_to_space xla | BatchToSpaceND
 work=copy_all split=concat:first xla | Concat
 work=copy_all split=concat:last xla | ConcatV2
 work=copy_all split=transpose xla | ConjugateTranspose
-work=copy_all xla | MatrixSetDiagV3 Reverse
+work=copy_all xla | Reverse
+work=copy_all xla outside=settled:2 | MatrixSetDiagV3
 work=copy_all | DeepCopy InplaceUpdate
-work=copy_all split=inner:2 xla | MatrixBandPart
-work=copy_all split=inner:1 xla | MatrixDiagV3
-work=copy_all split=pad xla | MirrorPad MirrorPadGrad Pad PadV2
+work=copy_all split=inner:2 xla outside=settled:1,2 | MatrixBandPart
+work=copy_all split=inner:1 xla outside=settled:1,2,3 | MatrixDiagV3
+work=copy_all split=pad xla | MirrorPad Pad PadV2
+work=copy_all split=pad xla outside=settled:1 | MirrorPadGrad
 work=copy_all split=pack xla | Pack
 work=copy_all split=rows:0 xla | ResizeBilinear ResizeNearestNeighbor
 work=copy_all split=rows:0 | ResizeNearestNeighborGrad
 work=copy_all split=rows:0,1 xla | ResizeBilinearGrad
-work=copy_all split=reverse_sequence xla | ReverseSequence
+work=copy_all split=reverse_sequence xla outside=index:1,0,length | ReverseSequence
 work=copy_all split=along_axis:1 xla | ReverseV2
 work=copy_all split=along_axis:2 xla | Roll
 work=copy_all split=space_to_batch xla | SpaceToBatchND
@@ -192,28 +199,30 @@ work=copy_all split=tile xla | Tile
 work=copy_all split=unpack xla | Unpack
 work=copy_all additive split=transpose xla | Transpose
 work=copy_all channels_last split=rows:0 xla | DepthToSpace SpaceToDepth
-work=copy_part split=broadcast xla | BroadcastTo
-work=copy_part split=inner:2 xla | MatrixDiagPartV3
-work=copy_part split=cut xla | Slice
-work=copy_part split=strided_cut xla | StridedSlice
-work=fill xla | BroadcastArgs BroadcastGradientArgs ConcatOffset Fill InvertPermutation LinSpace Range
-work=fill | Empty
+work=copy_part split=broadcast xla outside=settled:1 | BroadcastTo
+work=copy_part split=inner:2 xla outside=settled:1 | MatrixDiagPartV3
+work=copy_part split=cut xla outside=known:1,2 | Slice
+work=copy_part split=strided_cut xla outside=known:1,2,3 | StridedSlice
+work=fill xla | BroadcastArgs BroadcastGradientArgs ConcatOffset Fill Range
+work=fill xla outside=known:0 | InvertPermutation
+work=fill | Empty LinSpace
 work=fill split=one_hot xla | OneHot
-work=gather split=gather xla | Gather GatherV2
-work=gather split=gather_nd xla | GatherNd
-work=scatter_into_new split=scatter xla | ScatterNd
-work=scatter_into_new xla | SegmentSumV2
-work=scatter_into_new | UniqueV2
-work=scatter_into_new split=segments:max xla | UnsortedSegmentMax
-work=scatter_into_new split=segments:min xla | UnsortedSegmentMin
-work=scatter_into_new split=segments:product xla | UnsortedSegmentProd
-work=scatter_into_new split=segments:add xla | UnsortedSegmentSum
+work=gather split=gather xla outside=index:1,0,first | Gather
+work=gather split=gather xla outside=index:1,0,axis | GatherV2
+work=gather split=gather_nd xla outside=index:1,0,depth | GatherNd
+work=scatter_into_new split=scatter xla outside=index:0,,depth | ScatterNd
+work=scatter_into_new | SegmentSumV2 UniqueV2
+work=scatter_into_new split=segments:max xla outside=index:1,,first | UnsortedSegmentMax
+work=scatter_into_new split=segments:min xla outside=index:1,,first | UnsortedSegmentMin
+work=scatter_into_new split=segments:product xla outside=index:1,,first | UnsortedSegmentProd
+work=scatter_into_new split=segments:add xla outside=index:1,,first | UnsortedSegmentSum
 work=scatter_into_new size=bins | Bincount DenseBincount
 work=scatter_into_new size=second_elements | DynamicPartition
 work=scatter_into_new size=indices | DynamicStitch ParallelDynamicStitch
 work=scatter_into_new size=first_rows | SegmentMean SegmentSum
 work=scatter_into_new size=first_elements | Unique UniqueWithCounts Where
-work=scatter_into_input xla | TensorScatterAdd TensorScatterMax TensorScatterSub TensorScatterUpdate
+work=scatter_into_input xla outside=index:1,0,depth | TensorScatterAdd TensorScatterMax TensorScatterSub
+  TensorScatterUpdate
 size=bins | RaggedBincount
 size=first_elements | ListDiff
 size=first_rows | SegmentMax SegmentMin SegmentProd
@@ -246,7 +255,7 @@ work=update update=7,20 | ApplyFtrl ApplyFtrlV2 ResourceApplyFtrl ResourceApplyF
 work=update update=9,14 | ApplyCenteredRMSProp ResourceApplyCenteredRMSProp
 work=update update=9,15 | ResourceApplyAdamWithAmsgrad
 work=assign | Assign
-work=gather reads_variable split=gather_variable | ResourceGather
+work=gather reads_variable split=gather_variable outside=index:1,0,batch | ResourceGather
 work=gather reads_variable | ResourceGatherNd
 work=scatter_into_variable | ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin
   ResourceScatterMul ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdSub

@@ -46,7 +46,7 @@ from tf_placer.planning.road import (
     searching,
 )
 from tf_placer.planning.stages import Stage
-from tf_placer.problem.decisions import UNDECIDED
+from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -509,6 +509,9 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     placement = Placement(problem, device_of_unit, *(found.get(name) for name in UNDECIDED))
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
+    clusters = placement.cluster_of_op
+    if clusters is not None and (clusters[~problem.fusible_of_op] != NO_CLUSTER).any():
+        raise InputError("it fuses ops that stay outside of clusters now")
     return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
 
 

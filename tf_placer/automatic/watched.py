@@ -39,6 +39,7 @@ from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.report.sentences import why_not
 from tf_placer.rewrite.placed_function import captured_handles, move_variables, with_host_ops_here
 from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn
+from tf_placer.rewrite.rewrite import check_clusters_of
 from tf_placer.rewrite.variables import why_variables_stay
 from tf_placer.transform.order import order_edges
 from tf_placer.workers.connection import attach
@@ -267,7 +268,8 @@ class _Watched:
             return
         cluster = config.chosen_cluster()
         problem = analytic_problem(item, cluster)
-        placement = Placement.from_plan(plan.renamed(problem.op_names), problem)
+        placement = Placement.from_plan(plan, problem)
+        check_clusters_of(item, placement)
         held = why_variables_stay(captured_handles(part, item))
         item = dataclasses.replace(
             item,

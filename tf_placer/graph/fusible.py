@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+import math
+from collections.abc import Callable, Mapping
+
 import tensorflow as tf
 
-from colocation.op_facts import ENTERS, having, reached
+from colocation.op_facts import ENTERS, having, parse_input, reached, values
+from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.item import Item
+from tf_placer.graph.program.program import KEPT_BYTES
+from tf_placer.graph.sizes.loops import keep_callbacks_from_running
 from tf_placer.graph.sizes.output_specs import OutputSpec
 
-_XLA = having("xla")
+_XLA, _OUTSIDE = having("xla"), values("outside")
 _CONDITIONAL = ENTERS | having("switch")
 _NO_NUMBERS = frozenset([tf.resource, tf.variant, tf.string])
 _OWN_GRADIENT = "_gradient_op_type"
@@ -18,8 +26,18 @@ def why_not_fusible(item: Item) -> list[str]:
     """[N] for each op one clause that says why it cannot be in a cluster; "" where it can.
 
     Constants are in no cluster, because each has copies of those that it reads. Reads and updates of variables stay
-    outside. So do random ops: XLA's generator takes a thousand times as long on a CPU as TensorFlow's.
+    outside. So do random ops: XLA's generator takes a thousand times as long on a CPU as TensorFlow's. So does what may
+    raise an error in a step: XLA clamps or drops what TensorFlow's kernels check.
     """
+    if _KEPT not in item.__dict__:  # asked for again with every set of clusters
+        item.__dict__[_KEPT] = _why_not_fusible(item)
+    return list(item.__dict__[_KEPT])
+
+
+_KEPT = "why_not_fusible"
+
+
+def _why_not_fusible(item: Item) -> list[str]:
     index, outputs = item.index, item.outputs
     specs: list[list[OutputSpec]] = [list(of_op) for of_op in outputs]
     for producer, output, consumer, _ in index.data_edges.tolist():
@@ -27,6 +45,7 @@ def why_not_fusible(item: Item) -> list[str]:
     enters = [op for op, op_type in enumerate(index.op_types) if op_type in _CONDITIONAL]
     conditional = reached(enters, lambda op: index.consumers[op])
     kept = {*item.control_outputs, *item.host_ops}
+    checks = _Checks(item)
     found = []
     for op, (name, op_type) in enumerate(zip(index.names, index.op_types, strict=True)):
         if op_type not in _XLA:
@@ -43,4 +62,236 @@ def why_not_fusible(item: Item) -> list[str]:
             found.append("it has a gradient of its own")
         else:
             found.append("")
+        if op not in conditional:  # what may not run checks nothing for others
+            may_raise = checks.why_it_may_raise(op)
+            found[op] = found[op] or may_raise
     return found
+
+
+# What an op checks in a step and XLA does not, and proofs that there is nothing to raise.
+
+_Range = tuple[float, float]
+_ANY: _Range = (-math.inf, math.inf)
+_DEEPEST = 100  # ops that a proof looks back over
+_FIRST, _ALL = slice(1), slice(None)
+# Op type -> inputs that its numbers are from.
+_MADE_OF: Mapping[str, slice] = {
+    **dict.fromkeys(("Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "EnsureShape"), _FIRST),
+    **dict.fromkeys(("Transpose", "Tile", "BroadcastTo", "Slice", "StridedSlice", "ReverseV2"), _FIRST),
+    **dict.fromkeys(("Cast", "Gather", "GatherV2", "GatherNd", "SplitV", "Unpack"), _FIRST),
+    **dict.fromkeys(("Fill", "Split"), slice(1, 2)),
+    **dict.fromkeys(("Select", "SelectV2"), slice(1, 3)),
+    "Pack": _ALL,
+    "ConcatV2": slice(-1),
+}
+_SAME_NUMBERS = frozenset(["Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient"])
+_NO_DATA = having("metadata") | {"ZerosLike", "OnesLike"}  # Grappler takes away what they read
+_OF_WHOLE_NUMBERS = ("divisor", "exponent")  # of others the result is infinite, or no number
+_UNCHECKED: Mapping[str, str] = {
+    "index": "XLA does not check indices, and these may be out of range",
+    "divisor": "XLA does not check for a division of whole numbers by zero",
+    "exponent": "XLA does not check for a negative exponent of a whole number",
+    "shift": "XLA shifts otherwise by less than nothing, or by more bits than there are",
+    "cast": "XLA makes other whole numbers of what is too large for one",
+    "known": "XLA does not check its arguments, which are known in a step only",
+    "settled": "XLA does not check its arguments and sizes, which are known in a step only",
+}
+
+
+class _Checks:
+    """Proofs that ops of a program raise nothing in a step, whatever the numbers and sizes of its inputs."""
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        # Name of a tensor -> the ops outside of clusters that check its numbers.
+        self._checking: dict[str, list[int]] = collections.defaultdict(list)
+        self._behind: dict[int, set[int]] = {}
+
+    def why_it_may_raise(self, op: int) -> str:
+        """One clause; "" where it raises nothing. To be asked of ops in topological order."""
+        rule, _, arguments = _OUTSIDE.get(self._item.index.op_types[op], "").partition(":")
+        if not rule or (rule in _OF_WHOLE_NUMBERS and not self._item.outputs[op][0].dtype.is_integer):
+            return ""
+        proofs = {
+            "cast": self._is_cast_alike,
+            "shift": self._is_shift_of_its_bits,
+            "index": self._is_in_range,
+            "divisor": self._is_no_zero,
+            "exponent": self._is_not_negative,
+            "known": self._is_known,
+            "settled": self._is_settled,
+        }
+        return "" if proofs[rule](op, arguments) else _UNCHECKED[rule]
+
+    @functools.cached_property
+    def _operations(self) -> Mapping[str, tf.Operation]:
+        """The program with inputs of any size where they may be; empty where TensorFlow cannot infer its shapes."""
+        graph_def = tf.compat.v1.GraphDef()
+        graph_def.CopyFrom(self._item.graph_def)
+        keep_callbacks_from_running(graph_def.node)
+        is_open = {feed.node for feed in self._item.feeds if feed.is_open}
+        for node, specs in zip(graph_def.node, self._item.outputs, strict=True):
+            is_large = (
+                node.op == "Const" and specs[0].num_bytes > KEPT_BYTES
+            )  # an item may be without its value
+            if not is_large and node.name not in is_open:
+                continue
+            shape = tf.TensorShape(specs[0].shape if is_large else [None] * len(specs[0].shape))
+            node.op = "Placeholder"
+            node.attr.pop("value", None)
+            node.attr["shape"].shape.CopyFrom(shape.as_proto())
+        with tf.Graph().as_default() as graph:
+            try:
+                tf.graph_util.import_graph_def(graph_def, name="")
+            except (ValueError, tf.errors.OpError):
+                return {}
+            return {operation.name: operation for operation in graph.get_operations()}
+
+    def _operation(self, op: int) -> tf.Operation | None:
+        return self._operations.get(self._item.index.names[op])
+
+    def _is_cast_alike(self, op: int, _: str) -> bool:
+        node = self._item.graph_def.node[op]
+        source = tf.as_dtype(node.attr["SrcT"].type)
+        return not (source.is_floating and tf.as_dtype(node.attr["DstT"].type).is_integer)
+
+    def _is_known(self, op: int, arguments: str) -> bool:
+        operation = self._operation(op)
+        return operation is not None and all(
+            folded_constant(operation.inputs[int(one)]) is not None for one in arguments.split(",")
+        )
+
+    def _is_settled(self, op: int, arguments: str) -> bool:
+        operation = self._operation(op)
+        return self._is_known(op, arguments) and all(
+            one.shape.is_fully_defined() for one in (*operation.inputs, *operation.outputs)
+        )
+
+    def _is_no_zero(self, op: int, _: str) -> bool:
+        least, most = self._range_read(op, 1)
+        return least > 0 or most < 0
+
+    def _is_shift_of_its_bits(self, op: int, _: str) -> bool:
+        least, most = self._range_read(op, 1)
+        return least >= 0 and most < 8 * self._item.outputs[op][0].dtype.size
+
+    def _is_not_negative(self, op: int, _: str) -> bool:
+        return self._range_read(op, 1)[0] >= 0
+
+    def _is_in_range(self, op: int, arguments: str) -> bool:
+        """Where this is not proven the op stays outside, and has checked for what is behind it."""
+        names, root = self._same_numbers(op, int(arguments.partition(",")[0]))
+        if root != "Placeholder" or not self._checking.keys().isdisjoint(names):
+            least, most = self._range_read(op, int(arguments.partition(",")[0]))
+            if least >= 0 and most < self._bound(op):
+                return True
+        for name in names:
+            self._checking[name].append(op)
+        return False
+
+    def _same_numbers(self, op: int, position: int) -> tuple[list[str], str]:
+        """The tensor that an op reads and those that have all its numbers, and the type of op that made the first."""
+        index, names = self._item.index, []
+        while True:
+            _, name, output = parse_input(self._item.graph_def.node[op].input[position])
+            names.append(f"{name}:{output}")
+            op, position = index.id_of_name[name], 0
+            if index.op_types[op] not in _SAME_NUMBERS:
+                return names, index.op_types[op]
+
+    def _bound(self, op: int) -> float:
+        """What an op checks that its indices are below; 0 where that is not known."""
+        operation = self._operation(op)
+        _, _, arguments = _OUTSIDE[self._item.index.op_types[op]].partition(":")
+        return 0 if operation is None else _least_size(operation, *arguments.split(","))
+
+    def _range_read(self, op: int, position: int) -> _Range:
+        operation = self._operation(op)
+        return _ANY if operation is None else self._range(op, operation.inputs[position])
+
+    def _range(self, op: int, tensor: tf.Tensor, depth: int = 0) -> _Range:
+        """Bounds of whole numbers that an op reads, or has from what it reads."""
+        if not (tensor.dtype.is_integer or tensor.dtype.is_bool):
+            return _ANY
+        value = folded_constant(tensor)
+        if value is not None:
+            return (int(value.min()), int(value.max())) if value.size else (0, 0)
+        bounds = [
+            self._bound(guard)
+            for guard in self._checking.get(tensor.name, ())
+            if op in self._ops_behind(guard)
+        ]
+        if any(bounds):
+            return 0, min(filter(None, bounds)) - 1
+        widest = (0, 1) if tensor.dtype.is_bool else (tensor.dtype.min, tensor.dtype.max)
+        if depth > _DEEPEST:
+            return widest
+        least, most = _range_made(tensor, functools.partial(self._range, op, depth=depth + 1))
+        return (least, most) if widest[0] <= least and most <= widest[1] else widest  # or it may wrap around
+
+    def _ops_behind(self, op: int) -> set[int]:
+        """Ops that read what follows from the numbers that an op makes."""
+        if op not in self._behind:
+            index = self._item.index
+            self._behind[op] = reached(
+                [op], lambda at: [] if index.op_types[at] in _NO_DATA else index.consumers[at]
+            )
+        return self._behind[op]
+
+
+def _range_made(tensor: tf.Tensor, range_of: Callable[[tf.Tensor], _Range]) -> _Range:
+    """Bounds of what an op makes of whole numbers, before anything wraps around; infinite where nothing is known."""
+    operation = tensor.op
+    inputs = list(operation.inputs)
+    if operation.type in ("Shape", "Size"):
+        return 0, math.inf
+    if operation.type in ("ArgMax", "ArgMin"):
+        axis = folded_constant(inputs[1])
+        size = None if axis is None or inputs[0].shape.rank is None else inputs[0].shape[int(axis)]
+        return 0, math.inf if size is None else size - 1
+    if operation.type in _MADE_OF:
+        ranges = [range_of(one) for one in inputs[_MADE_OF[operation.type]]]
+        return min(least for least, _ in ranges), max(most for _, most in ranges)
+    if operation.type not in ("Add", "AddV2", "Sub", "Minimum", "Maximum", "FloorMod"):
+        return _ANY
+    (a, b), (c, d) = range_of(inputs[0]), range_of(inputs[1])
+    return {
+        "Add": (a + c, b + d),
+        "AddV2": (a + c, b + d),
+        "Sub": (a - d, b - c),
+        "Minimum": (min(a, c), min(b, d)),
+        "Maximum": (max(a, c), max(b, d)),
+        "FloorMod": (0, d - 1) if c > 0 else _ANY,
+    }[operation.type]
+
+
+def _least_size(operation: tf.Operation, position: str, into: str, axes: str) -> float:
+    """Indices from 0 to below this are in range; 0 where the size is not known.
+
+    Args:
+      operation: what is indexed and by what.
+      position: number of the input that holds indices.
+      into: number of the input that is indexed; "" for the first output.
+      axes: ``first``, ``last``, ``depth`` (as many as an index has numbers), ``axis`` (of its third input), ``batch``
+        (behind the dimensions of its attribute) or ``length`` (of an attribute, and the size itself is in range).
+    """
+    indices = operation.inputs[int(position)]
+    tensor = operation.inputs[int(into)] if into else operation.outputs[0]
+    shape = tensor.shape
+    if tensor.dtype == tf.resource:
+        is_variable = tensor.op.type == "VarHandleOp"
+        shape = tf.TensorShape(tensor.op.get_attr("shape")) if is_variable else tf.TensorShape(None)
+    if shape.rank is None or indices.shape.rank is None:
+        return 0
+    axis = folded_constant(operation.inputs[2]) if axes == "axis" else None
+    sizes = {
+        "first": lambda: shape[:1],
+        "last": lambda: shape[-1:],
+        "depth": lambda: shape[: indices.shape[-1]],
+        "axis": lambda: [None] if axis is None else [shape[int(axis)]],
+        "batch": lambda: [shape[operation.get_attr("batch_dims")]],
+        "length": lambda: [shape[operation.get_attr("seq_dim")]],
+    }[axes]()
+    if any(size is None for size in sizes):
+        return 0
+    return min(sizes, default=0) + (axes == "length")

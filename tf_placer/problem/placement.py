@@ -5,10 +5,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import json
 import pathlib
+import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jsonschema
@@ -28,6 +30,7 @@ from tf_placer.problem.problem import Problem
 DEVICES_ONLY, WITH_SCHEDULE, WITH_LAYERS = SCHEMA_VERSIONS = (1, 2, 3)
 SCHEMA_PATH = pathlib.Path(__file__).with_name("placement.schema.json")
 _LONGEST_MESSAGE = 160
+_COUNTS = re.compile(r"(_\d+)+(?=/|\Z)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,35 +118,39 @@ class PlanFile:
             cluster=plan.get("cluster", ""),
         )
 
-    def renamed(self, op_names: Sequence[str]) -> PlanFile:
-        """The plan with an equal program's names of ops; as it is where they are the same, or it has lines of layers.
+    def _named_as(self, problem: Problem) -> PlanFile:
+        """The plan with the names of a program of its structure; as it is where they are the same, or of another one.
 
         Keras and TensorFlow number layers and ops, so that a program that is built again has other names, in the same
         order.
-
-        Args:
-          op_names: of a program of the same fingerprint.
         """
-        if (
-            self.layers is not None
-            or len(op_names) != len(self.devices)
-            or self.devices.keys() == set(op_names)
-        ):
+        names: Sequence[str] = problem.op_names
+        if self.fingerprint != problem.fingerprint or self.devices.keys() == set(names):
             return self
-        new_name = dict(zip(self.devices, op_names, strict=True))
+        new_layer: dict[str, str] = {}
+        if self.layers is not None:
+            layers = layers_of(problem).names
+            if self.layers.keys() <= set(layers) and self.devices.keys() <= set(names):
+                return self
+            new_name, new_layer = _new_names(self.devices, names), _new_names(self.layers, layers)
+        elif without_counts(self.devices) == without_counts(names):
+            new_name = dict(zip(self.devices, names, strict=True))
+        else:
+            return self
 
-        def with_names(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
-            return None if values is None else {new_name.get(op, op): value for op, value in values.items()}
+        def with_names(values: Mapping[str, Any] | None, new: Mapping[str, str]) -> Any:
+            return None if values is None else {new.get(name, name): value for name, value in values.items()}
 
         return dataclasses.replace(
             self,
-            devices=with_names(self.devices) or {},
-            priorities=with_names(self.priorities),
-            clusters=with_names(self.clusters),
+            devices=with_names(self.devices, new_name),
+            priorities=with_names(self.priorities, new_name),
+            clusters=with_names(self.clusters, new_name),
+            layers=with_names(self.layers, new_layer),
         )
 
     def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:
-        """The plan with lines of layers put as lines of their ops; as it is where there are none.
+        """The plan in the names of a graph, with lines of layers put as lines of their ops.
 
         A unit is where one of its ops is listed; else where the layer that most of its ops are of is.
 
@@ -155,23 +162,24 @@ class PlanFile:
           InputError: the plan is for another graph, it has a layer or a device that is not there, or it puts a layer
             where one of its ops cannot be.
         """
-        if self.layers is None:
-            return self
+        plan = self._named_as(problem)
+        if plan.layers is None:
+            return plan
         if not is_part:
-            self._check_graph(problem)
+            plan._check_graph(problem)
         layers = layers_of(problem)
-        of_unit = device_of_lines(problem, layers, self.layers, self.source, is_part)
+        of_unit = device_of_lines(problem, layers, plan.layers, plan.source, is_part)
         names = [device.name for device in problem.cluster.devices]
-        listed = [op for op, name in enumerate(problem.op_names) if name in self.devices]
-        named = {int(problem.unit_of_op[op]): self.devices[problem.op_names[op]] for op in reversed(listed)}
-        self._check_lines(problem, layers, of_unit, named)
-        devices = dict(self.devices)
+        listed = [op for op, name in enumerate(problem.op_names) if name in plan.devices]
+        named = {int(problem.unit_of_op[op]): plan.devices[problem.op_names[op]] for op in reversed(listed)}
+        plan._check_lines(problem, layers, of_unit, named)
+        devices = dict(plan.devices)
         for name, unit in zip(problem.op_names, problem.unit_of_op.tolist(), strict=True):
             if unit in named:
                 devices.setdefault(name, named[unit])
             elif of_unit[unit] != NO_LINE:
                 devices[name] = names[of_unit[unit]]
-        return dataclasses.replace(self, devices=devices, layers=None)
+        return dataclasses.replace(plan, devices=devices, layers=None)
 
     def _check_lines(
         self, problem: Problem, layers: Layers, of_unit: np.ndarray, named: Mapping[int, str]
@@ -260,6 +268,21 @@ class PlanFile:
                 f"{self.source} was made for another graph (fingerprint {self.fingerprint[:12]}, this graph has "
                 f"{problem.fingerprint[:12]}); run place on this graph"
             )
+
+
+def without_counts(names: Iterable[str]) -> list[str]:
+    """Names as Keras and TensorFlow give them to what is built for the first time."""
+    return [_COUNTS.sub("", name) for name in names]
+
+
+def _new_names(old: Iterable[str], new: Sequence[str]) -> dict[str, str]:
+    """Old name -> new name, where as many are alike but for counts: these have one order in both programs."""
+    alike: dict[str, tuple[list[str], list[str]]] = collections.defaultdict(lambda: ([], []))
+    for side, names in enumerate((list(old), new)):
+        for name, bare in zip(names, without_counts(names), strict=True):
+            alike[bare][side].append(name)
+    pairs = [zip(*both, strict=True) for both in alike.values() if len(both[0]) == len(both[1])]
+    return dict(itertools.chain.from_iterable(pairs))
 
 
 def device_positions(problem: Problem, device_of_op: Mapping[str, str]) -> dict[int, int]:
@@ -392,6 +415,26 @@ class Placement:
         """Op name -> TensorFlow device string, for every op."""
         names = [device.name for device in self.problem.cluster.devices]
         return {op: names[d] for op, d in zip(self.problem.op_names, self.device_of_op, strict=True)}
+
+    def for_program(self, op_names: Sequence[str]) -> Placement:
+        """The plan for a program of the same structure, which was built again: its names may have other counts.
+
+        Args:
+          op_names: [N] of that program.
+
+        Raises:
+          InputError: names differ by more than counts.
+        """
+        if self.problem.op_names == tuple(op_names):
+            return self
+        if without_counts(self.problem.op_names) != without_counts(op_names):
+            pairs = zip(self.problem.op_names, op_names, strict=True)
+            name, its_name = next(pair for pair in pairs if len(set(without_counts(pair))) > 1)
+            raise InputError(
+                f"the placement is for a program with op {name!r}, which is called {its_name!r} here; search a "
+                "placement for this item"
+            )
+        return dataclasses.replace(self, problem=dataclasses.replace(self.problem, op_names=tuple(op_names)))
 
     def to_json(self, made_for: Mapping[str, Any] | None = None, by_layer: bool = False) -> str:
         """The plan as text: schema version, fingerprint of the graph, op name -> device, one op a line.

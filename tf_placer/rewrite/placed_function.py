@@ -252,6 +252,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     concrete = traced(fn, example_args)
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     item = program_of_plan(item, placement)
+    placement = placement.for_program(item.index.names)
     check_clusters_of(item, placement)  # before any variable moves
     cluster, planned = placement.problem.cluster, placement.device_names
     check_nothing_is_lost(item, cluster)

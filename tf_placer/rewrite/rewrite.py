@@ -129,6 +129,7 @@ def rewrite(
       InputError: the placement was made for another graph, or has a cluster that is not legal (``check_clusters``).
     """
     item = program_of_plan(item, placement)
+    placement = placement.for_program(item.index.names)
     placed = place_graph(item.graph_def, placement.device_names if device_of_op is None else device_of_op)
     for before, after in order_edges(placement, item).tolist():
         placed.node[after].input.append(f"^{item.index.names[before]}")

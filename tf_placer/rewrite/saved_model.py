@@ -195,6 +195,7 @@ def export_placed(
     of_one_batch: dict[str, str] = {}
     for name, placement in placements.items():
         item = program_of_plan(items[name], placement)
+        placement = placement.for_program(item.index.names)
         placed = apply_placement(item, placement)
         if item.splitting is not None:
             try:

@@ -187,3 +187,57 @@ def test_a_plan_for_a_cluster_with_more_devices_is_refused(problem):
     )
     with pytest.raises(InputError, match=r"op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
         Placement.from_json(text, smaller)
+
+
+def numbered(counts: tuple[str, ...]) -> Problem:
+    """Two layers of one name, as Keras counts them in the order in which they are built, and what follows them."""
+    first, second = counts
+    names = [
+        f"net/dense{first}/MatMul",
+        f"net/dense{second}/MatMul",
+        f"gradients/net/dense{second}/MatMul_1",
+        "loss",
+    ]
+    built = problem_of([1, 1, 1, 1], [(0, 1), (1, 2), (1, 3)], names=names)
+    return dataclasses.replace(built, fingerprint="ab12")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(("", "_1"), ("_2", "_3")), (("_1", "_2"), ("", "_1")), (("_9", "_10"), ("_3_1", "_11"))],
+)
+def test_a_plan_is_for_the_same_program_built_again(before, after):
+    old, new = numbered(before), numbered(after)
+    plan = Placement(old, [0, 1, 1, 0], [3, 2, 1, 0], [-1, 5, 5, -1])
+    for again in (Placement.from_json(plan.to_json(), new), plan.for_program(new.op_names)):
+        assert list(again.device_names) == list(new.op_names)
+        assert again.device_of_unit.tolist() == [0, 1, 1, 0]
+        assert again.priority_of_op.tolist() == [3, 2, 1, 0]
+        assert again.cluster_of_op.tolist() == [-1, 5, 5, -1]
+
+
+def test_a_plan_of_layers_is_for_the_same_program_built_again():
+    old, new = (
+        dataclasses.replace(
+            problem_of(
+                [1] * 4, [(0, 1), (1, 2), (2, 3)], names=[f"{layer}/{op}" for layer in layers for op in "xy"]
+            ),
+            fingerprint="ab12",
+        )
+        for layers in (("dense_9", "dense_10"), ("dense", "dense_1"))
+    )
+    text = Placement(old, [1, 1, 0, 0]).to_json(by_layer=True)
+    assert list(json.loads(text)["layers"]) == ["dense_9", "dense_10"]
+    assert Placement.from_json(text, new).device_of_unit.tolist() == [1, 1, 0, 0]
+
+
+def test_names_that_differ_by_more_are_of_another_program():
+    old, new = numbered(("", "_1")), numbered(("x", "x_1"))
+    plan = Placement(old, [0, 1, 1, 0])
+    with pytest.raises(InputError, match="op 'net/dense/MatMul', which is called 'net/densex/MatMul' here"):
+        plan.for_program(new.op_names)
+    with pytest.raises(InputError, match="no device for op 'net/densex/MatMul'"):
+        Placement.from_json(plan.to_json(), new)
+    mistyped = plan.to_json().replace("loss", "lost")
+    with pytest.raises(InputError, match="no device for op 'loss'"):
+        Placement.from_json(mistyped, old)

@@ -25,10 +25,10 @@ from tf_placer.transform.fusion.writer import PREFIX
 CLOSE = 1e-5
 
 
-def plan_of(item: Item, rule: str = "everything") -> Placement:
+def plan_of(item: Item, rule: str = "everything", least: int = 4) -> Placement:
     problem = analytic_problem(item, Cluster.logical(1))
     plain = Placement(problem, problem.everything_on(0))
-    clusters = RULES[rule].clusters(item, plain.device_names)
+    clusters = dataclasses.replace(RULES[rule], least=least).clusters(item, plain.device_names)
     assert clusters.max() >= 0, "there is something to fuse"
     return Placement(problem, plain.device_of_unit, None, clusters)
 
@@ -169,6 +169,76 @@ def keras_training() -> bool:
     return close(fitted(True), fitted(False))
 
 
+def built_again() -> bool:
+    """A plan, fused or not, in memory or as a file, of a Keras model whose second copy has other names."""
+
+    def step():
+        model = keras.Sequential(
+            [keras.layers.Dense(8, "tanh"), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)]
+        )
+        model.build([4, 3])
+        return model, tf.function(lambda x: tf.reduce_mean(model(x) ** 2))
+
+    x = tf.ones([4, 3])
+    (_, before), (model, after) = step(), step()
+    plan = plan_of(Item.from_function(before, x))
+    item = Item.from_function(after, x)
+    assert set(plan.problem.op_names) != set(item.index.names)
+    from_file = Placement.from_json(plan.to_json(), analytic_problem(item, Cluster.logical(1)))
+    assert np.array_equal(from_file.cluster_of_op, plan.cluster_of_op)
+    plans = [plan, from_file, dataclasses.replace(plan, cluster_of_op=None)]
+    renamed = tf.function(lambda x: tf.reduce_mean(model(x, training=False) ** 2, name="average"))
+    for one in plans[::2]:
+        try:
+            placed_function(renamed, one, x)
+        except InputError as error:
+            assert "is for a program with op" in str(error), error
+        else:
+            return False
+    return all(close(placed_function(after, one, x)(x), after(x)) for one in plans)
+
+
+def errors_are_raised() -> bool:
+    """By functions that are fused as far as they may be: each is given what raises an error without clusters."""
+    table = tf.Variable(tf.random.stateless_normal([5, 4], [1, 2]))
+
+    def classes(x, n):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(n, tf.tanh(x * 2.0) + 1.0) * 2.0
+
+    def gathered(x, n):
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(tf.tanh(tf.gather(table, n) * 2.0)) + tf.reduce_sum(tf.exp(x) * 0.5)
+        return y, tf.convert_to_tensor(tape.gradient(y, table)) * 2.0
+
+    def cut(x, n):  # in range only as long as the largest number is not in the last place
+        at = tf.argmax(tf.exp(x[0]) * 2.0, output_type=tf.int32) + tf.reduce_max(n)
+        return tf.exp(x)[:, at] * 2.0 + 1.0
+
+    def remainder(x, n):
+        return tf.exp(x) * tf.cast(7 // n[:, tf.newaxis] % 5, tf.float32) + 1.0
+
+    good, bad = (tf.constant([[0.9, 0.1, 0.2, 0.3]] * 3), tf.constant([0, 1, 2])), tf.constant([1, 9, 0])
+    same = []
+    for function, number in (
+        (classes, good[1]),
+        (gathered, good[1]),
+        (cut, good[1]),
+        (remainder, good[1] + 1),
+    ):
+        plain = tf.function(function)
+        plan = plan_of(Item.from_function(plain, good[0], number), least=1)
+        fused = placed_function(plain, plan, good[0], number)
+        assert any(op.name.startswith(PREFIX) for op in fused.graph.get_operations())
+        same.append(close(fused(good[0], number), plain(good[0], number)))
+        for one in (plain, fused):
+            try:
+                one(good[0], bad)
+                same.append(False)
+            except tf.errors.InvalidArgumentError:
+                pass
+    return all(same)
+
+
 def cycle_is_refused() -> bool:
     @tf.function
     def f(x):
@@ -195,6 +265,8 @@ if __name__ == "__main__":
             nested_and_saved,
             exported_saved_model,
             keras_training,
+            built_again,
+            errors_are_raised,
             cycle_is_refused,
         ),
         soft_placement=True,

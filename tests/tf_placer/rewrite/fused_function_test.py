@@ -13,6 +13,8 @@ CHECKS = (
     "nested_and_saved",
     "exported_saved_model",
     "keras_training",
+    "built_again",
+    "errors_are_raised",
     "cycle_is_refused",
 )
 

@@ -39,12 +39,17 @@ class ItemVariable:
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-    """An input of the program: a ``Placeholder`` node and the example value given for it."""
+    """An input of the program: a ``Placeholder`` node and the example value given for it.
+
+    Attributes:
+      is_open: values of other shapes may be given, too.
+    """
 
     node: str
     shape: tuple[int, ...]
     dtype: tf.DType
     value: np.ndarray
+    is_open: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

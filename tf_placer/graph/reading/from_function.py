@@ -70,7 +70,12 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     handles = {name: value for name, value in values.items() if value.dtype in (tf.resource, tf.variant)}
     replaced = _Captures(graph_def, concrete, {**captures, **handles})
     nodes = [replaced.node(node) for node in graph_def.node]
-    feeds = {name: _feed(name, value) for name, value in values.items() if name not in handles}
+    is_open = {tensor.op.name: not tensor.shape.is_fully_defined() for tensor in concrete.graph.inputs}
+    feeds = {
+        name: Feed(name, tuple(value.shape.as_list()), value.dtype, _array(value), is_open[name])
+        for name, value in values.items()
+        if name not in handles
+    }
     for node in nodes:
         if node.name in feeds:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(feeds[node.name].shape).as_proto())
@@ -186,10 +191,6 @@ def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
                 f"is {value.dtype.name} {value.shape}; give one that fits"
             )
     return {tensor.op.name: value for tensor, value in zip(inputs, values, strict=True)}
-
-
-def _feed(name: str, value: tf.Tensor) -> Feed:
-    return Feed(name, tuple(value.shape.as_list()), value.dtype, _array(value))
 
 
 def _array(value: tf.Tensor) -> np.ndarray:
