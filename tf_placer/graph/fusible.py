@@ -163,9 +163,9 @@ class _Checks:
 
     def _is_settled(self, op: int, arguments: str) -> bool:
         operation = self._operation(op)
-        return self._is_known(op, arguments) and all(
-            one.shape.is_fully_defined() for one in (*operation.inputs, *operation.outputs)
-        )
+        if operation is None or not self._is_known(op, arguments):
+            return False
+        return all(one.shape.is_fully_defined() for one in (*operation.inputs, *operation.outputs))
 
     def _is_no_zero(self, op: int, _: str) -> bool:
         least, most = self._range_read(op, 1)
