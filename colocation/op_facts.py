@@ -181,7 +181,7 @@ work=copy_all xla | Reverse
 work=copy_all xla outside=settled:2 | MatrixSetDiagV3
 work=copy_all | DeepCopy InplaceUpdate
 work=copy_all split=inner:2 xla outside=settled:1,2 | MatrixBandPart
-work=copy_all split=inner:1 xla outside=settled:1,2,3 | MatrixDiagV3
+work=copy_all split=diagonals xla outside=settled:1,2,3 | MatrixDiagV3
 work=copy_all split=pad xla | MirrorPad Pad PadV2
 work=copy_all split=pad xla outside=settled:1 | MirrorPadGrad
 work=copy_all split=pack xla | Pack
@@ -488,6 +488,13 @@ def copy_of(
         copy.input[:] = list(inputs)
     if name:
         copy.name = name
+    return copy
+
+
+def alone(node: node_def_pb2.NodeDef, inputs: Iterable[str]) -> node_def_pb2.NodeDef:
+    """A copy with other inputs, without what ties it to nodes that its graph may not have."""
+    copy = copy_of(node, inputs)
+    copy.attr.pop("_class", None)
     return copy
 
 

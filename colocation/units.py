@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from colocation.constraints import RULES, Merge
+from colocation.constraints import RULES, Merge, class_lists
 from colocation.op_facts import GraphIndex, having, index_graph, values
 
 # Disjoint sets of the integers 0..n-1.
@@ -183,6 +183,15 @@ def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence
         if sets.union(first.setdefault(int(unit), op), op):
             merges.append(Merge(first[int(unit)], op, "given", "they are given as one unit"))
     return _merged(index, sets, merges, heuristics)
+
+
+def class_groups(index: GraphIndex) -> dict[int, int]:
+    """Op -> an op of its group, of the ops that share a device by ``_class``."""
+    sets = DisjointSet(index.num_ops)
+    ties = [(merge.op_a, merge.op_b) for merge in class_lists(index)]
+    for tie in ties:
+        sets.union(*tie)
+    return {op: sets.find(op) for tie in ties for op in tie}
 
 
 def _merged(

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import MERGES, data_inputs, parse_input
+from colocation.op_facts import MERGES, alone, data_inputs, parse_input
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.program.program import functions_of, returned_functions
 from tf_placer.graph.sizes.loops import (
@@ -37,7 +37,6 @@ from tf_placer.graph.sizes.size_rules import (
     Readers,
     Shape,
     Unsized,
-    alone,
     filled,
     imported_alone,
     sized,

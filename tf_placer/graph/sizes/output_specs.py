@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import MERGES, NEXT_ITERATIONS, copy_of, data_inputs, parse_input
+from colocation.op_facts import MERGES, NEXT_ITERATIONS, alone, copy_of, data_inputs, parse_input
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.base.arguments import InputError, told
 from tf_placer.graph.program.program import fresh_name, functions_of
@@ -203,9 +203,7 @@ def _without_known(
                 nodes.append(_stand_in(node_of[name], known[name][output], output, taken))
                 read[output, name] = nodes[-1].name
             texts.append(read[output, name])
-        copy = copy_of(node, texts)
-        copy.attr.pop("_class", None)
-        nodes.append(copy)
+        nodes.append(alone(node, texts))
     return tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
 
 
@@ -213,7 +211,7 @@ def _stand_in(
     node: node_def_pb2.NodeDef, spec: OutputSpec, output: int, taken: set[str]
 ) -> node_def_pb2.NodeDef:
     if node.op == "Const":  # sizes follow from its value
-        return copy_of(node, [])
+        return alone(node, [])
     found = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{output}", taken), op="Placeholder")
     taken.add(found.name)
     found.attr["dtype"].type = spec.dtype.as_datatype_enum

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2, versions_pb2
 
-from colocation.op_facts import copy_of, data_inputs, having, parse_input, values
+from colocation.op_facts import alone, data_inputs, having, parse_input, values
 from tf_placer.graph.sizes.tensor_lists import TensorList
 
 PARTS_PER_STRING = 8  # words that a string is split into, characters or bytes that it is taken to have
@@ -280,13 +280,6 @@ class Readers:
                 for k, (dtype, known) in enumerate(reader.inputs)
             ]
             return imported_alone(reader.node, inputs, self._versions) is not None
-
-
-def alone(node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
-    """A copy with other inputs, without what ties it to other nodes."""
-    copy = copy_of(node, inputs)
-    copy.attr.pop("_class", None)
-    return copy
 
 
 def imported_alone(

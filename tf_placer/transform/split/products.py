@@ -17,7 +17,7 @@ def contraction(op: OpStates, operands: Sequence[str], result: str) -> Split:
       result: labels of the output.
 
     Raises:
-      NotSplit: the operands' examples have different labels, or a label twice in one operand.
+      NotSplit: no operand has examples, or their label is twice in an operand or in the result.
     """
     found: list[tuple[str, int]] = []
     for labels, state in zip(operands, op.states, strict=True):
@@ -28,9 +28,9 @@ def contraction(op: OpStates, operands: Sequence[str], result: str) -> Split:
     # A label that all operands have in parts, else one of the result, else any.
     label, outer = max(found, key=lambda one: (found.count(one), one[0] in result))
     takes: list[State] = []
+    if any(labels.count(label) > 1 for labels in (*operands, result)):
+        raise NotSplit("it works on a diagonal of the examples")
     for labels, shape in zip(operands, op.shapes, strict=True):
-        if labels.count(label) > 1:
-            raise NotSplit("it takes a diagonal of the examples")
         axis = labels.find(label)
         is_long = axis >= 0 and op.batch.holds(shape[axis], outer)
         takes.append(Part(axis, outer) if is_long else WHOLE)

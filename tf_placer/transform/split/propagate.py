@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import GraphIndex, having
+from colocation.op_facts import GraphIndex, having, parse_input
 from tf_placer.graph.item import Item
 from tf_placer.transform.split.known_values import known_values
 from tf_placer.transform.split.rules import GRADIENT, NORMALIZATION, rule_name, split_by_rule, split_types
@@ -110,6 +110,7 @@ _SIZES = having("metadata")
 _MOST_PASSES = 12
 _FASTER_WHOLE = "it is faster whole"
 _HANDLES = (tf.resource, tf.variant)
+_ENTERS, _EXITS = having("enter"), having("exit")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,11 +121,13 @@ class Program:
       item: N ops.
       inputs: [N] producers of each op's data inputs.
       known: values that depend on no data.
+      looping: ops inside of a loop of ``Enter`` and ``Exit``: what they read has to be in there, too.
     """
 
     item: Item
     inputs: tuple[tuple[Tensor, ...], ...]
     known: Mapping[Tensor, np.ndarray]
+    looping: frozenset[int]
 
     @staticmethod
     def of(item: Item) -> Program:
@@ -132,7 +135,16 @@ class Program:
         inputs: list[list[Tensor]] = [[] for _ in item.index.names]
         for producer, output, consumer, _ in item.index.data_edges.tolist():
             inputs[consumer].append((producer, output))
-        return Program(item, tuple(map(tuple, inputs)), known_values(item.index, item.outputs))
+        known = known_values(item.index, item.outputs)
+        return Program(item, tuple(map(tuple, inputs)), known, _looping(item.index))
+
+
+def _looping(index: GraphIndex) -> frozenset[int]:
+    depth: dict[str, int] = {}
+    for node in index.graph_def.node:  # an edge back to a ``Merge`` comes of the loop that it is in
+        inside = max((depth.get(parse_input(text)[1], 0) for text in node.input), default=0)
+        depth[node.name] = inside + (node.op in _ENTERS) - (node.op in _EXITS)
+    return frozenset(op for op, name in enumerate(index.names) if depth[name] > 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,6 +240,8 @@ def _pass(
         try:
             if node.op not in types:
                 raise NotSplit("it has no rule")
+            if op in program.looping:
+                raise NotSplit("it is in a loop that is no single op")
             split = _split(program, op, states, batch, op in statistics, has_own_statistics)
         except NotSplit as reason:
             if depends[op]:
@@ -306,6 +320,8 @@ def _divided_again(program: Program, op: int, states: tuple[State, ...], batch: 
     Any axis that is long enough may be cut, so a wrong guess costs time and changes no number.
     """
     found: dict[Tensor, State] = {}
+    if op in program.looping:
+        return found
     shapes = [program.item.outputs[producer][output].shape for producer, output in program.inputs[op]]
     for output, spec in enumerate(program.item.outputs[op]):
         if spec.rule or spec.dtype in _HANDLES:
@@ -322,7 +338,9 @@ def _divided_again(program: Program, op: int, states: tuple[State, ...], batch: 
 def _taken_out(program: Program, op: int, batch: Batch) -> dict[Tensor, State]:
     """What comes out of a list of tensors, or of a loop with lists, and has one axis as long as the batch."""
     item, found = program.item, dict[Tensor, State]()
-    if any(item.outputs[producer][output].dtype == tf.variant for producer, output in program.inputs[op]):
+    if op not in program.looping and any(
+        item.outputs[producer][output].dtype == tf.variant for producer, output in program.inputs[op]
+    ):
         for output, spec in enumerate(item.outputs[op]):
             if not spec.rule and spec.dtype not in _HANDLES and spec.shape.count(batch.size) == 1:
                 found[op, output] = Part(spec.shape.index(batch.size))

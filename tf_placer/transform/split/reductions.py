@@ -118,6 +118,13 @@ def inner(op: OpStates, argument: str) -> Split:
     return Split(tuple(takes), (state,) * len(op.out_shapes))
 
 
+def diagonals(op: OpStates, argument: str = "") -> Split:
+    """``MatrixDiagV3``: one diagonal for each matrix, or on two axes all diagonals of a band."""
+    del argument
+    lowest, highest = np.ravel(op.value(1))[[0, -1]]
+    return inner(op, "1" if lowest == highest else "2")
+
+
 def rows(op: OpStates, argument: str) -> Split:
     """Works on each row, the first axis of the listed inputs, by itself; other inputs are whole."""
     positions = [int(text) for text in argument.split(",")]

@@ -17,6 +17,7 @@ from colocation.op_facts import (
     BRANCHES,
     CALLS,
     LOOPS,
+    alone,
     control_inputs,
     copy_of,
     data_inputs,
@@ -179,13 +180,13 @@ def _runnable(graph: FuncGraph, needed: Sequence[int], tensors: Sequence[tf.Tens
     graph_def = tf.compat.v1.GraphDef()
     for op in graph.get_operations():
         if op.name in read:
-            graph_def.node.append(copy_of(op.node_def, data_inputs(op.node_def)))
-    alone = tf.Graph()
-    with alone.as_default():
+            graph_def.node.append(alone(op.node_def, data_inputs(op.node_def)))
+    graph_alone = tf.Graph()
+    with graph_alone.as_default():
         tf.graph_util.import_graph_def(graph_def, name="")
     names = [graph.inputs[i].name for i in needed]
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
-    session = tf.compat.v1.Session(graph=alone, config=config)
+    session = tf.compat.v1.Session(graph=graph_alone, config=config)
 
     def values(given: Sequence[np.ndarray]) -> list[np.ndarray]:
         fed = {name: value for name, value in zip(names, given, strict=True) if parse_input(name)[1] in read}

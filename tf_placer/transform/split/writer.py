@@ -11,6 +11,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import control_inputs, copy_of, having, parse_input
 from colocation.tensorflow_internals import registered_op
+from colocation.units import class_groups
 from tf_placer.graph.cleaning.clean import MAX_CLONED_BYTES
 from tf_placer.graph.program.program import KEPT_BYTES, fresh_name
 from tf_placer.graph.sizes.output_specs import OutputSpec
@@ -54,6 +55,8 @@ class Writer:
         self._whole: dict[Tensor, str] = {}
         self._pieces: dict[tuple[Tensor, State], list[str]] = {}
         self._op = -1  # of which nodes are written
+        self._group_of = class_groups(self._index)
+        self._tied: list[tuple[node_def_pb2.NodeDef, int, int | None]] = []  # of a group, written for a copy
 
     def write(self) -> None:
         """Writes all ops."""
@@ -70,6 +73,8 @@ class Writer:
                 self._op = op
                 name = self._append(copy_of(node, [*inputs, *self._controls(node, None)]))
                 self.specs[name] = self._outputs[op]
+                self._tie(self.nodes[-1], None)
+        self._write_classes()
 
     def whole(self, tensor: Tensor) -> str:
         """The tensor as one: joined where it is in parts, addends or estimates."""
@@ -161,7 +166,7 @@ class Writer:
                 del node.attr[attribute]
         for attribute, value in (attributes or {}).items():
             node.attr[attribute].CopyFrom(value)
-        self._move_classes(node, copy)
+        self._tie(node, copy)
         return self._append(node)
 
     def constant(self, value: np.ndarray, name: str) -> str:
@@ -335,7 +340,7 @@ class Writer:
         for c in range(self._batch.parts):
             found.append(self._append(copy_of(node, [], f"part_{c}/{node.name}")))
             self.specs[found[-1]] = self._outputs[tensor[0]]
-            self._move_classes(self.nodes[-1], c)
+            self._tie(self.nodes[-1], c)
         self._op = before
         return found
 
@@ -495,17 +500,23 @@ class Writer:
                 found += [f"^{name}" for name in self._done[op][copy]]
         return list(dict.fromkeys(found))
 
-    def _move_classes(self, node: node_def_pb2.NodeDef, copy: int) -> None:
-        """A copy shares the device of the same copy of an op; of a whole op it computes something of its own."""
-        if "_class" not in node.attr:
-            return
-        targets = [value.decode().removeprefix(_COLOCATION) for value in node.attr["_class"].list.s]
-        kept = [
-            f"{_COLOCATION}part_{copy}/{target}".encode()
-            for target in targets
-            if target in self._index.id_of_name and self._index.id_of_name[target] in self._states.splits
-        ]
-        if kept:
-            node.attr["_class"].list.s[:] = kept
-        else:
-            del node.attr["_class"]
+    def _tie(self, node: node_def_pb2.NodeDef, copy: int | None) -> None:
+        if copy is not None:
+            node.attr.pop("_class", None)
+        if self._op in self._group_of:
+            self._tied.append((node, self._group_of[self._op], copy))
+
+    def _write_classes(self) -> None:
+        """Of ops that share a device by ``_class``, the copies of each part do, and those that are whole.
+
+        TensorFlow takes such a name for that of a group, which has no first among its ops. A part is computed elsewhere
+        than the whole, so a group of which some ops have copies falls apart into one for each part and one without.
+        """
+        mixed = {group for _, group, copy in self._tied if copy is not None}
+        leaders: dict[tuple[int, int | None], str] = {}
+        for node, group, copy in self._tied:
+            if group in mixed:
+                leader = leaders.setdefault((group, copy), node.name)
+                node.attr.pop("_class", None)
+                if leader != node.name:
+                    node.attr["_class"].list.s.append(f"{_COLOCATION}{leader}".encode())
