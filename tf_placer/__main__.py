@@ -113,7 +113,8 @@ def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[di
 def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     if values.clear is not None:
         return clear_cache(values.clear.split(","), console)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    what = "looking at TensorFlow, devices and compiled code"
+    with HEARTBEAT.showing(console, lambda: what), concurrent.futures.ThreadPoolExecutor(1) as pool:
         probed = pool.submit(Cluster.local)  # in a child process, while TensorFlow is loaded here
         native_log.load_tensorflow()
         from tf_placer.command_line.doctor import examine  # TensorFlow with it

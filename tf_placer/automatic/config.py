@@ -61,7 +61,7 @@ class AutoPlaceConfig:
       cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
         workers), or the path of a cluster file with addresses.
       method: a name of ``tf_placer.methods()``, by default the portfolio of them.
-      budget_s: seconds of the whole wait at the first call: profiling, starting workers, searching, measuring, racing.
+      budget_s: seconds of the whole wait at the first call, without what is done once: profiling, compiling.
         Where these take longer without the search, that has a fifth of it, or a second.
       budget_of: ``"whole"``, or ``"search"``: ``budget_s`` is the method's search alone.
       seed: of the search.

@@ -100,7 +100,11 @@ def place(
 
 
 def place_signatures(
-    request: Request, method: str, console: rich.console.Console, finish: Callable[[str, Outcome], object]
+    request: Request,
+    method: str,
+    console: rich.console.Console,
+    finish: Callable[[str, Outcome], object],
+    reserve_s: float = 0.0,
 ) -> None:
     """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
 
@@ -111,6 +115,7 @@ def place_signatures(
       method: as in ``place``.
       console: as in ``place``.
       finish: as in ``place``, with the name of each signature.
+      reserve_s: seconds of the budget for what is done with all of them together.
 
     Raises:
       InputError: as ``place`` does; an unknown signature, and a pin that matches in none of them, is told before the
@@ -128,8 +133,10 @@ def place_signatures(
         pins = pins_of_each({name: item.index.names for name, item in items.items()}, request.pins)
     plans = plans_in(model.path)
     held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
-    share = request.budget.seconds / len(names) if request.budget_of == WHOLE else request.budget.seconds
-    budget = dataclasses.replace(request.budget, seconds=share)
+    seconds = request.budget.seconds
+    if request.budget_of == WHOLE:
+        seconds = max(seconds - reserve_s, LEAST_S) / len(names)
+    budget = dataclasses.replace(request.budget, seconds=seconds)
     for position, name in enumerate(names):
         of_one = dataclasses.replace(source, signature=name)
         one = dataclasses.replace(request, source=of_one, held=held, budget=budget, pins=pins[name])
@@ -348,7 +355,8 @@ class _Placing(_Finding):
     def _check_plan(self, about_s: float, left_s: float) -> None:
         """What whole layers would take, and how the plan fares under draws of what is not known."""
         if about_s > left_s:
-            self.stages.tell(self._left_out("A closer look at the plan", about_s))
+            if not self.outcome.written.is_single:
+                self.stages.tell(self._left_out("A closer look at the plan", about_s))
             return
         seed = self.request.seed
         outcome = self.outcome if self.request.by == LAYER else beside_layers(self.outcome, seed)

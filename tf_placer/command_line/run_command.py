@@ -12,6 +12,7 @@ import rich.console
 from absl import flags
 
 from tf_placer.base.arguments import InputError
+from tf_placer.base.durations import Durations
 from tf_placer.base.files import replacing
 from tf_placer.base.quantities import known
 from tf_placer.command_line import request as flag_values
@@ -62,6 +63,9 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         return told
 
 
+_WRITE_S = 1.0  # a signature that was never written on this machine
+
+
 def _place_saved_model(
     request: Request, values: flags.FlagValues, out: pathlib.Path, console: rich.console.Console
 ) -> dict[str, Any]:
@@ -100,17 +104,20 @@ def _place_saved_model(
         else:
             told.update(_finish(outcome, out, values, console, export, name))
 
-    place_signatures(request, values.method, console, finish)
+    writing = f"writing signatures {values.signature} of {model.path}"
+    reserve_s = Durations().known(writing, _WRITE_S * (1 + values.signature.count(","))) if several else 0.0
+    place_signatures(request, values.method, console, finish, reserve_s)
     if not several:
         return told
-    for name, outcome in outcomes.items():
-        folder = out / plan_file(name).stem
-        told[name] = _written(outcome, folder, _made_for(values, outcome, name), console)
-    with replacing(out, (SAVED_MODEL,)) as unfinished:
-        export(unfinished)
-    console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
-    for name, outcome in outcomes.items():
-        _write_tensorboard(outcome, values, console, plan_file(name).stem)
+    with Durations().timing(writing):
+        for name, outcome in outcomes.items():
+            folder = out / plan_file(name).stem
+            told[name] = _written(outcome, folder, _made_for(values, outcome, name), console)
+        with replacing(out, (SAVED_MODEL,)) as unfinished:
+            export(unfinished)
+        console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
+        for name, outcome in outcomes.items():
+            _write_tensorboard(outcome, values, console, plan_file(name).stem)
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 

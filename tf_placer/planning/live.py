@@ -24,7 +24,6 @@ from tf_placer.search.recorder import Progress
 
 # Rules for what was never done on this machine, from an idle one with two cores.
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
-_TRACED = 2  # times that it takes to load the plan that is written, to trace a step of it
 _REFERENCES = 4  # measurements of the reference plan, here and there
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Turns of a race that can still tell, where there is little time.
@@ -190,7 +189,7 @@ def live_stages(
             seconds = road.stages.durations.known(keys[part.name], rules_s[part.name]) / counts[part.name]
             is_cut = part.name != SPLIT_STAGE
             stages.append(Stage(part.name, run, seconds, keys[part.name], is_cut=is_cut))
-    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)), _TRACED * _load_s(road))]
+    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)), _tracing_s(road))]
 
 
 def config_within(road: Road) -> LiveConfig:
@@ -206,6 +205,11 @@ def config_within(road: Road) -> LiveConfig:
 
 def _load_s(road: Road) -> float:
     return _LOAD_S + _LOAD_S_PER_OP * road.assumed_ops
+
+
+def _tracing_s(road: Road) -> float:
+    """To load the plan that is written once more, and to trace a step of it."""
+    return 2 * _load_s(road) + (RuntimeConfig().warmup_steps + 1) * road.step_s
 
 
 def _measuring_s(road: Road, config: LiveConfig) -> float:

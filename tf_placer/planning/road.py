@@ -13,7 +13,7 @@ import numpy as np
 import rich.console
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Role
+from tf_placer.base.method_spec import Kind, Role
 from tf_placer.calibration.build_problem import awaited_s
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Measurement, Status
@@ -55,6 +55,7 @@ _COMPILING = "compiling the ops"
 _OPS = 2000  # of a program that was not read yet
 # A search ends with the bounds of the program, which are not in its budget; the next of the same program has them.
 _END_S, _END_S_PER_OP = 0.15, 6e-5
+_LEARNED_S = 5.0  # a policy is traced in its first round
 
 
 def searching(method: str) -> str:
@@ -218,8 +219,11 @@ class Road:
             return Stage(name, run, None if known_s is None else known_s / parts, key)
         if math.isinf(self.asked.whole_s):
             return Stage(name, run, seconds / parts)
-        ending = f"ending a search of {self.asked.name}"
-        end_s = self.stages.durations.known(ending, _END_S + _END_S_PER_OP * self.num_ops)
+        ending = f"ending a search of {self.asked.name} with {method}"
+        rule_s = _END_S + _END_S_PER_OP * self.num_ops
+        if methods.find(method).kind == Kind.LEARNED:
+            rule_s += _LEARNED_S
+        end_s = self.stages.durations.known(ending, rule_s)
         return Stage(name, run, end_s, ending if share else "", share=share / parts)
 
     def budget_in(self, seconds: float) -> Budget:

@@ -211,14 +211,11 @@ class Stages:
     def _running_s(self) -> float:
         """Time left of the running stage."""
         running = self._running  # read once: other threads show what is left
-        return (
-            0.0
-            if running is None
-            else max((self._expected_s(running[0]) or 0.0) - self._spent_s(running), 0.0)
-        )
-
-    def _spent_s(self, running: tuple[Stage, float]) -> float:
-        return self._clock() - running[1]
+        if running is None:
+            return 0.0
+        stage, since_s = running
+        length_s = self._expected_s(stage) if stage.share else self._unlimited_s(stage)
+        return max((length_s or 0.0) - (self._clock() - since_s), 0.0)
 
     def _run(self, stage: Stage) -> None:
         if stage.share:
@@ -279,7 +276,7 @@ class Stages:
     @property
     def _cut_s(self) -> float:
         """What stages ahead that can be cut would take."""
-        return sum((stage.seconds or 0.0) * self._pace for stage in self._ahead if stage.is_cut)
+        return sum(self._unlimited_s(stage) for stage in self._ahead if stage.is_cut)
 
     def _must_s(self, stage: Stage) -> float:
         """What a stage takes of the budget in any case."""
@@ -294,11 +291,15 @@ class Stages:
         if stage.share:
             weight_s = self._weight_s if math.isfinite(self._weight_s) else self._seconds_of_a_share()
             return stage.seconds + stage.share * weight_s
-        expected_s = stage.seconds * (self._pace if stage.key else 1.0)
+        expected_s = self._unlimited_s(stage)
         if not stage.is_cut or not self._cut_s:
             return expected_s
         searching = _LEAST_SHARE if any(other.share for other in self._ahead) else 0.0
         return expected_s * min(1.0, (1 - searching) * self._left_ahead_s / self._cut_s)
+
+    def _unlimited_s(self, stage: Stage) -> float:
+        """The length of a stage without a share, were there no budget."""
+        return (stage.seconds or 0.0) * (self._pace if stage.key else 1.0)
 
     @property
     def _pace(self) -> float:

@@ -194,9 +194,10 @@ class Recorder:
         if recorder.exhausted: break
     """
 
-    def __init__(self, budget: Budget):
+    def __init__(self, budget: Budget, begun_s: float | None = None):
+        """Begins now, or at ``begun_s`` on the clock of ``time.monotonic``."""
         self._budget = budget
-        self._start = time.monotonic()
+        self._start = time.monotonic() if begun_s is None else begun_s
         self.best_s = float("nan")
         self.best: Decisions | None = None  # one plan
         self.found_by = ""  # of the best

@@ -156,6 +156,7 @@ def shortest(
     Raises:
       InputError, NothingFits, KeyboardInterrupt, WorkerError: as ``search``.
     """
+    begun_s = time.monotonic()
     begin = starts_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
         ctrl_c = stack.enter_context(patient())
@@ -175,7 +176,9 @@ def shortest(
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
         if spec.kind != Kind.OWN_ROUNDS or recorded(settings):  # else it may say itself what it is set to
             kept.settings_are({**spec.versions, **recorded(settings)})
-        return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c, order)
+        recorder = Recorder(budget, begun_s)  # what sets the search up is in its budget
+        shown = progress or Silent()
+        return _run(spec, settings, evaluator, budget, recorder, seed, begin, shown, kept, ctrl_c, order)
 
 
 def _run(
@@ -183,6 +186,7 @@ def _run(
     settings: Any,
     evaluator: Evaluator,
     budget: Budget,
+    recorder: Recorder,
     seed: int,
     start: np.ndarray | None,
     progress: Progress,
@@ -192,7 +196,6 @@ def _run(
 ) -> SearchResult:
     """Asks the method for rounds until the budget is used up."""
     problem = evaluator.problem
-    recorder = Recorder(budget)
     recorder.restore(checkpoint.recorder)
     starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
     context = Context(
@@ -313,7 +316,8 @@ def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult
     _check_memory(problem)
     simulator, spec, once = SimulatedEvaluator(problem), method_of(given), Budget(evaluations=1)
     unkept = Checkpoint(None, {}, 0.0)
-    result = _run(spec, configured(spec), simulator, once, 0, None, Silent(), unkept, CtrlC(), NO_ORDER)
+    recorder, settings = Recorder(once), configured(spec)
+    result = _run(spec, settings, simulator, once, recorder, 0, None, Silent(), unkept, CtrlC(), NO_ORDER)
     return dataclasses.replace(result, method=name, found_by=name)
 
 

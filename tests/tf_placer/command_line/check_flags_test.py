@@ -248,3 +248,9 @@ def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     known_workloads.check_name("mine")
     known_methods.check_name("mine")
     assert "mine" in known_workloads.names() and "mine" in known_methods.methods()
+
+
+def test_descriptions_of_methods_that_ship_are_those_of_the_table() -> None:
+    shipped = json.loads(known_methods.DESCRIPTIONS.read_text(encoding="utf8"))
+    rows = [json.dumps(methods.about(spec.name)) for spec in methods.SPECS]
+    assert shipped == [json.loads(row) for row in rows], "write them anew: [\n" + ",\n".join(rows) + "\n]\n"

@@ -157,15 +157,18 @@ def test_a_search_for_which_there_is_no_time_makes_a_round_and_no_more(tmp_path)
 def test_what_can_be_cut_leaves_the_searches_something(tmp_path):
     work = Work(tmp_path, budget_s=30.0)
     reading = work.stage("reading", 9.0, kept=False)
-    measuring = work.stage("measuring", 50.0, took_s=15.0, is_cut=True, kept=False)
+    measuring = work.stage("measuring", 40.0, took_s=15.0, is_cut=True, kept=False)
+    racing = work.stage("racing", 10.0, took_s=5.0, is_cut=True, kept=False)
     searching, writing = (
         work.stage("searching", share=1.0, kept=False),
         work.stage("writing", 1.0, kept=False),
     )
-    told = work.run(reading, searching, measuring, writing)
+    told = work.run(reading, searching, measuring, racing, writing)
     assert work.given_s["searching"] == [pytest.approx(0.2 * 20.0)]
-    assert told.startswith("This takes about 30 s: reading 9 s, searching 4 s, measuring 16 s, writing 1 s.")
-    assert work.given_s["measuring"] == [20.0]  # a search took no time, and what it may is known
+    assert told.startswith(
+        "This takes about 30 s: reading 9 s, searching 4 s, measuring 13 s, racing 3 s, writing 1 s."
+    )
+    assert work.given_s["measuring"] == [20.0] and work.given_s["racing"] == [5.0]
 
 
 @pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
