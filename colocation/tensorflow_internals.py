@@ -57,7 +57,6 @@ __all__ = [
     "first_run",
     "first_trace",
     "folded_constant",
-    "forget_kernels",
     "functions_of",
     "get_resource_handle_data",
     "gradients_forgotten",
@@ -83,6 +82,7 @@ __all__ = [
     "registered_kernels",
     "registered_op",
     "replace_captures",
+    "seed_source",
     "set_call_gradient",
     "set_storage",
     "storage",
@@ -259,9 +259,9 @@ def watch_calls(hook: Callable[..., Any]) -> Callable[[], None]:
     return end
 
 
-def forget_kernels() -> None:
-    """Has TensorFlow make the graphs of all functions anew when these are called next."""
-    context.context().clear_kernel_cache()
+def seed_source() -> object:
+    """Returns what seeds of ops come from: another object after each ``tf.random.set_seed``, which resets kernels."""
+    return getattr(context.context(), "_rng", None)  # there is none without
 
 
 _OTHER_SEED = 0x7F_9AC3_51D7
@@ -287,18 +287,17 @@ def gradients_forgotten() -> Iterator[None]:
 def random_state_kept() -> Iterator[None]:
     """Keeps what the block draws from the seeds of this process: Python's, NumPy's, and TensorFlow's of ops."""
     of_ops = getattr(context.context(), "_rng", None)  # there is none without tf.random.set_seed
-    states = random.getstate(), np.random.get_state()
-    if (
-        of_ops is not None
-    ):  # other seeds than the program's: an op of the same seed would go on where this one was
-        context.context()._rng = random.Random(_OTHER_SEED)
+    states = random.getstate(), np.random.get_state(), None if of_ops is None else of_ops.getstate()
+    if of_ops is not None:
+        # Other seeds than the program's: an op of the same seed would go on where this one was.
+        of_ops.seed(_OTHER_SEED)
     try:
         yield
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
         if of_ops is not None:
-            context.context()._rng = of_ops
+            of_ops.setstate(states[2])
 
 
 def host_address_space() -> str:

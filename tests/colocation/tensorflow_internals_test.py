@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
-from tensorflow.python.eager import context
 from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import function as defun
 from tensorflow.python.util import object_identity
@@ -439,22 +438,15 @@ def calls_can_be_watched() -> None:
     assert len(seen) == 1 and seen[0] is function
 
 
-def graphs_are_made_anew() -> None:
-    @tf.function
-    def function(x: tf.Tensor) -> tf.Tensor:
-        return x + 1.0
-
-    def graphs() -> int:
-        context.context().enable_graph_collection()
-        function(tf.constant(1.0))
-        found = len(context.context().export_run_metadata().function_graphs)
-        context.context().disable_graph_collection()
-        return found
-
-    function(tf.constant(1.0))
-    assert graphs() == 0
-    internals.forget_kernels()
-    assert graphs() > 0
+def seeds_that_are_set_have_another_source() -> None:
+    tf.random.set_seed(3)
+    source = internals.seed_source()
+    tf.random.uniform([])
+    with internals.random_state_kept():
+        assert internals.seed_source() is source
+    assert internals.seed_source() is source
+    tf.random.set_seed(3)
+    assert internals.seed_source() is not source
 
 
 def custom_gradients_are_forgotten() -> None:
@@ -564,9 +556,9 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "eager_mode": execution_is_eager_where_it_is_off,
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
-    "forget_kernels": graphs_are_made_anew,
     "gradients_forgotten": custom_gradients_are_forgotten,
     "random_state_kept": seeds_are_kept,
+    "seed_source": seeds_that_are_set_have_another_source,
     "watch_calls": calls_can_be_watched,
     "folded_constant": constants_are_folded,
     "functions_of": functions_of_every_kind_are_found,

@@ -25,6 +25,7 @@ from colocation.tensorflow_internals import (
     first_trace,
     is_compiled,
     is_inside_xla,
+    random_state_kept,
     trace,
     untraced,
 )
@@ -150,19 +151,21 @@ class AutoPlaced(WrappingFunction):
             if is_inside_xla():
                 self._take_back()
             return function(*args, **kwargs)
+        num_traces = function.experimental_get_tracing_count()
         initializers = first_trace(function, args, kwargs)
         if initializers:
             return first_run(function, args, kwargs, initializers)
         concrete, inputs = trace(function, args, kwargs)
+        may_have_run = function.experimental_get_tracing_count() == num_traces
         if is_for_one_caller:
             self._remember_caller(concrete)
-        signature = self._signature(concrete, inputs)
+        signature = self._signature(concrete, inputs, may_have_run=may_have_run)
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
         fits = signature.fits(inputs)
         if fits is False:
             self._tell(f"its plan is of {signature.splitting}, and calls of another batch do not run by it")
-            return call_flat(concrete, inputs)
+            return call_flat(signature.unplaced if tf.executing_eagerly() else concrete, inputs)
         try:
             outputs = self._run(concrete, signature, inputs, fits)
         except Exception as error:
@@ -171,8 +174,9 @@ class AutoPlaced(WrappingFunction):
             # From TensorFlow, while it built what a tape or an accumulator asked for, or looked for the devices:
             # nothing has run yet.
             self._tell(one_line(error), error)
-            self._signatures[id(concrete)] = Signature(concrete, concrete)
-            return call_flat(concrete, inputs)
+            unplaced = dataclasses.replace(signature.without_plan(), item=None, plan=None)
+            self._signatures[id(concrete)] = unplaced
+            return call_flat(unplaced.concrete, inputs)
         # Not above: whatever goes wrong here, the step has run and must not run again.
         self._settle(concrete)
         return outputs
@@ -185,9 +189,14 @@ class AutoPlaced(WrappingFunction):
         fits: bool | tf.Tensor,
     ) -> Any:
         """A call by the plan, or one of the first, which decide whether it is used."""
-        if signature.trial is not None and tf.executing_eagerly():
-            return signature.trial.call(inputs)
-        placed = signature.concrete if signature.trial is None else self._without_trial(concrete)
+        if tf.executing_eagerly():
+            if signature.random_state is not None:
+                signature.random_state.follow_seeds()
+            if signature.trial is not None:
+                return signature.trial.call(inputs)
+            placed = signature.concrete
+        else:
+            placed = self._without_trial(concrete)
         if fits is True or placed is concrete:
             return call_flat(placed, inputs)
         return tf.cond(
@@ -207,7 +216,7 @@ class AutoPlaced(WrappingFunction):
                 self._tell(one_line(error), error)
                 self._signatures[id(concrete)] = Signature(concrete, concrete)
             self._settle(concrete)
-        return self._signatures[id(concrete)].concrete
+        return self._signatures[id(concrete)].in_functions
 
     def _take_back(self) -> None:
         """Undoes all placements, of variables too: what XLA compiles finds them on its own device only."""
@@ -395,21 +404,29 @@ class AutoPlaced(WrappingFunction):
         return self._without_trial(concrete)
 
     def _signature(
-        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool = True
+        self,
+        concrete: ConcreteFunction,
+        inputs: Sequence[tf.Tensor],
+        is_called: bool = True,
+        may_have_run: bool = False,
     ) -> Signature:
         if id(concrete) not in self._signatures:
             with _PLACING:
                 if id(concrete) not in self._signatures:
-                    with outside_functions():
-                        self._signatures[id(concrete)] = self._placed_or_as_it_is(concrete, inputs, is_called)
+                    with random_state_kept(), outside_functions():
+                        self._signatures[id(concrete)] = self._placed_or_as_it_is(
+                            concrete, inputs, is_called, may_have_run
+                        )
         return self._signatures[id(concrete)]
 
     def _placed_or_as_it_is(
-        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool
+        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool, may_have_run: bool
     ) -> Signature:
         others = [one.item for one in self._signatures.values() if one.item is not None]
         try:
-            signature = placed_signature(str(self.name), concrete, inputs, self._config, others, is_called)
+            signature = placed_signature(
+                str(self.name), concrete, inputs, self._config, others, is_called, may_have_run
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(one_line(error), error)
             return Signature(concrete, concrete)

@@ -32,17 +32,24 @@ from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
     check_nothing_is_lost,
+    copied_function,
     movable_variables,
     move_back,
     move_variables,
     placed_concrete_function,
 )
+from tf_placer.rewrite.random_state import (
+    RandomState,
+    SeededDraws,
+    attach_and_tell,
+    mark_as_kept,
+    tell_of_lost_state,
+)
 from tf_placer.rewrite.rewrite import check_clusters_of, program_of_plan
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
-from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.transform.split.split_batch import split_program
-from tf_placer.workers.connection import attach, check_attachable, import_meanwhile, names_here
+from tf_placer.workers.connection import check_attachable, import_meanwhile, names_here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +59,12 @@ class Writing:
     Attributes:
       write: makes the function that runs by a plan, of a traced function, its item, the plan and its devices here.
       undo: takes that back, before variables move back.
-      called: the function whose calls are timed, where it calls the traced one; None: the traced one.
+      called: the function whose calls are timed, which is the traced one, or calls it.
     """
 
-    write: Callable[[ConcreteFunction, Item, Placement, Mapping[str, str]], ConcreteFunction] = (
-        placed_concrete_function
-    )
-    undo: Callable[[], None] = lambda: None
-    called: ConcreteFunction | None = None
+    write: Callable[[ConcreteFunction, Item, Placement, Mapping[str, str]], ConcreteFunction]
+    undo: Callable[[], None]
+    called: ConcreteFunction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,6 +78,9 @@ class Signature:
       trial: runs the calls while they decide whether the plan is used; None where that is decided.
       staying: sentences on variables that stay where they are, and the plan around them.
       home: op -> device of the handles of variables, from before the plan moved them; empty where it has not.
+      as_it_is: what runs unplaced where it draws from variables, as ``concrete`` does; None: ``traced``.
+      random_state: these variables.
+      fresh: makes the placed function that draws as one that has not run.
     """
 
     traced: ConcreteFunction
@@ -82,11 +90,26 @@ class Signature:
     staying: tuple[str, ...] = ()
     trial: Trial | None = None
     home: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    as_it_is: ConcreteFunction | None = None
+    random_state: RandomState | None = None
+    fresh: Callable[[], ConcreteFunction] | None = None
+
+    @property
+    def unplaced(self) -> ConcreteFunction:
+        """What an eager call runs without the plan."""
+        return self.as_it_is or self.traced
 
     @property
     def is_used(self) -> bool | None:
         """True if calls run by the plan, False if not; None while the first calls are still to decide."""
-        return None if self.trial is not None else self.concrete is not self.traced
+        return None if self.trial is not None else self.concrete is not self.unplaced
+
+    @functools.cached_property
+    def in_functions(self) -> ConcreteFunction:
+        """What other functions call, and what is saved: each of these draws anew, as it would undecorated."""
+        if self.fresh is None:
+            return self.concrete
+        return self.fresh() if self.is_used else self.traced
 
     def settled(self) -> Signature:
         """The signature as its trial, which is over, has decided."""
@@ -153,7 +176,13 @@ class Signature:
         """
         if self.item is not None and self.home:
             move_back(self.traced, self.item, self.home)
-        return dataclasses.replace(self, concrete=self.traced, trial=None, home={})
+        return self.without_plan()
+
+    def without_plan(self) -> Signature:
+        """The signature as it runs where its plan cannot be used."""
+        if self.random_state is not None:
+            self.random_state.move_back()
+        return dataclasses.replace(self, concrete=self.unplaced, trial=None, home={})
 
     def report(self, split_batch: bool = True) -> str:
         """Report of the device of each op, with reasons; empty where the signature cannot be placed.
@@ -223,7 +252,8 @@ def placed_signature(
     config: AutoPlaceConfig,
     others: Sequence[Item] = (),
     is_called: bool = True,
-    writing: Writing = Writing(),
+    may_have_run: bool = False,
+    writing: Writing | None = None,
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
@@ -234,7 +264,8 @@ def placed_signature(
       config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
       is_called: by ``AutoPlaced``, which looks at sizes; what is saved in parts needs a trace that says its batch.
-      writing: how the plan becomes what runs.
+      may_have_run: it was traced before it was decorated, so that its kernels may have drawn numbers.
+      writing: how the plan becomes what runs; None: a placed function is made.
 
     Raises:
       InputError: it cannot be placed; the message says why.
@@ -258,9 +289,6 @@ def placed_signature(
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     console = rich.console.Console(stderr=True)
 
-    def progress(title: str, budget: Budget) -> ConsoleProgress:
-        return ConsoleProgress(f"{title} for {item.name}", budget, console)
-
     check_nothing_is_lost(item, cluster)
 
     def before_search(problem: Problem) -> None:
@@ -270,7 +298,14 @@ def placed_signature(
 
     with begins_at(began_s):
         plan = find_plan(
-            form, cluster, config, fixed, progress, console, before_search, item if is_split else None
+            form,
+            cluster,
+            config,
+            fixed,
+            lambda title, budget: ConsoleProgress(f"{title} for {item.name}", budget, console),
+            console,
+            before_search,
+            item if is_split else None,
         )
     if why_whole:
         plan = dataclasses.replace(plan, why_not_split=f"The batch is not split: {why_whole}.")
@@ -283,29 +318,86 @@ def placed_signature(
     check_clusters_of(form, plan.placement)  # before any variable moves
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
     is_tried = config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None
-    home: dict[str, str] = {}
-
-    def place() -> ConcreteFunction:
-        home.update(_where_variables_live(concrete, kept))
-        return _moved_and_written(concrete, to_place, plan.placement, cluster, writing)
-
-    def take_back() -> None:
-        writing.undo()
-        move_back(concrete, kept, home)
-
-    trial = Trial(writing.called or concrete, place, take_back) if is_tried else None
-    runs = concrete if is_tried else place()
-    return Signature(concrete, runs, kept, plan, staying, trial, home)
+    placing = _Placing(concrete, kept, to_place, plan.placement, cluster, writing)
+    return _placed_or_tried(placing, plan, staying, is_tried, may_have_run)
 
 
-def _moved_and_written(
-    concrete: ConcreteFunction, item: Item, placement: Placement, cluster: Cluster, writing: Writing
-) -> ConcreteFunction:
-    """What runs by a plan, after its variables have moved."""
-    here = attach(cluster)
-    devices = {op: here[device] for op, device in placement.device_names.items()}
-    move_variables(concrete, item, devices)
-    return writing.write(concrete, item, placement, devices)
+def _placed_or_tried(
+    placing: _Placing, plan: Outcome, staying: tuple[str, ...], is_tried: bool, may_have_run: bool
+) -> Signature:
+    """The signature, placed, or on trial; its random numbers go on where it changes from one to the other."""
+    concrete, writing, as_it_is = placing.concrete, placing.writing, None
+    if writing is None and not may_have_run:
+        mark_as_kept(concrete)
+        draws = SeededDraws(concrete)
+        # The numbers of these would begin anew after the first calls, so the race has the last word.
+        is_tried = is_tried and not draws.lost
+        if draws.carried and (is_tried or plan.parts > 1):
+            placing = dataclasses.replace(placing, state=RandomState(draws))
+            as_it_is = copied_function(concrete, placing.state)
+    called = writing.called if writing is not None else as_it_is or concrete
+    trial = Trial(called, placing.place, placing.take_back) if is_tried else None
+    return Signature(
+        concrete,
+        called if is_tried else placing.place(),
+        placing.whole,
+        plan,
+        staying,
+        trial,
+        placing.home,
+        as_it_is,
+        placing.state,
+        None if as_it_is is None else placing.made,
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Placing:
+    """What moves a function's variables to where a plan has them, and back.
+
+    Attributes:
+      concrete: the traced function.
+      whole: its item.
+      item, placement, cluster: what the plan is of, ``whole`` or that in parts, and for.
+      writing: how the plan becomes what runs; None: a placed function is made.
+      state: what the function draws from, as it is and placed.
+      home: op -> device of the handles of variables, once they have moved.
+    """
+
+    concrete: ConcreteFunction
+    whole: Item
+    item: Item
+    placement: Placement
+    cluster: Cluster
+    writing: Writing | None
+    state: RandomState | None = None
+    home: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def place(self) -> ConcreteFunction:
+        """What runs by the plan, after its variables have moved."""
+        self.home.update(_where_variables_live(self.concrete, self.whole))
+        devices = self._devices()
+        move_variables(self.concrete, self.item, devices)
+        if self.writing is not None:
+            return self.writing.write(self.concrete, self.item, self.placement, devices)
+        tell_of_lost_state([self.concrete], f"{self.item.name} is placed")
+        return self.made(self.state)
+
+    def made(self, state: RandomState | None = None) -> ConcreteFunction:
+        """The placed function; without a state it draws as one that has not run."""
+        return placed_concrete_function(self.concrete, self.item, self.placement, self._devices(), state)
+
+    def take_back(self) -> None:
+        """Undoes ``place``."""
+        if self.writing is not None:
+            self.writing.undo()
+        move_back(self.concrete, self.whole, self.home)
+        if self.state is not None:
+            self.state.move_back()
+
+    def _devices(self) -> dict[str, str]:
+        here = attach_and_tell(self.cluster)
+        return {op: here[device] for op, device in self.placement.device_names.items()}
 
 
 def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:

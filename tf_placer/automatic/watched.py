@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 import threading
 import time
@@ -15,9 +16,9 @@ import tensorflow as tf
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     Function,
+    call_flat,
     first_run,
     first_trace,
-    forget_kernels,
     is_compiled,
     random_state_kept,
     trace,
@@ -37,15 +38,21 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.report.sentences import why_not
-from tf_placer.rewrite.placed_function import captured_handles, move_variables, with_host_ops_here
+from tf_placer.rewrite.placed_function import (
+    captured_handles,
+    copied_function,
+    move_variables,
+    with_host_ops_here,
+)
 from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn
+from tf_placer.rewrite.random_state import RandomState, SeededDraws, attach_and_tell
 from tf_placer.rewrite.rewrite import check_clusters_of
 from tf_placer.rewrite.variables import why_variables_stay
 from tf_placer.transform.order import order_edges
-from tf_placer.workers.connection import attach
 
 WATCHED_STEPS = 3  # behind the first, which traces
 COSTLY_S = 0.005  # a shorter step is not worth a search
+_SHOWN = 3  # functions, at the end
 _LOOKS = 3  # calls of a function that may trace another signature
 
 
@@ -75,6 +82,7 @@ class Watcher:
         self._functions: weakref.WeakKeyDictionary[Function, _Watched] = weakref.WeakKeyDictionary()
         self._traced: list[_Watched] = []  # those whose calls run now
         self._is_placing = False
+        self._left: dict[str, str] = {}  # name of a function of which nothing is told -> why it runs as it is
 
     def say(self, line: str) -> None:
         """Tells a line once."""
@@ -92,13 +100,29 @@ class Watcher:
             "make one with tf-placer place SCRIPT.py:NAME, or give --batch_size as there"
         )
 
+    def leave(self, function: Function, why: str) -> None:
+        """Takes note of a function that runs as it is, for the end."""
+        self._left[str(function.name)] = why
+
+    def nothing_placed(self) -> str:
+        """One line where all ran as it is and nothing was told; empty otherwise."""
+        if self._said or self.plan is not None:
+            return ""
+        left = [f"{name} {why}" for name, why in self._left.items()]
+        more = f"; and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        return f"nothing is placed: {'; '.join(left[:_SHOWN])}{more}"
+
     def call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Stands in for a call of a function."""
-        if self._is_placing or threading.current_thread() is not threading.main_thread():
+        if self._is_placing:
+            return as_it_is(*args, **kwargs)
+        if threading.current_thread() is not threading.main_thread():
+            self.leave(function, "is called by another thread than the main one")
             return as_it_is(*args, **kwargs)
         if not tf.executing_eagerly():
+            self._left.setdefault(str(function.name), "is called in a graph")
             outputs = as_it_is(*args, **kwargs)
             for outer in self._traced[-1:]:
                 outer.remember_inner(function, args, kwargs)
@@ -106,7 +130,11 @@ class Watcher:
         watched = self._functions.get(function)
         if watched is None:
             watched = self._functions[function] = _Watched(self, function)
-        if watched.is_settled or tf.config.functions_run_eagerly():
+        if tf.config.functions_run_eagerly():
+            self.leave(function, "runs op by op (tf.config.run_functions_eagerly)")
+            return as_it_is(*args, **kwargs)
+        as_it_is = functools.partial(watched.run, function, as_it_is)
+        if watched.is_settled:
             return as_it_is(*args, **kwargs)
         self._traced.append(watched)
         try:
@@ -133,16 +161,24 @@ class _Watched:
 
     def __init__(self, watcher: Watcher, function: Function) -> None:
         self._watcher = watcher
+        left = why_a_strategy_decides()
+        watcher.leave(
+            function, f"runs as it is: {left}" if left else f"is called fewer than {WATCHED_STEPS + 1} times"
+        )
         self.is_settled = is_compiled(function) or bool(why_a_strategy_decides())
         if is_compiled(function):
             watcher.say(f"{function.name} runs as it is: jit_compile=True has XLA compile it as one program")
         self._inner: list[ConcreteFunction] = []
+        self._is_left = self.is_settled
+        self._copies: dict[int, _Copy | None] = {}  # id of a traced function -> what runs in its place
+        self._num_traces = -1
         self._looked_at: set[int] = set()
         self._calls = 0
         self._samples_s: list[float] = []
         self._concrete: ConcreteFunction | None = None
         self._signature: Signature | None = None
         self._label: int | None = None
+        self._unplaced: _Copy | None = None
 
     def remember_inner(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Takes note of a function that this one calls."""
@@ -153,6 +189,34 @@ class _Watched:
         except Exception as error:  # noqa: BLE001 - the script's own call of it has worked
             self._watcher.say(f"{function.name} is not looked into: {one_line(error)}")
 
+    def run(self, function: Function, as_it_is: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs a step by the copy that stands for its traced function, if there is one."""
+        is_traced = function.experimental_get_tracing_count() == self._num_traces
+        if self._is_left or (is_traced and not any(self._copies.values())):
+            return as_it_is(*args, **kwargs)
+        initializers = first_trace(function, args, kwargs)
+        if initializers:
+            return first_run(function, args, kwargs, initializers)
+        concrete, inputs = trace(function, args, kwargs)
+        self._num_traces = function.experimental_get_tracing_count()
+        copy = self._copy(concrete)
+        return as_it_is(*args, **kwargs) if copy is None else copy.call(inputs)
+
+    def _copy(self, concrete: ConcreteFunction) -> _Copy | None:
+        """The copy of a function that draws with a seed, from its first call on: it can go on by a plan."""
+        if id(concrete) not in self._copies:
+            self._copies[id(concrete)] = None
+            try:
+                draws = SeededDraws(concrete)
+                if draws.carried:
+                    state = RandomState(draws)
+                    self._copies[id(concrete)] = _Copy(copied_function(concrete, state), state)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the script runs on
+                self._watcher.say(
+                    f"{function_name(concrete)} draws anew where it is placed: {one_line(error)}"
+                )
+        return self._copies[id(concrete)]
+
     def call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
@@ -162,6 +226,9 @@ class _Watched:
             concrete, inputs = trace(function, args, kwargs)
             if concrete is not self._concrete:
                 return as_it_is(*args, **kwargs)
+            copy = self._copy(concrete)
+            if copy is not None:
+                copy.follow_seeds()
             try:
                 outputs = trial.call(inputs)
             except Exception as error:
@@ -203,12 +270,15 @@ class _Watched:
         self.is_settled = True
         seconds = statistics.median(self._samples_s[1:])
         if seconds < COSTLY_S:
+            why = f"takes {milliseconds(seconds)} a step, and under {milliseconds(COSTLY_S)} no search pays"
+            self._watcher.leave(function, why)
             return
         self._concrete, inputs = trace(function, args, kwargs)
         part, arguments = self._part(self._concrete, inputs)
         name = function_name(part)
         self._watcher.say(f"{name} takes {milliseconds(seconds)} a step: finding a plan for it")
-        writing = Writing(self._write, self._undo, self._concrete)
+        copy = self._copy(self._concrete)
+        writing = Writing(self._write, self._undo, self._concrete if copy is None else copy.function)
         self._signature = self._watcher.place(
             name,
             lambda: placed_signature(name, part, arguments, self._watcher.config, writing=writing),
@@ -278,7 +348,7 @@ class _Watched:
                 for one in item.variables
             ),
         )
-        here = attach(cluster)
+        here = attach_and_tell(cluster)
         devices = {op: here[device] for op, device in placement.device_names.items()}
         move_variables(part, item, devices)
         self._write(part, item, placement, devices)
@@ -287,13 +357,21 @@ class _Watched:
     def _write(
         self, part: ConcreteFunction, item: Item, placement: Placement, devices: Mapping[str, str]
     ) -> ConcreteFunction:
-        """Gives a plan to the plug-in; returns the function that is called, which is the script's own."""
+        """Gives a plan to the plug-in; returns the copy that runs by it, of which TensorFlow has no graph yet."""
         assert self._concrete is not None  # what is placed was traced
+        draws = SeededDraws(self._concrete)
+        if draws.lost and self._watcher.plan is None:  # with one, it is placed before its first call
+            self._watcher.say(
+                f"{function_name(part)}: what {', '.join(draws.lost)} draws begins anew; kernels alone have its state"
+            )
+        self._unplaced = self._copy(self._concrete)
+        state = None if self._unplaced is None else self._unplaced.state
+        copy = copied_function(self._concrete, state)
         devices, names = with_host_ops_here(item, devices), item.index.names
         types = {node.name: node.op for node in item.graph_def.node}
         clusters = placement.cluster_of_op
         plan = FunctionPlan(
-            tf.compat.as_str(self._concrete.name),
+            tf.compat.as_str(copy.name),
             {name: (types[name], devices[name]) for name in names},
             [(names[before], names[after]) for before, after in order_edges(placement, item).tolist()],
             {}
@@ -305,14 +383,38 @@ class _Watched:
             },
         )
         self._label = self._watcher.plug_in.add(plan)
-        forget_kernels()
-        return self._concrete
+        self._copies[id(self._concrete)] = _Copy(copy, state)
+        return copy
 
     def _undo(self) -> None:
         if self._label is not None:
+            assert self._concrete is not None  # it was placed
             self._watcher.plug_in.remove(self._label)
             self._label = None
-            forget_kernels()
+            self._copies[id(self._concrete)] = self._unplaced
+
+
+@dataclasses.dataclass(frozen=True)
+class _Copy:
+    """A copy of a traced function, which runs in its place.
+
+    Attributes:
+      function: the copy.
+      state: what it draws from; None where it draws nothing with a seed.
+    """
+
+    function: ConcreteFunction
+    state: RandomState | None
+
+    def follow_seeds(self) -> None:
+        """As ``RandomState`` does."""
+        if self.state is not None:
+            self.state.follow_seeds()
+
+    def call(self, inputs: Sequence[tf.Tensor]) -> Any:
+        """Runs it."""
+        self.follow_seeds()
+        return call_flat(self.function, inputs)
 
 
 def _num_nodes(concrete: ConcreteFunction) -> int:

@@ -6,9 +6,11 @@ TensorFlow is loaded when the script loads it, so that what a script sets before
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -69,6 +71,9 @@ def main() -> None:
     if unused:
         _say(unused)
         sys.exit(_BAD_INPUT)
+    left = functions.nothing_placed()
+    if left:
+        _say(left)
 
 
 def _say(line: str) -> None:
@@ -110,6 +115,15 @@ class _Functions:
             return f"no function ran by {self._run.plan}: {self._run.program[0]} calls no tf.function"
         return self._watcher.unused_plan()
 
+    def nothing_placed(self) -> str:
+        """As ``Watcher.nothing_placed`` has it."""
+        if self._run.plan is not None:
+            return ""
+        if self._watcher is not None:
+            return self._watcher.nothing_placed()
+        does = "calls no tf.function" if "tensorflow" in sys.modules else "does not load TensorFlow"
+        return f"nothing is placed: {self._run.program[0]} {does}"
+
     def _call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
@@ -130,9 +144,25 @@ class _Functions:
 
 
 def _open_keras_steps() -> None:
-    from tf_placer.automatic.open_steps import open_keras_steps
+    """Has ``jit_compile="auto"`` of Keras mean no compilation: in a compiled step, one call, nothing can be placed."""
+    import keras
 
-    open_keras_steps(_say)
+    compile_as_it_is = keras.Model.compile
+    signature = inspect.signature(compile_as_it_is)
+    default = signature.parameters["jit_compile"].default  # Keras decides
+
+    @functools.wraps(compile_as_it_is)
+    def compile_open(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        result = compile_as_it_is(self, *args, **kwargs)
+        asked = signature.bind(self, *args, **kwargs).arguments.get("jit_compile", default)
+        if asked == default and self.jit_compile:
+            self.jit_compile = False
+            _say(
+                f"model {self.name}: jit_compile='auto' would compile its step as one program; it is left open"
+            )
+        return result
+
+    keras.Model.compile = compile_open
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import CALLS, parse_input
 from colocation.tensorflow_internals import (
@@ -40,6 +40,7 @@ from tf_placer.rewrite.functions import (
     with_handle_data,
 )
 from tf_placer.rewrite.fused_gradients import give_gradients
+from tf_placer.rewrite.random_state import RandomState, attach_and_tell, mark_as_kept
 from tf_placer.rewrite.rewrite import (
     check_clusters_of,
     check_placement,
@@ -47,7 +48,7 @@ from tf_placer.rewrite.rewrite import (
     rewrite,
 )
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
-from tf_placer.workers.connection import attach, is_attached
+from tf_placer.workers.connection import is_attached
 
 # Ops that need the calling process, kept in it where a plan is for other processes.
 
@@ -256,7 +257,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     check_clusters_of(item, placement)  # before any variable moves
     cluster, planned = placement.problem.cluster, placement.device_names
     check_nothing_is_lost(item, cluster)
-    here = attach(cluster, set(planned.values()))
+    here = attach_and_tell(cluster, set(planned.values()))
     devices = {op: here[device] for op, device in planned.items()}
     move_variables(concrete, item, devices)
     return placed_concrete_function(concrete, item, placement, devices)
@@ -374,6 +375,7 @@ def placed_concrete_function(
     item: Item,
     placement: Placement,
     device_of_op: Mapping[str, str] | None = None,
+    random_state: RandomState | None = None,
 ) -> ConcreteFunction:
     """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
 
@@ -386,6 +388,7 @@ def placed_concrete_function(
       placement: of the item. A variable must live where its handle's op is put (``move_variables``).
       device_of_op: a full device string for each op of the item, where this process calls the placement's devices
         otherwise; None: as the placement has it.
+      random_state: what it draws from, which moves along; None: it draws as a function that has not run yet.
 
     Raises:
       InputError: the plan does not fit the graph, or decides what cannot be written (``rewrite``).
@@ -393,34 +396,84 @@ def placed_concrete_function(
     device_of_op = with_host_ops_here(item, placement.device_names if device_of_op is None else device_of_op)
     if placement.cluster_of_op is not None:
         keep_compilations()
-    traced = {node.name: node for node in concrete.graph.as_graph_def().node}
+    handle_of_capture = {variable.capture: variable.node for variable in item.variables}
+    handle_of_capture |= {one.node: one.node for one in item.host_captures if one.dtype == tf.resource}
+    ends = _Ends(handle_of_capture, item.fetches, item.control_outputs, device_of_op)
+    placed = _made_anew(concrete, rewrite(item, placement, device_of_op), ends, random_state)
+    mark_as_placed(placed)
+    return placed
+
+
+def copied_function(concrete: ConcreteFunction, random_state: RandomState | None = None) -> ConcreteFunction:
+    """Returns a concrete function of the same graph, which TensorFlow takes for another one.
+
+    Args:
+      concrete: the traced function.
+      random_state: what it draws from; None: it draws as a function that has not run yet.
+    """
+    if random_state is not None:
+        mark_as_kept(concrete)
+    fetches = [tensor.name for tensor in concrete.outputs]
+    ends = _Ends({}, fetches, [op.name for op in concrete.graph.control_outputs], {})
+    return _made_anew(concrete, concrete.graph.as_graph_def(), ends, random_state)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ends:
+    """What a graph has in common with the traced function.
+
+    Attributes:
+      handle_of_capture: captured argument -> the node that stands for it, where that has another name.
+      fetches: tensors that are the outputs.
+      control_outputs: ops that a call waits for.
+      device_of_op: devices of the constants among the arguments.
+    """
+
+    handle_of_capture: Mapping[str, str]
+    fetches: Sequence[str]
+    control_outputs: Sequence[str]
+    device_of_op: Mapping[str, str]
+
+
+def _made_anew(
+    concrete: ConcreteFunction,
+    graph_def: tf.compat.v1.GraphDef,
+    ends: _Ends,
+    random_state: RandomState | None,
+) -> ConcreteFunction:
     suffix = f"__placed_{next(_serial)}"
-    placed_def = with_handle_data(rewrite(item, placement, device_of_op), concrete.graph)
-    placed_def = with_functions_of_their_own(placed_def)
+    written = with_functions_of_their_own(with_handle_data(graph_def, concrete.graph))
+    if random_state is not None:
+        random_state.move(random_state.written(written))
     graph = FuncGraph(
         f"{concrete.graph.name}{suffix}",
         structured_input_signature=concrete.structured_input_signature,
         structured_outputs=concrete.graph.structured_outputs,
     )
-    graph_def = with_custom_gradients(with_functions_renamed(placed_def, suffix), graph, suffix)
-    inputs = _restore_inputs(graph_def, concrete, item, traced)
+    constants = {node.name for node in graph_def.node if node.op == "Const"}
+    calls = {node.name: node.attr["f"].func.name for node in graph_def.node if node.op in CALLS}
+    graph_def = with_custom_gradients(with_functions_renamed(written, suffix), graph, suffix)
+    inputs = _restore_inputs(graph_def, concrete, ends.handle_of_capture)
     for function in graph_def.library.function:
         add_function(function)
     with graph.as_default():
-        _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs), device_of_op)
+        here = _import(graph, graph_def, concrete, inputs)
+        _connect(graph, concrete, here, ends, constants)
+    gradients = call_gradients(concrete.graph)
+    for name, called in calls.items():  # of what was inlined there are none
+        if called in gradients:
+            set_call_gradient(graph.get_operation_by_name(name), gradients[called])
     give_gradients(graph, graph_def)
     keep_stack_traces(concrete, graph)
-    placed = concrete_function_like(concrete, graph)
-    tell_traces_of_bodies(concrete, placed, graph_def, suffix)
-    mark_as_placed(placed)
-    return placed
+    result = concrete_function_like(concrete, graph)
+    tell_traces_of_bodies(concrete, result, graph_def, suffix)
+    return result
 
 
 def _restore_inputs(
     graph_def: tf.compat.v1.GraphDef,
     concrete: ConcreteFunction,
-    item: Item,
-    traced: Mapping[str, node_def_pb2.NodeDef],
+    handle_of_capture: Mapping[str, str],
 ) -> list[str]:
     """Makes arguments of what the item made self-contained, with the shapes they were traced with.
 
@@ -429,8 +482,7 @@ def _restore_inputs(
     """
     inputs = []
     node_of_name = {node.name: node for node in graph_def.node}
-    handle_of_capture = {variable.capture: variable.node for variable in item.variables}
-    handle_of_capture |= {one.node: one.node for one in item.host_captures if one.dtype == tf.resource}
+    traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     for tensor in concrete.inputs:
         original = traced[tensor.op.name]
         name = handle_of_capture.get(original.name, original.name)
@@ -492,20 +544,19 @@ def _on_device(value: tf.Tensor, device: str) -> tf.Tensor:
 def _connect(
     graph: FuncGraph,
     concrete: ConcreteFunction,
-    item: Item,
     inputs: Sequence[tf.Tensor],
-    device_of_op: Mapping[str, str],
+    ends: _Ends,
+    constants: Collection[str],
 ) -> None:
     """Sets the graph's inputs, captures, outputs and side effects."""
     here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
     graph.inputs = list(inputs)
-    constants = {node.name for node in item.graph_def.node if node.op == "Const"}
     for external, internal in concrete.graph.captures:
         here = here_of[internal.op.name]
         if here.op.name in constants:
-            external = _on_device(external, device_of_op[here.op.name])
+            external = _on_device(external, ends.device_of_op[here.op.name])
         graph.replace_capture(external, here)
-    outputs = [graph.get_tensor_by_name(name) for name in item.fetches]
+    outputs = [graph.get_tensor_by_name(name) for name in ends.fetches]
     for output, original in zip(outputs, concrete.outputs, strict=False):
         if original.dtype in (tf.resource, tf.variant):
             copy_handle_data(original, output)
@@ -518,10 +569,5 @@ def _connect(
         concrete.graph.structured_outputs,
         expand_composites=True,
     )
-    gradients = call_gradients(concrete.graph)
-    for node in item.graph_def.node:  # the calls that stayed: XLA compiles them
-        if node.op in CALLS and node.attr["f"].func.name in gradients:
-            call = graph.get_operation_by_name(node.name)
-            set_call_gradient(call, gradients[node.attr["f"].func.name])
     # What others may only write, or print, once a call is done: automatic control dependencies wait for these.
-    graph.control_outputs = [graph.get_operation_by_name(name) for name in item.control_outputs]
+    graph.control_outputs = [graph.get_operation_by_name(name) for name in ends.control_outputs]

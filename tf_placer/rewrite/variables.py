@@ -31,6 +31,7 @@ from colocation.tensorflow_internals import (
     watched_variables,
 )
 from tf_placer.base.arguments import InputError
+from tf_placer.rewrite.random_state import tell_of_lost_state
 
 # Holders of a variable's storage that cannot follow when the variable moves.
 
@@ -235,6 +236,7 @@ def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
 
 def _hand_over(storages: Storages, new_of: Mapping[int, tf.Tensor]) -> None:
     """Replaces captured handles in every function of this process, traced or being traced."""
+    tell_of_lost_state(storages.functions, "variables move to other devices")
     for function in storages.functions:
         replace_captures(function, lambda captured: new_of.get(id(captured), captured))
 

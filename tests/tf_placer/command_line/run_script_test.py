@@ -97,6 +97,26 @@ def test_it_can_be_switched_off(
     assert lines(capfd.readouterr().err) == ["tf-placer: TF_PLACER_DISABLE=1: light.py runs as it is"]
 
 
+def test_a_script_in_which_nothing_is_watched_says_so(
+    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["run", "light.py", "0"]) == 0
+    assert capfd.readouterr().err == "tf-placer: nothing is placed: light.py does not load TensorFlow\n"
+
+
+@pytest.mark.slow
+def test_a_session_of_tensorflow_1_is_not_watched(
+    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "session.py").write_text(
+        "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\nprint(tf.Session().run(tf.constant(2)))\n"
+    )
+    assert run(["run", "session.py"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "2\n"
+    assert lines(err) == ["tf-placer: nothing is placed: session.py calls no tf.function"]
+
+
 def test_an_error_of_the_script_is_told_as_python_tells_it(
     folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,4 +257,6 @@ def test_keras_steps_are_opened(folder: pathlib.Path, capfd: pytest.CaptureFixtu
     assert run(["run", "compiled.py"]) == 0
     out, err = capfd.readouterr()
     assert out == "False\n"
-    assert len(lines(err)) == 1 and "model opaque: jit_compile='auto'" in lines(err)[0]
+    opened, end = lines(err)
+    assert "model opaque: jit_compile='auto'" in opened
+    assert end == "tf-placer: nothing is placed: compiled.py calls no tf.function"

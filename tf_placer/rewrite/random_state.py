@@ -1,0 +1,259 @@
+"""State of ops that draw random numbers with a seed, kept outside of their kernels.
+
+TensorFlow keeps it in the kernel: a function that is made anew begins anew. The ops of ``tf.random.Generator`` draw the
+same numbers from a variable. Written with these, a function and its copies draw from the same variables, each going on
+where another was.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import warnings
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableSequence
+
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+
+from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs
+from colocation.tensorflow_internals import (
+    ConcreteFunction,
+    host_address_space,
+    is_dataset_function,
+    registered_op,
+    seed_source,
+)
+from colocation.tensorflow_internals import functions_of as functions_called
+from tf_placer.base.eager import outside_functions
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.program.program import fresh_name, functions_in, functions_of, is_compiled
+from tf_placer.graph.reading.from_function import function_name
+from tf_placer.workers.connection import attach, is_attached
+
+# Op type -> the one that draws the same numbers from a variable, bit for bit.
+_WITH_VARIABLE = {
+    "RandomStandardNormal": "StatefulStandardNormalV2",
+    "RandomUniform": "StatefulUniform",
+    "RandomUniformInt": "StatefulUniformInt",
+    "TruncatedNormal": "StatefulTruncatedNormal",
+}
+_PHILOX = 1
+_serial = itertools.count()
+
+
+@functools.cache
+def _has_seeds(op_type: str) -> bool:
+    definition = registered_op(op_type)
+    return (
+        definition is not None
+        and definition.is_stateful
+        and {"seed", "seed2"} <= {attribute.name for attribute in definition.attr}
+        and not any(out.is_ref or out.type == tf.resource.as_datatype_enum for out in definition.output_arg)
+    )
+
+
+def _is_seeded(node: node_def_pb2.NodeDef) -> bool:
+    return _has_seeds(node.op) and bool(node.attr["seed"].i or node.attr["seed2"].i)
+
+
+class SeededDraws:
+    """The ops of a function that draw with a seed, in its loops, branches and calls, too.
+
+    What they draw follows from the seed and from how often they have run.
+
+    Attributes:
+      carried: name of an op, with those of the nodes around it -> its state before it has run: counter and key.
+      lost: types of the others, whose state nothing but the kernel can hold.
+    """
+
+    def __init__(self, concrete: ConcreteFunction) -> None:
+        called = [
+            function.graph
+            for function in functions_called(concrete.graph).values()
+            if hasattr(function, "graph")
+        ]
+        is_drawing = any(
+            _has_seeds(op.type) for graph in (concrete.graph, *called) for op in graph.get_operations()
+        )
+        draws = (
+            [(path, node) for path, node, _, _ in _draws(concrete.graph.as_graph_def())] if is_drawing else []
+        )
+        self.carried = {
+            path: (0, node.attr["seed2"].i, node.attr["seed"].i)
+            for path, node in draws
+            if node.op in _WITH_VARIABLE
+        }
+        self.lost = sorted({node.op for _, node in draws} - _WITH_VARIABLE.keys())
+
+    def __bool__(self) -> bool:
+        return bool(self.carried or self.lost)
+
+
+_kept: weakref.WeakSet[ConcreteFunction] = weakref.WeakSet()
+
+
+def mark_as_kept(function: ConcreteFunction) -> None:
+    """Remembers that a traced function has kernels that nobody misses: it has not run, or copies run in its place."""
+    _kept.add(function)
+
+
+def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
+    """Warns of functions whose kernels TensorFlow makes anew, so that the numbers that they draw begin anew.
+
+    Args:
+      functions: traced ones, among others.
+      why: the beginning of the sentence.
+    """
+    traced = [one for one in functions if isinstance(one, ConcreteFunction) and not is_dataset_function(one)]
+    drawing = [one for one in traced if one not in _kept and SeededDraws(one)]
+    inside = {name for one in traced for name in functions_called(one.graph)} if drawing else set()
+    names = sorted(
+        {
+            function_name(one).partition("__placed_")[0]
+            for one in drawing
+            if tf.compat.as_str(one.name) not in inside
+        }
+    )
+    if names:
+        text = f"{why}: numbers that {', '.join(names)} may have drawn with a seed before begin anew"
+        warnings.warn(text, stacklevel=2)
+
+
+def attach_and_tell(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:
+    """Does what ``attach`` does, and warns where that makes kernels anew."""
+    if cluster.is_live and not is_attached(cluster):
+        functions = [one for one in gc.get_objects() if issubclass(type(one), ConcreteFunction)]
+        tell_of_lost_state(functions, "this process is connected to workers")
+    return attach(cluster, devices)
+
+
+class RandomState:
+    """Variables that the copies of one function draw from; ``tf.random.set_seed`` resets them, as it resets kernels."""
+
+    def __init__(self, draws: SeededDraws) -> None:
+        self._initial = draws.carried
+        self._scope = f"tf_placer_random_state_{next(_serial)}"
+        self._seeds = seed_source()
+        self._handles: dict[str, tuple[str, tf.Tensor]] = {}  # path -> device, and the variable there
+        self._home: Mapping[str, str] = {}  # of the first copy
+
+    def written(self, graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
+        """Has the ops of a graph draw from the variables, in place; returns path -> device of each.
+
+        Args:
+          graph_def: every node has functions of its own (``with_functions_of_their_own``).
+        """
+        devices = {}
+        for path, node, nodes, device in list(_draws(graph_def)):
+            if path in self._initial:
+                devices[path] = _full(device)
+                _draw_from_variable(node, nodes, f"{self._scope}/{path}", devices[path], path != node.name)
+        return devices
+
+    def move(self, devices: Mapping[str, str]) -> None:
+        """Makes the variables, or moves them, to where a copy reads them.
+
+        Args:
+          devices: path -> device, as ``written`` returns them.
+        """
+        self._home = self._home or devices
+        for path, device in devices.items():
+            before = self._handles.get(path)
+            if before is None or before[0] != device:
+                self._assign(path, device, self._initial[path] if before is None else _read(before[1]))
+
+    def move_back(self) -> None:
+        """Moves the variables to where the first copy reads them."""
+        self.move(self._home)
+
+    def follow_seeds(self) -> None:
+        """Begins anew where the program has set its seed since; call it before each step."""
+        if seed_source() is not self._seeds:
+            self._seeds = seed_source()
+            for path, (device, _) in list(self._handles.items()):
+                self._assign(path, device, self._initial[path])
+
+    def _assign(self, path: str, device: str, value: object) -> None:
+        with outside_functions(), tf.device(device):
+            handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.int64, shape=[3], shared_name=f"{self._scope}/{path}", container=""
+            )
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, tf.int64))
+        self._handles[path] = device, handle
+
+
+def _read(handle: tf.Tensor) -> tf.Tensor:
+    with outside_functions():
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64).numpy()
+
+
+_Draw = tuple[str, node_def_pb2.NodeDef, MutableSequence[node_def_pb2.NodeDef], str]
+
+
+def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
+    """Path, node, the nodes that it is among, and device of each op that draws with a seed.
+
+    A call's ops have the paths that they have as inlined ops. A dataset's functions are left out: an iterator has their
+    state. So is what XLA compiles.
+    """
+    library = functions_of(graph_def.library)
+
+    def walk(
+        nodes: MutableSequence[node_def_pb2.NodeDef], scope: str, around: str, calls: tuple[str, ...]
+    ) -> Iterator[_Draw]:
+        for node in nodes:
+            path, device = f"{scope}{node.name}", node.device or around
+            if _is_seeded(node):
+                yield path, node, nodes, device
+            if is_compiled(node) or node.op not in library.keys() | CALLS | LOOPS | BRANCHES:
+                continue
+            bodies = [(f"{path}/", node.op)] + [
+                (f"{path}/" if node.op in CALLS else f"{path}/{key}_{i}/", called.name)
+                for key, value in node.attr.items()
+                for i, called in enumerate(functions_in(value))
+            ]
+            for inner, name in bodies:
+                if name in library and name not in calls and not is_compiled(library[name]):
+                    yield from walk(library[name].node_def, inner, device, (*calls, name))
+
+    yield from walk(graph_def.node, "", "", ())
+
+
+def _full(device: str) -> str:
+    """A device string with what it leaves open as TensorFlow would have it for an op that draws."""
+    kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+    default = tf.DeviceSpec.from_string(f"{host_address_space()}/device:{kind}:0")
+    asked = tf.DeviceSpec.from_string(device)
+    if asked.device_type not in (None, kind) and asked.device_index is None:
+        asked = asked.replace(device_index=0)
+    return str(default.make_merged_spec(asked).to_string())
+
+
+def _draw_from_variable(
+    node: node_def_pb2.NodeDef,
+    nodes: MutableSequence[node_def_pb2.NodeDef],
+    shared_name: str,
+    device: str,
+    is_in_body: bool,
+) -> None:
+    taken = {one.name for one in nodes}
+    handle, algorithm = (
+        node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{end}", taken), op=op, device=device)
+        for end, op in (("state", "VarHandleOp"), ("algorithm", "Const"))
+    )
+    handle.attr["dtype"].type = algorithm.attr["dtype"].type = tf.int64.as_datatype_enum
+    handle.attr["shape"].shape.dim.add(size=3)
+    handle.attr["shared_name"].s = shared_name.encode()
+    algorithm.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(_PHILOX, tf.int64))
+    ends = (":resource:0", ":output:0") if is_in_body else ("", "")
+    before = [f"{one.name}{end}" for one, end in zip((handle, algorithm), ends, strict=True)]
+    node.input[:] = [*before, *data_inputs(node), *control_inputs(node)]
+    is_integer = node.op == "RandomUniformInt"
+    node.op, node.device = _WITH_VARIABLE[node.op], device
+    dtype, of_shape = (node.attr[name].type for name in (("Tout", "T") if is_integer else ("dtype", "T")))
+    for name in ("seed", "seed2", "T", "Tout"):
+        node.attr.pop(name, None)
+    node.attr["dtype"].type, node.attr["shape_dtype"].type = dtype, of_shape
+    nodes.extend([handle, algorithm])
