@@ -53,9 +53,9 @@ def one_run(name: str, seed: int) -> dict:
 
     def fractions(trial: Timed) -> dict:
         """Fractions of the single device, in the race of the search and in the fitted simulator."""
-        assert trial.measured_s and single.measured_s and trial.simulated_s and single.simulated_s, "both ran"
+        assert trial.raced_s and single.raced_s and trial.simulated_s and single.simulated_s, "both ran"
         return {
-            "fraction": trial.measured_s / single.measured_s,
+            "fraction": trial.raced_s / single.raced_s,
             "simulated_fraction": trial.simulated_s / single.simulated_s,
         }
 
@@ -69,7 +69,7 @@ def one_run(name: str, seed: int) -> dict:
         "raced": [
             {"method": trial.name, **fractions(trial), "evaluations": trial.evaluations}
             for trial in found.trials
-            if trial.is_raced and trial.name != SINGLE
+            if trial.raced_s is not None and trial.name != SINGLE
         ],
         "correction": dataclasses.asdict(found.correction or Correction()),
         "single_s": single_s,

@@ -174,7 +174,7 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
         assert summary["written"] == "single" and len(set(plan.values())) == 1
         assert summary["runtime_s"] == min(everyone.values())
         assert summary["recommended"] == summary["written"]
-        assert "scattered is NOT faster than a single device" in text
+        assert "No gain: use one device" in text and "scattered, which was asked for, takes" in text
     placed = tf.compat.v1.GraphDef.FromString((tmp_path / "placed_graph.pb").read_bytes())
     assert {node.name: node.device for node in placed.node} == plan
 
@@ -712,7 +712,7 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["status"] == "OK"
     assert summary["measured_s"] > 0
-    assert summary["baselines_measured"]["single"] > 0
+    assert summary["raced_s"] > 0 and summary["baselines_raced"]["as it is"] > 0
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {"simulated", "measured"}
     assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2}
@@ -722,7 +722,7 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
     devices = len(os.sched_getaffinity(0))
     assert text.count(" OK ") >= min(devices, 2) + 1 or "GPU" in text
     assert "ops where they were put" in text
-    assert "in turn, 20 turns each: the plan takes" in text
+    assert "as it is, whole machine" in text and "in turn on the runtime" in text
 
 
 @pytest.mark.slow

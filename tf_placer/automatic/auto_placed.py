@@ -37,7 +37,7 @@ from tf_placer.base.arguments import InputError, told
 from tf_placer.base.eager import outside_functions
 from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.planning.outcome import CALLED, Outcome
+from tf_placer.planning.outcome import Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import why_not_used
 from tf_placer.report_page.page import Page, page_html
@@ -237,7 +237,7 @@ class AutoPlaced(WrappingFunction):
                 return  # by another thread
             settled = self._signatures[id(concrete)] = signature.settled()
         assert settled.plan is not None  # it was tried
-        if settled.plan.named(CALLED) is not None:
+        if settled.plan.written.called_s is not None:
             keep(settled.plan, self._config)
         self._tell_of_the_plan(settled)
 

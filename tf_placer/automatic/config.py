@@ -50,6 +50,7 @@ class Settings(TypedDict, total=False):
     batch_statistics: Literal["whole", "part"]
     fuse: bool
     batch_size: int
+    refresh: bool
     strict: bool
 
 
@@ -88,6 +89,7 @@ class AutoPlaceConfig:
         (``cluster="local:1"``) nothing is placed: the function stays in this process, and clusters alone are searched.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
+      refresh: nothing that was kept is taken: costs are profiled, and a plan is searched and measured, anew.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
 
     Raises:
@@ -111,6 +113,7 @@ class AutoPlaceConfig:
     batch_statistics: str = transform.WHOLE
     fuse: bool = False
     batch_size: int = 32
+    refresh: bool = False
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -130,6 +133,7 @@ class AutoPlaceConfig:
             "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
             "memory_limit": limits_by_device(_LIMIT, self.memory_limit),
             "slow_down": Objective(self.objective, self.slow_down).slow_down,
+            "refresh": arguments.truth("refresh", self.refresh),
             "strict": arguments.truth("strict", self.strict),
         }
         for name, value in taken.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import pathlib
@@ -23,25 +22,26 @@ from tf_placer.base.files import user_cache_folder
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.fusing import FUSE, find_clusters, fused_here, with_fusing
+from tf_placer.planning.fusing import CLUSTERS_SHARE, FUSE, find_clusters, fused_here, with_fusing
 from tf_placer.planning.in_parts import InParts, about_parts, in_parts
-from tf_placer.planning.kept import kept_of_plan, outcome_of_plan, progress_of_all
-from tf_placer.planning.live import config_within, live_stages
-from tf_placer.planning.outcome import (
-    CALLED,
-    SINGLE,
-    UNPLACED_CALLED,
-    Outcome,
-    Timed,
+from tf_placer.planning.kept import (
+    kept_of_plan,
+    outcome_kept,
+    outcome_of_plan,
+    progress_of_all,
+    why_measured_again,
 )
+from tf_placer.planning.live import live_stages
+from tf_placer.planning.outcome import AS_IT_IS, PLAN, SINGLE, Outcome, Timed
+from tf_placer.planning.race import Measuring, raced_anew
 from tf_placer.planning.road import (
     LEAST_S,
     PROFILE,
+    RACE,
     Asked,
-    Measuring,
     Road,
-    beside_unplaced,
     compiling,
     searching,
 )
@@ -50,7 +50,6 @@ from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import TURN_S
 from tf_placer.search import methods
 from tf_placer.search.known import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, Silent
@@ -84,8 +83,7 @@ def of_copies(ops: str) -> str:
 
 ProgressFactory = Callable[[str, Budget], Progress]
 
-UNPLACED, APPLY = "racing the function as it is", "applying the plan"
-_LOAD_S = 1.0  # on two idle cores
+APPLY = "applying the plan"
 
 
 def default_plan_folder() -> pathlib.Path:
@@ -155,6 +153,7 @@ class _FirstCall(Road):
             budget_of=config.budget_of,
             seed=config.seed,
             objective=Objective(config.objective, config.slow_down),
+            is_anew=config.refresh,
         )
         super().__init__(asked, console or rich.console.Console(quiet=True), item, as_it_is)
         self._config, self._fixed, self._before_search = config, fixed, before_search
@@ -168,7 +167,7 @@ class _FirstCall(Road):
         self._plan: Outcome | None = None
         self._live: Outcome | None = None
         self._is_interrupted = False
-        self._profiling_s = awaited_s(item, cluster) if self.runs else 0.0
+        self._profiling_s = awaited_s(item, cluster, cache=self.profiles) if self.runs else 0.0
 
     def run(self) -> Outcome:
         """The plan."""
@@ -189,7 +188,7 @@ class _FirstCall(Road):
     def _build(self, _: float) -> None:
         """The problem, and the plan that was kept for it, if it answers what is asked for."""
         item, config = self.program, self._config
-        built = build_problem(item, self.asked.cluster, check=self._decided)
+        built = build_problem(item, self.asked.cluster, cache=self.profiles, check=self._decided)
         problem = self._decided(built)
         if config.respect_devices:
             pinned = narrowed_units(built, with_pins(item, built, self._pins))
@@ -198,13 +197,18 @@ class _FirstCall(Road):
         key = _key(problem, config)
         kept = _cache(config).load(key, lambda found: _kept_plan(found, self._problem_of(found)))
         kept = None if kept is None else dataclasses.replace(kept, key=key)
-        if kept is not None and answers(kept, config):
+        why_again = "" if kept is None else why_measured_again(kept)
+        if kept is not None and answers(kept, config) and not config.refresh and (self.runs or not why_again):
+            if why_again:
+                self.stages.tell(f"A plan was kept, and {why_again}: it is measured again.")
+                self.stages.then(self._measure_again(kept))
+                return
             if config.keep_unplaced and not kept.is_worth_it:
                 self.without_workers()
             self._plan = kept
             self.stages.then([])
             return
-        self._kept = kept
+        self._kept = None if config.refresh else kept
         began_s = time.monotonic()
         self._before_search(problem)  # a trial of what the plan has to go through in the end, as long as that
         apply_s = time.monotonic() - began_s
@@ -265,7 +269,9 @@ class _FirstCall(Road):
         if self._config.only_fuses(self.asked.cluster):
             return [Stage(FUSE, self._find_clusters, share=1.0)]
         if self.asked.objective.is_memory:
-            measuring = Measuring(self, lambda: self.beside_singles(self.plan.placement.decisions), rounds=0)
+            measuring = Measuring(
+                self, lambda: self.beside_singles(PLAN, self.plan.placement.decisions), rounds=0
+            )
             count = 1 + len(self.asked.cluster.devices)
             return [
                 self.searching(self._find_least, self.asked.method),
@@ -273,23 +279,11 @@ class _FirstCall(Road):
             ]
         if not self.runs:
             return [self.searching(self._find_simulated, self.asked.method)]
-        rounds = config_within(self).rounds
-        race_s = _LOAD_S + 2 * rounds * max(TURN_S, self.step_s)
-        race = functools.partial(self._race_unplaced, rounds)
         make_parts = self._put_in_parts if self._tries_parts and self.has_time_to_split else None
         return [
-            *live_stages(
-                self,
-                self._progress,
-                self._take_live,
-                start=self._start,
-                beside_unplaced=True,
-                make_parts=make_parts,
-            ),
+            *live_stages(self, self._progress, self._take_live, start=self._start, make_parts=make_parts),
             *([Stage(FUSE, self._fuse, share=1.0)] if self._config.fuse else []),
-            self.stages.kept(
-                UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is", is_cut=True
-            ),
+            Stage(RACE, self._keep_live),
         ]
 
     @property
@@ -334,66 +328,78 @@ class _FirstCall(Road):
         why_not = self.program.why_not_standalone or "these devices are not for timing"
         plan = outcome_of_plan(
             best.placement,
-            {
-                "predicted_s": best.runtime_s,
-                "single_predicted_s": single.runtime_s,
-                "why": f"the fastest in the simulator; {why_not}",
-                "progress": progress_of_all([best]),
-                **self._about_parts(best.placement),
-            },
+            Timed(PLAN, simulated_s=best.runtime_s),
+            (Timed(SINGLE, simulated_s=single.runtime_s),),
+            why=f"the fastest in the simulator; {why_not}",
+            progress=progress_of_all([best]),
+            **self._about_parts(best.placement),
         )
         self._keep(plan, found.interrupted)
 
     def _take_live(self, found: Outcome) -> None:
         self._live = found
 
+    def _timing(self, placement: Placement) -> RuntimeEvaluator:
+        """What times a plan, of the batch whole or in parts."""
+        form = self._form(placement)
+        return self.runtime if form is None else form.timing(self.runtime)
+
     def _fuse(self, seconds: float) -> None:
         """Clusters for the recommended plan."""
         found = self._live
         assert found is not None  # the stage before
+        self.runtime.limit.ends_in(seconds)
         form = self._form(found.placement)
-        item, runtime = (
-            (self.program, self.runtime) if form is None else (form.program.item, form.timing(self.runtime))
+        item = self.program if form is None else form.program.item
+        clusters = find_clusters(
+            item, found.placement, self._timing(found.placement).try_programs, CLUSTERS_SHARE * seconds
         )
-        self._live = with_fusing(found, find_clusters(item, found.placement, runtime.try_programs, seconds))
+        self._live = with_fusing(found, clusters, self._timing)
 
     def _find_clusters(self, seconds: float) -> None:
         """Clusters for the function where it is, timed in turn with it as it runs in this process."""
         self._keep(fused_here(self.program, self.problem, seconds), False)
 
-    def _race_unplaced(self, rounds: int, seconds: float) -> None:
-        """The recommended plan beside the function as it is."""
+    def _keep_live(self, _: float) -> None:
+        """Keeps the recommended plan with the rows that it raced with."""
         found = self._live
         assert found is not None  # the stage before
-        form = self._form(found.placement)
-        runtime = self.runtime if form is None else form.timing(self.runtime)
-        runtime.limit.ends_in(seconds)
-        race = beside_unplaced(runtime, found.placement.decisions, rounds)
         self.stop()
-        single = found.single or Timed(SINGLE)
+        form = self._form(found.placement)
+        problem = self.problem if form is None else form.problem
         plan = outcome_of_plan(
-            Placement.from_decisions(
-                self.problem if form is None else form.problem, found.placement.decisions
-            ),
-            {
-                "predicted_s": found.written.simulated_s,
-                "single_predicted_s": single.simulated_s,
-                "measured_s": found.written.measured_s,
-                "single_measured_s": single.measured_s,
-                "why": found.why,
-                "fused": found.fused,
-                "correction": None if found.correction is None else dataclasses.asdict(found.correction),
-                "progress": progress_of_all(found.searches),
-                **self._about_parts(found.placement),
-                **(
-                    {}
-                    if found.best_split is None or form is not None
-                    else {"split_s": found.best_split.measured_s}
-                ),
-                **race,
-            },
+            Placement.from_decisions(problem, found.placement.decisions),
+            found.written,
+            found.beside,
+            found.correction,
+            why=found.why,
+            beside_unplaced=found.beside_unplaced,
+            fused=found.fused,
+            progress=progress_of_all(found.searches),
+            load=found.load,
+            timed_at_s=found.timed_at_s,
+            **self._about_parts(found.placement),
         )
         self._keep(plan, found.search.interrupted)
+
+    def _measure_again(self, kept: Outcome) -> list[Stage]:
+        """Stages that race a kept plan anew, with every single device and the function as it is."""
+
+        def take(seconds: float) -> None:
+            self.runtime.limit.ends_in(seconds)
+            singles = self.beside_singles(PLAN, kept.placement.decisions)[1:]
+            others = tuple(row for row in kept.beside if not row.is_single)
+            raced = raced_anew(dataclasses.replace(kept, beside=(*singles, *others)), self._timing)
+            self.stop()
+            timed = [row for row in raced.beside if row.is_single and row.raced_s is not None]
+            best = min(timed, key=lambda row: row.raced_s or 0.0, default=Timed(SINGLE))
+            simulated_s = None if kept.single is None else kept.single.simulated_s
+            single = Timed(SINGLE, simulated_s=simulated_s, raced_s=best.raced_s, spread_s=best.spread_s)
+            beside = (single, *(row for row in raced.beside if not row.is_single))
+            self._plan = dataclasses.replace(raced, beside=beside, from_cache=True)
+            keep(self._plan, self._config)
+
+        return [self.starting(beside_unplaced=True), Stage(RACE, take)]
 
     def _find_least(self, seconds: float) -> None:
         """The plan that takes the least memory in the simulator.
@@ -418,14 +424,12 @@ class _FirstCall(Road):
                 best, found = given, dataclasses.replace(found, share=share)
         self._plan = outcome_of_plan(
             best.placement,
-            {
-                "predicted_s": best.runtime_s,
-                "single_predicted_s": found.fastest.single_device_s,
-                "why": f"the least memory, {percentage(found.share)} of the fullest device, at "
-                f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
-                "in the simulator",
-                "progress": progress_of_all([found.fastest]),  # from there on memory is what falls
-            },
+            Timed(PLAN, simulated_s=best.runtime_s),
+            (Timed(SINGLE, simulated_s=found.fastest.single_device_s),),
+            why=f"the least memory, {percentage(found.share)} of the fullest device, at "
+            f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
+            "in the simulator",
+            progress=progress_of_all([found.fastest]),  # from there on memory is what falls
         )
         if not self.runs:
             self._keep(self._plan, searched.interrupted)
@@ -433,20 +437,23 @@ class _FirstCall(Road):
 
     def _take_measured(self, measuring: Measuring) -> None:
         """The plan of least memory, measured once."""
-        least, *singles = (measuring.of(row) for row in range(1 + self.problem.num_devices))
-        if least["measured_s"] is None:
+        least, *singles = measuring.rows
+        if least.measured_s is None:
             raise InputError(
-                f"the plan of least memory does not run: {least['message']}; give objective='time', or a larger "
+                f"the plan of least memory does not run: {least.message}; give objective='time', or a larger "
                 "memory_limit"
             )
-        times_s = [single["measured_s"] for single in singles if single["measured_s"] is not None]
-        told = {
-            **kept_of_plan(self.plan),
-            "measured_s": least["measured_s"],
-            "single_measured_s": min(times_s, default=None),
-            "why": f"{self.plan.why}, and measured once",
-        }
-        self._keep(outcome_of_plan(self.plan.placement, told), self._is_interrupted)
+        plan, ran = self.plan, [row for row in singles if row.measured_s is not None]
+        single_s = min((row.measured_s for row in ran if row.measured_s is not None), default=None)
+        simulated = plan.single or Timed(SINGLE)
+        told = dataclasses.replace(
+            plan,
+            written=dataclasses.replace(plan.written, measured_s=least.measured_s),
+            beside=(dataclasses.replace(simulated, measured_s=single_s),),
+            why=f"{plan.why}, and measured once",
+            timed_at_s=time.time(),
+        )
+        self._keep(told, self._is_interrupted)
 
 
 def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
@@ -474,16 +481,16 @@ def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
     same = problem.fingerprint == before.fingerprint and (
         plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
     )
-    placed, unplaced = kept.named(CALLED), kept.named(UNPLACED_CALLED)
+    as_it_is, placed_s = kept.named(AS_IT_IS), kept.written.called_s
     if (
         not same
-        or placed is None
-        or unplaced is None
-        or placed.measured_s is None
-        or unplaced.measured_s is None
+        or as_it_is is None
+        or placed_s is None
+        or as_it_is.called_s is None
+        or why_measured_again(kept)
     ):
         return plan
-    return plan.tried(kept.is_worth_it, placed.measured_s, unplaced.measured_s)
+    return plan.tried(kept.is_worth_it, placed_s, as_it_is.called_s, kept.load)
 
 
 def _by_position(placement: Placement) -> dict[str, list[int]]:
@@ -512,7 +519,7 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     clusters = placement.cluster_of_op
     if clusters is not None and (clusters[~problem.fusible_of_op] != NO_CLUSTER).any():
         raise InputError("it fuses ops that stay outside of clusters now")
-    return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
+    return dataclasses.replace(outcome_kept(placement, found), from_cache=True)
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
@@ -522,7 +529,7 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
     """
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
     return {
-        "kind": "plan_by_position",
+        "kind": "plan_by_clock",
         "graph": problem.fingerprint,
         "cluster": f"{problem.cluster.kind}: {', '.join(devices)}",
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),

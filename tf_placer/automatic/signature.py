@@ -22,7 +22,7 @@ from tf_placer.graph.program.program import large_constants
 from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.graph.splitting import Splitting
 from tf_placer.planning.in_parts import about_parts, with_splitting
-from tf_placer.planning.outcome import CALLED, RACED, Outcome
+from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -116,7 +116,7 @@ class Signature:
         assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
         said, plan = self.trial.verdict, self.plan
         if said.placed_s is not None and said.unplaced_s is not None:
-            plan = plan.tried(said.is_used, said.placed_s, said.unplaced_s)
+            plan = plan.tried(said.is_used, said.placed_s, said.unplaced_s, said.load)
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     @property
@@ -317,8 +317,8 @@ def placed_signature(
         return Signature(concrete, concrete, kept, plan, staying)
     check_clusters_of(form, plan.placement)  # before any variable moves
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
-    is_tried = config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None
     placing = _Placing(concrete, kept, to_place, plan.placement, cluster, writing)
+    is_tried = config.keep_unplaced and plan.is_raced_alone
     return _placed_or_tried(placing, plan, staying, is_tried, may_have_run)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, call_flat, wait_for_ops
-from tf_placer.runtime.timing import clearly_slower
+from tf_placer.runtime.timing import OtherLoad, clearly_slower
 
 WARMUP_STEPS = 2
 TIMED_STEPS = 9  # eight of them faster is clear
@@ -33,11 +33,13 @@ class Verdict:
       is_used: calls run by the plan.
       placed_s, unplaced_s: seconds of a step by the plan and as it is; None where they could not be timed, so that the
         race has the last word.
+      load: share of the CPUs that other processes took meanwhile; None where nobody knows.
     """
 
     is_used: bool
     placed_s: float | None = None
     unplaced_s: float | None = None
+    load: float | None = None
 
 
 class Trial:
@@ -72,6 +74,7 @@ class Trial:
         self._placed: ConcreteFunction | None = None
         self._begun = {False: 0, True: 0}  # steps as it is, and by the plan
         self._samples_s: dict[bool, list[float]] = {False: [], True: []}
+        self._load = OtherLoad()
         self._running = 0
         self._is_overlapped = False
         self._verdict: Verdict | None = None
@@ -170,7 +173,8 @@ class Trial:
         if not is_used:
             self._move_back()
             self._placed = None
-        self._verdict = Verdict(is_used, float(np.median(placed_s)), float(np.median(unplaced_s)))
+        medians_s = (float(np.median(placed_s)), float(np.median(unplaced_s)))
+        self._verdict = Verdict(is_used, *medians_s, load=self._load.share)
 
 
 def wait_for(outputs: Any) -> None:

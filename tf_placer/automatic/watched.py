@@ -33,7 +33,6 @@ from tf_placer.base.eager import outside_functions
 from tf_placer.base.quantities import milliseconds
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_function import function_name
-from tf_placer.planning.outcome import CALLED
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement, PlanFile
@@ -302,7 +301,7 @@ class _Watched:
         self.is_settled = True
         settled = self._signature = self._signature.settled()
         assert settled.plan is not None and settled.item is not None
-        if settled.plan.named(CALLED) is not None:
+        if settled.plan.written.called_s is not None:
             keep(settled.plan, self._watcher.config)
         if self._label is None:
             self._watcher.say(f"{settled.item.name} runs as it is: {why_not(settled.plan)}")

@@ -112,16 +112,16 @@ def parse_size(text: str) -> int:
 
 
 def gain(fraction: float | None) -> str:
-    """``"16.3% faster"``, ``"2.7% slower"``, or ``"no faster and no slower"`` where that rounds to nothing.
+    """``"16.3% less time"``, ``"2.7% more time"``, or ``"no less time"`` where that rounds to nothing.
 
     Args:
       fraction: of the time that is saved; negative for a loss.
     """
     if fraction is None or not math.isfinite(fraction):
-        return "neither faster nor slower, as far as is known,"
+        return "a time that cannot be compared"
     if not round(fraction, 3):
-        return "no faster and no slower"
-    return f"{percentage(abs(fraction))} {'faster' if fraction > 0 else 'slower'}"
+        return "no less time"
+    return f"{percentage(abs(fraction))} {'less' if fraction > 0 else 'more'} time"
 
 
 def known(number: float | None) -> float | None:

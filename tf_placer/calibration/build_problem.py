@@ -54,8 +54,15 @@ class Cache:
     either is told in one warning.
     """
 
-    def __init__(self, folder: pathlib.Path | None = None) -> None:
+    def __init__(self, folder: pathlib.Path | None = None, is_anew: bool = False) -> None:
+        """Opens a folder.
+
+        Args:
+          folder: ``default_folder()`` without.
+          is_anew: what was saved before is not there; what is saved from now on is.
+        """
         self._folder = folder or default_folder()
+        self._is_anew, self._saved = is_anew, set[pathlib.Path]()
 
     def load(self, key: dict[str, str], read: Callable[[Any], _Value]) -> _Value | None:
         """Saved value of ``key``; None if it was never saved, is of another schema, or is damaged (with a warning).
@@ -65,6 +72,8 @@ class Cache:
           read: makes a value of the JSON data; data that it cannot make one of count as damaged.
         """
         path = self._path(key)
+        if self._is_anew and path not in self._saved:
+            return None
         try:
             text = path.read_text(encoding="utf8")
         except (FileNotFoundError, NotADirectoryError):
@@ -87,6 +96,7 @@ class Cache:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path(key), json.dumps(document))
+            self._saved.add(self._path(key))
         except (OSError, InputError) as error:
             self._tell(
                 self._folder,

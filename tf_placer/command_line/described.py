@@ -121,7 +121,7 @@ class Reading(Road):
             if request.is_profiled:
                 self.expect_profile(item)
 
-        built = build_problem(item, request.cluster, request.costs, check=checked)
+        built = build_problem(item, request.cluster, request.costs, self.profiles, checked)
         problem = _decided(request, item, built)
         console = self.stages.console
         if request.plan is not None and request.complete_plan:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-import numpy as np
 import rich.console
 import rich.table
 
@@ -12,14 +12,15 @@ from tf_placer.base.quantities import known, milliseconds
 from tf_placer.command_line.check_flags import check_runs_on
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.road import WHILE_BUILDING, Measuring
+from tf_placer.planning.outcome import GIVEN, Clock, Outcome, Timed
+from tf_placer.planning.race import Measuring
+from tf_placer.planning.road import WHILE_BUILDING
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.report.sentences import in_turn_sentence
+from tf_placer.report.sentences import finding_sentences, headline, load_sentences
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.connection import import_meanwhile
 
@@ -27,10 +28,10 @@ _TURNS = 20
 
 
 def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> dict[str, Any]:
-    """Times one step of the plan and of each single device, prints a table, and audits the plan.
+    """Times one step of the plan, of each single device and of the program as it is; prints a table, audits the plan.
 
-    Each is timed by itself, and then those that ran take turns, because minutes of one machine differ by more than
-    many plans do.
+    Each plan is timed by itself, and then those that ran take turns with the program as it is, because minutes of one
+    machine differ by more than many plans do.
 
     Args:
       request: the workload and the live cluster; budget and seed are not used.
@@ -38,12 +39,12 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
       console: is shown the table.
 
     Returns:
-      The same as JSON: ``steps``, a row of the table each, the plan's first; ``verdict``; ``audit``, None where the
-      plan did not run. Times are seconds, None where they are not known.
+      The same as JSON: ``steps``, a row of the table each, the plan's first; ``verdict``; ``gain``, ``load`` and
+      ``timed_at_s`` as in summary.json; ``audit``, None where the plan did not run. Times are seconds, None where they
+      are not known.
 
     Raises:
       InputError: the cluster is not live, or the plan is for another graph or cluster.
-      AuditError: an op of the plan ran elsewhere.
     """
     found, audit = _time(request, plan, console)
     console.print(_table(found))
@@ -62,46 +63,47 @@ def _time(
     def check(_: Item, problem: Problem) -> None:
         Placement.from_plan(plan, problem)
 
-    def plans() -> Decisions:
-        given = Placement.from_plan(plan, road.problem).decisions
-        return road.beside_singles(given)
+    def rows() -> list[Timed]:
+        return road.beside_singles(GIVEN, Placement.from_plan(plan, road.problem).decisions)
 
     def audited(measuring: Measuring) -> None:
-        if measuring.measured is not None and measuring.measured.status[0] == Status.OK:
-            audits.append(road.runtime.audit(plans().row(0)))
+        if measuring.rows[0].measured_s is not None:
+            audits.append(road.runtime.audit(Placement.from_plan(plan, road.problem).decisions))
 
-    devices, audits = request.cluster.devices, list[Audit]()
+    audits = list[Audit]()
     road = Reading(request, console, check=check)
-    measuring = Measuring(road, plans, _TURNS, confidence=1.0)
+    measuring = Measuring(road, rows, _TURNS, confidence=1.0)
     import_meanwhile(request.cluster)
-    road.read(lambda: measuring.stages(1 + len(devices), audited, WHILE_BUILDING))
-    measured = measuring.measured
-    assert measured is not None  # that was a stage
-    names = (plan.source, *(f"everything on {device.name}" for device in devices))
-    samples, why_not = measuring.samples, ""
-    if 0 not in samples or len(samples) == 1:
-        samples, why_not = {}, f"nothing took turns: {_why_nothing_did(measured)}"
-    if measuring.race_failed:  # each fits by itself; all of them together need not
-        why_not = f"they could not take turns: {measuring.race_failed}"
+    road.read(lambda: measuring.stages(1 + len(request.cluster.devices), audited, WHILE_BUILDING))
     problem, audit = road.problem, next(iter(audits), None)
-    simulated = SimulatedEvaluator(problem).evaluate(plans())
-    assert measured.spread_s is not None  # the runtime's steps differ
+    plans = Decisions.joined([row.placement.decisions for row in measuring.rows if row.placement is not None])
+    simulated_s = iter(SimulatedEvaluator(problem).evaluate(plans).runtime_s)
+    timed = [
+        row if row.placement is None else dataclasses.replace(row, simulated_s=known(next(simulated_s)))
+        for row in measuring.rows
+    ]
+    devices = [f"everything on {device.name}" for device in problem.cluster.devices]
+    names = (plan.source, *devices, *(row.title for row in timed if row.is_as_it_is))
+    race = {} if measuring.race is None else measuring.race.verdict(timed[0])
+    outcome = Outcome(road.item, problem, timed[0], tuple(timed[1:]), **race)
+    said = [headline(outcome), *finding_sentences(outcome), *load_sentences(outcome)]
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
         "steps": [
             {
                 "of": name,
-                "simulated_s": known(simulated.runtime_s[row]),
-                "measured_s": known(measured.runtime_s[row]),
-                "spread_s": known(measured.spread_s[row]),
-                "in_turn_s": float(np.median(samples[row])) if row in samples else None,
-                "status": Status(int(measured.status[row])).name,
-                "message": measured.messages[row],
+                **{clock.field: row.seconds(clock) for clock in Clock},
+                "spread_s": row.spread_s,
+                "status": row.status.name,
+                "message": row.message,
             }
-            for row, name in enumerate(names)
+            for name, row in zip(names, timed, strict=False)
         ],
-        "verdict": why_not or in_turn_sentence(samples),
+        "verdict": " ".join(said),
+        "gain": None if outcome.gain is None else outcome.gain.as_data(),
+        "load": outcome.load,
+        "timed_at_s": outcome.timed_at_s,
         "audit": None
         if audit is None
         else {
@@ -112,16 +114,14 @@ def _time(
     }, audit
 
 
-def _why_nothing_did(measured: Measurement) -> str:
-    return "no single device runs the program" if measured.status[0] == Status.OK else "the plan does not run"
-
-
 def _table(found: dict[str, Any]) -> rich.table.Table:
     table = rich.table.Table(title=f"{found['workload']} on {found['cluster']}")
     table.add_column("step time of", overflow="fold")
-    for column in ("simulated", "measured", "spread", "in turn", "status"):
+    clocks = [clock for clock in Clock if clock is not Clock.CALLED]
+    for column in (*(clock.value for clock in clocks), "quartiles", "status"):
         table.add_column(column, justify="right")
     for row in found["steps"]:
-        times = [milliseconds(row[name]) for name in ("simulated_s", "measured_s", "spread_s", "in_turn_s")]
-        table.add_row(row["of"], *times, row["message"] or row["status"])
+        times = [milliseconds(row[clock.field]) for clock in clocks]
+        spread = " - ".join(map(milliseconds, row["spread_s"])) if row["spread_s"] else ""
+        table.add_row(row["of"], *times, spread, row["message"] or row["status"])
     return table

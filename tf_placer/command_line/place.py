@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import math
 import operator
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import rich.console
 
@@ -20,7 +20,13 @@ from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
-from tf_placer.planning.fusing import FUSE, find_clusters, with_fusing, with_simulated_clusters
+from tf_placer.planning.fusing import (
+    CLUSTERS_SHARE,
+    FUSE,
+    find_clusters,
+    with_fusing,
+    with_simulated_clusters,
+)
 from tf_placer.planning.in_parts import InParts, in_parts, replicas_of, with_splitting
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.outcome import (
@@ -28,6 +34,7 @@ from tf_placer.planning.outcome import (
     GIVEN,
     SINGLE,
     SPLIT,
+    Clock,
     Outcome,
     Timed,
     beside_layers,
@@ -35,6 +42,7 @@ from tf_placer.planning.outcome import (
     in_layers,
     with_survival,
 )
+from tf_placer.planning.race import Measuring
 from tf_placer.planning.road import (
     AT_ONCE,
     CONTROL_SHARE,
@@ -42,11 +50,9 @@ from tf_placer.planning.road import (
     LEAST_S,
     SPLIT_STAGE,
     WHILE_BUILDING,
-    Measuring,
     beside,
 )
 from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import program_of_plan
@@ -181,6 +187,7 @@ class _Finding(Reading):
         self._finish = finish
         self._outcome: Outcome | None = None
         self._in_parts: InParts | None = None
+        self._race: dict[str, Any] = {}  # what it says of the plan that is written
         self._has_plan = self._was_left = self._is_writing = False
 
     @property
@@ -239,24 +246,18 @@ class _Finding(Reading):
           meanwhile: as ``Road.starting`` takes it.
         """
 
-        def plans() -> Decisions | None:
-            found = [one.placement.decisions for one in self.found if one.placement is not None]
-            return Decisions.joined(found) if found else None
-
         def timed(measuring: Measuring) -> None:
-            rows = itertools.count()
-            timed = [
-                one if one.placement is None else dataclasses.replace(one, **measuring.of(next(rows)))
-                for one in self.found
-            ]
+            timed = measuring.rows or self.found
             chosen = written(timed)
             self.found = [self._traced(one) if one is chosen else one for one in timed]
+            if measuring.race is not None and chosen is not None:
+                self._race = measuring.race.verdict(chosen)
 
         def untimed(_: float) -> None:
             why = measuring.why_not
             self.found = [dataclasses.replace(one, message=one.message or why) for one in self.found]
 
-        measuring = Measuring(self, plans, may_fail=True)
+        measuring = Measuring(self, lambda: self.found, may_fail=True)
         stages = measuring.stages(count, timed, meanwhile)
         return [*stages, Stage(stages[-1].name, untimed)]
 
@@ -312,7 +313,7 @@ class _Finding(Reading):
         Where tracing fails a line says so, and nothing else is lost with it.
         """
         placement = candidate.placement
-        if placement is None or candidate.measured_s is None:
+        if placement is None or candidate.clock in (None, Clock.SIMULATED):
             return candidate
         console = self.stages.console
         try:
@@ -410,8 +411,8 @@ class _Placing(_Finding):
         per_op = (
             () if given is None else (given.priority_of_op(self.problem), given.cluster_of_op(self.problem))
         )
-        plan = Decisions([devices], *(None if one is None else [one] for one in per_op))
-        self.built = build_problem(self.program, self.asked.cluster, self.request.costs)
+        plan = Placement(self.problem, devices, *per_op).decisions
+        self.built = build_problem(self.program, self.asked.cluster, self.request.costs, self.profiles)
         timed = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
         self.found = [timed, self.find(SINGLE, Budget(evaluations=_FEW))]
         self._has_plan = True
@@ -486,12 +487,15 @@ class _Placing(_Finding):
             return
         # To split it once more takes as long as the first time.
         is_late = 2 * (self.stages.took_s(SPLIT_STAGE) or 0.0) > seconds
-        form = split if is_late or own.step_s is None else split.where_it_pays(self.program, own.step_s)
+        own_s = own.seconds(Clock.SIMULATED)
+        form = split if is_late or own_s is None else split.where_it_pays(self.program, own_s)
         self._in_parts = form
         budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
         found = self._searched_in(form, budget, form.starts(own.placement))
         data_parallel = next(one for one in self.found if one.name == DATA_PARALLEL)
-        if _is_faster(data_parallel, found):  # which is no plan of a form that keeps ops whole
+        if (
+            fastest([data_parallel, found], SPLIT) is data_parallel
+        ):  # which is no plan of a form that keeps ops whole
             found = dataclasses.replace(data_parallel, name=SPLIT, evaluations=found.evaluations)
         self.found.append(found)
         self._close_where_ended()
@@ -571,13 +575,15 @@ class _Placing(_Finding):
     def _fuse(self, seconds: float) -> None:
         """Clusters for the plan that is written, by measurement: evaluations are no limit to that."""
         seconds = min(seconds, _FUSE_MOST_S)
+        self.runtime.limit.ends_in(seconds)
         outcome = self._make_outcome()
         placement = outcome.placement
         item = program_of_plan(self.program, placement)
         try:
             with heard():
-                found = find_clusters(item, placement, self.timing(placement).try_programs, seconds)
-                outcome = with_fusing(outcome, found)
+                share_s = CLUSTERS_SHARE * seconds
+                found = find_clusters(item, placement, self.timing(placement).try_programs, share_s)
+                outcome = with_fusing(outcome, found, self.timing)
         except KeyboardInterrupt:
             outcome = dataclasses.replace(
                 outcome, fused="Nothing is fused: the search for clusters was interrupted."
@@ -604,12 +610,14 @@ class _Placing(_Finding):
             tuple(self.found[1:]),
             parts=source.parts,
             batch_statistics=source.batch_statistics,
+            **self._race,
         )
 
     def _reported_fastest(self) -> Outcome:
         asked = self.found[0]
         # A robust plan may take longer by the estimates, and is the best of all by what was sought.
-        is_own = self.request.write == METHOD or (self.request.robust and asked.step_s is not None)
+        is_robust = self.request.robust and asked.clock is not None
+        is_own = self.request.write == METHOD or is_robust
         chosen = asked if is_own else fastest(self.found, asked.name) or asked
         others = tuple(one for one in self.found if one is not chosen)
         chosen = self._told_of_ctrl_c(chosen)
@@ -629,10 +637,6 @@ class _Placing(_Finding):
             )
         found = Outcome(form.program.item, form.problem, chosen, others, asked=asked.name)
         return dataclasses.replace(found, **form.as_written())
-
-
-def _is_faster(one: Timed, other: Timed) -> bool:
-    return one.step_s is not None and (other.step_s is None or one.step_s < other.step_s)
 
 
 class _Comparing(_Finding):
@@ -660,5 +664,6 @@ class _Comparing(_Finding):
         if chosen is None:
             raise InputError(self.found[0].message)
         others = tuple(one for one in self.found if one is not chosen)
-        outcome = Outcome(self.item, self.problem, self._told_of_ctrl_c(chosen), others)
-        return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome
+        outcome = Outcome(self.item, self.problem, self._told_of_ctrl_c(chosen), others, **self._race)
+        seed = self.request.seed
+        return with_survival(in_layers(outcome, seed) if self.request.by == LAYER else outcome, seed)

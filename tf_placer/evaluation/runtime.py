@@ -64,6 +64,7 @@ from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 _Value = TypeVar("_Value")
 
 _ASKING_ROUNDS = 5
+_NOTHING_TO_RACE = "device_of_unit has no placement; give at least one to race"
 _LEAST_S = 1e-6  # of a step that takes less than asking for it varies
 
 
@@ -236,40 +237,46 @@ class RuntimeEvaluator:
         """
         plans = self._plans(device_of_unit)
         rounds, confidence = _checked_race(rounds, confidence)
-        others = arguments.items_of(
-            "beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns"
-        )
+        others = _other_programs(beside)
         if not len(plans) + len(others):
-            raise InputError("device_of_unit has no placement; give at least one to race")
+            raise InputError(_NOTHING_TO_RACE)
         programs = [*map(self.program, plans), *others]
         return self._race(programs, [], rounds, confidence).value_or(RaceFailed)
 
     def race_unplaced(
-        self, device_of_unit: np.ndarray | Decisions, rounds: int = 20, confidence: float = 0.99
+        self,
+        device_of_unit: np.ndarray | Decisions,
+        rounds: int = 20,
+        confidence: float = 0.99,
+        beside: Sequence[GraphProgram] = (),
     ) -> list[list[float]]:
-        """Times a call of a placement in turn with the program as it is: no device set, in one process on all cores.
+        """Times calls of placements in turn with the program as it is: no device set, in one process on all cores.
 
-        Both are timed as this process runs its functions: with its graph optimizations, and the program as it is with
-        as many threads. A call of the placement sends the inputs to the workers and waits for the outputs, as it will
+        All are timed as this process runs its functions: with its graph optimizations, and the program as it is with
+        as many threads. A call of a placement sends the inputs to the workers and waits for the outputs, as it will
         when this process calls it. As it is, a function has its inputs and leaves its outputs in its own process; what
         asking another one costs is measured by an empty program and taken off.
 
         Args:
-          device_of_unit: [U], or all that one plan decides; a placement that ``evaluate`` has found OK.
+          device_of_unit: [B, U], or all that B plans decide; placements that ``evaluate`` has found OK.
           rounds: timed turns of each.
-          confidence: that the one which drops out is slower; 1 keeps both to the end.
+          confidence: that one which drops out is slower; 1 keeps all to the end.
+          beside: calls of other programs (``program``) on these workers, which take turns with them.
 
         Returns:
-          Times of the placement's and of the unplaced program's turns, in seconds.
+          Times of each placement's turns, of those of ``beside``, and last of the unplaced program's, in seconds.
 
         Raises:
           InputError: an argument of the wrong type, shape or range, or a placement that is not legal.
           UnplacedFailed: the program does not run as it is.
-          RaceFailed: the placement did not run to the end.
+          RaceFailed: a placement did not run to the end.
         """
         rounds, confidence = _checked_race(rounds, confidence)
-        placement = self._placement(device_of_unit)
-        placed = build_program(self._item, rewrite(self._item, placement), is_call=True)
+        others = _other_programs(beside)
+        plans = self._plans(device_of_unit)
+        if not len(plans) + len(others):
+            raise InputError(_NOTHING_TO_RACE)
+        programs = [*(self.program(plan, is_call=True) for plan in plans), *others]
         unplaced = build_program(self._as_it_is, self._as_it_is.graph_def)
         deadline_s = self._config.deadline_s
 
@@ -278,17 +285,17 @@ class RuntimeEvaluator:
                 open_program(target, unplaced, deadline_s, process_session_config) as loaded,
                 open_program(target, empty_program(), deadline_s) as empty,
             ):
-                loaded.step()  # what fails here is not the placement's fault
+                loaded.step()  # what fails here is not a placement's fault
                 (asking_s,) = race_steps([empty.step], _ASKING_ROUNDS)
-                race = self._race([placed], [loaded.step], rounds, confidence, process_session_config)
+                race = self._race(programs, [loaded.step], rounds, confidence, process_session_config)
                 return race, float(np.median(asking_s))
 
         self._whole_machine = self._whole_machine or whole_machine(self._problem.cluster)
         with contextlib.closing(self._whole_machine) as machine:
-            attempt = try_on(machine, 3 * deadline_s, run)
+            attempt = try_on(machine, (len(programs) + 2) * deadline_s, run)
         race, asking_s = attempt.value_or(UnplacedFailed)
-        placed_s, answered_s = race.value_or(RaceFailed)
-        return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
+        *called_s, answered_s = race.value_or(RaceFailed)
+        return [*called_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
     def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
         """Calls ``function`` with what opens programs on the workers: for who times several that depend on each other.
@@ -483,13 +490,18 @@ class RuntimeEvaluator:
         names = [device.name for device in self._problem.cluster.devices]
         return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
 
-    def program(self, device_of_unit: np.ndarray | Decisions) -> GraphProgram:
-        """Program that runs on the workers for a placement [U], or for all that one plan decides.
+    def program(self, device_of_unit: np.ndarray | Decisions, is_call: bool = False) -> GraphProgram:
+        """Program that runs on the workers for a placement.
+
+        Args:
+          device_of_unit: [U], or all that one plan decides.
+          is_call: as ``build_program`` takes it.
 
         Raises:
           InputError: it is not legal.
         """
-        return build_program(self._item, rewrite(self._item, self._placement(device_of_unit)))
+        is_call = arguments.truth("is_call", is_call)
+        return build_program(self._item, rewrite(self._item, self._placement(device_of_unit)), is_call)
 
     def _placement(self, device_of_unit: np.ndarray | Decisions) -> Placement:
         if isinstance(device_of_unit, Decisions):
@@ -532,6 +544,10 @@ def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:
         arguments.whole_number("rounds", rounds, least=1),
         arguments.number("confidence", confidence, above=0, most=1),
     )
+
+
+def _other_programs(beside: Sequence[GraphProgram]) -> Sequence[GraphProgram]:
+    return arguments.items_of("beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns")
 
 
 class RaceFailed(RuntimeError):

@@ -9,7 +9,7 @@ import functools
 import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,10 +19,12 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
 from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.kept import outcome_of_plan
-from tf_placer.planning.outcome import FUSED, Outcome, in_words
+from tf_placer.planning.outcome import AS_IT_IS, FUSED, PLAN, SINGLE, Outcome, Timed, in_words
+from tf_placer.planning.race import raced_anew
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -31,6 +33,7 @@ from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_p
 from tf_placer.runtime.timing import (
     TURN_S,
     Limit,
+    OtherLoad,
     clearly_slower,
     race_spreads_s,
     race_steps,
@@ -41,7 +44,9 @@ from tf_placer.transform.fusion.costs import Savings, savings, savings_of
 from tf_placer.transform.fusion.rules import RULES
 
 FUSE = "fusing"
-AS_IT_IS = "unfused"
+CLUSTERS_SHARE = 0.8
+"""Of the time for fusing; the rest is for the race of the fused plan with the others."""
+UNFUSED = "unfused"
 _FEW_ROUNDS, _WARMUPS, _TRACES = 7, 2, 3
 _COMPILE_S_PER_KERNEL = 0.02  # before anything was compiled here
 _REFINEMENTS = 3  # of the clusters of one rule
@@ -184,52 +189,56 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
     if not item.runs_standalone:
         raise InputError(f"clusters cannot be timed, because {item.why_not_standalone}")
     plain = Placement(problem, problem.everything_on(0))
+    load = OtherLoad()
     found = find_clusters_here(item, plain, budget_s)
     plans = Decisions.joined([found.placement.decisions, plain.decisions])
-    simulated_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s.tolist()
-    kept = {
-        "predicted_s": simulated_s[0],
-        "single_predicted_s": simulated_s[1],
-        "measured_s": found.fused_s if found.is_faster else found.unfused_s,
-        "single_measured_s": found.unfused_s,
-        "why": f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
-        "fused": found.sentence,
-        "is_worth_it": found.is_faster,
-        "beside_unplaced": f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
+    fused_s, plain_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s.tolist()
+    of_fused: dict[str, Any] = {
         "raced_s": found.fused_s,
-        "unplaced_s": found.unfused_s,
-        "raced_spread_s": found.fused_spread_s,
-        "unplaced_spread_s": found.unfused_spread_s,
+        "spread_s": found.fused_spread_s,
+        "is_clear": found.is_faster,
     }
-    return outcome_of_plan(found.placement, kept)
+    of_plain: dict[str, Any] = {"raced_s": found.unfused_s, "spread_s": found.unfused_spread_s}
+    return outcome_of_plan(
+        found.placement,
+        Timed(PLAN, simulated_s=fused_s, **of_fused),
+        (Timed(SINGLE, simulated_s=plain_s, **of_plain), Timed(AS_IT_IS, **of_plain)),
+        why=f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
+        fused=found.sentence,
+        beside_unplaced=f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
+        load=load.share,
+        timed_at_s=time.time(),
+    )
 
 
-def with_fusing(outcome: Outcome, found: Fusing) -> Outcome:
-    """The outcome with what a search for clusters of its plan has found; that is written if it is clearly faster."""
+def with_fusing(outcome: Outcome, found: Fusing, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
+    """The outcome with what a search for clusters of its plan has found; that is written if it is clearly faster.
+
+    Args:
+      outcome: with a plan that raced.
+      found: for that plan; with clusters it races anew with the others.
+      timing: as ``race`` takes it.
+    """
     before = outcome.written
     told = dataclasses.replace(outcome, fused=found.sentence)
     if not found.is_faster:
         return told
     simulated_s = float(SimulatedEvaluator(outcome.problem).evaluate(found.placement.decisions).runtime_s[0])
-    plain = dataclasses.replace(
-        before, measured_s=found.unfused_s, spread_s=found.unfused_spread_s, is_raced=True, traced=None
-    )
     fused = dataclasses.replace(
         before,
         name=FUSED,
         placement=found.placement,
         simulated_s=simulated_s,
-        measured_s=found.fused_s,
-        spread_s=found.fused_spread_s,
-        is_raced=True,
+        measured_s=None,
+        raced_s=None,
+        spread_s=None,
+        is_clear=None,
         traced=None,
     )
-    return dataclasses.replace(
-        told,
-        written=fused,
-        beside=(*outcome.beside, plain),
-        decided=fused if outcome.decided is before else outcome.decided,
-    )
+    plain = dataclasses.replace(before, traced=None)
+    decided = fused if outcome.decided is before else outcome.decided
+    told = dataclasses.replace(told, written=fused, beside=(*outcome.beside, plain), decided=decided)
+    return raced_anew(told, timing)
 
 
 def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
@@ -507,7 +516,7 @@ class _Search:
         """The best clusters beside the plan without, by step times of both."""
         times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
         is_faster = best.candidate is not None and clearly_slower(samples[0], samples[-1])
-        placement, name = self._plain, AS_IT_IS
+        placement, name = self._plain, UNFUSED
         if best.candidate is not None:
             name = best.candidate.title
             if is_faster:

@@ -77,7 +77,7 @@ class InParts:
             raise InputError(f"cluster {cluster.name!r} has one device to compute it all")
         program = split_program(road.program, len(devices), batch_statistics)
         announce = None if costs == "analytic" else lambda _: road.expect_profile(program.item)
-        problem = build_problem(program.item, cluster, costs, check=announce)
+        problem = build_problem(program.item, cluster, costs, road.profiles, announce)
         return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
 
     @staticmethod

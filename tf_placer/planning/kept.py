@@ -3,89 +3,104 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.outcome import (
-    CALLED,
-    PLAN,
-    RACED,
-    SINGLE,
-    SPLIT,
-    UNPLACED,
-    UNPLACED_CALLED,
-    Outcome,
-    Timed,
-)
+from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Outcome, Timed
 from tf_placer.problem.placement import Placement
+from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchCurve, SearchResult, progress_of
 
-# Times of the plan: key -> row and field.
-_KEPT_TIMES = {
-    "predicted_s": (PLAN, "simulated_s"),
-    "single_predicted_s": (SINGLE, "simulated_s"),
-    "measured_s": (PLAN, "measured_s"),
-    "single_measured_s": (SINGLE, "measured_s"),
-    "split_s": (SPLIT, "measured_s"),
-    "raced_s": (RACED, "measured_s"),
-    "unplaced_s": (UNPLACED, "measured_s"),
-    "placed_call_s": (CALLED, "measured_s"),
-    "unplaced_call_s": (UNPLACED_CALLED, "measured_s"),
-    "raced_spread_s": (RACED, "spread_s"),
-    "unplaced_spread_s": (UNPLACED, "spread_s"),
-}
+_DAY_S = 24 * 3600.0
+_OLD_S = 30 * _DAY_S
+_TIMES = (*(clock.field for clock in Clock), "spread_s", "is_clear")
 _KEPT_OF_PARTS = ("parts", "stayed_whole", "batch_statistics", "why_not_split")
-_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress", "fused", *_KEPT_OF_PARTS)
+_KEPT = (
+    *("why", "beside_unplaced", "searched", "progress", "fused", "load", "timed_at_s"),
+    *_KEPT_OF_PARTS,
+)
 
 
-def outcome_of_plan(placement: Placement, kept: Mapping[str, Any]) -> Outcome:
-    """The outcome for a function's plan, from what its file has of it.
+def outcome_of_plan(
+    placement: Placement,
+    plan: Timed,
+    beside: Sequence[Timed] = (),
+    correction: Correction | None = None,
+    **more: Any,
+) -> Outcome:
+    """The outcome for a function's plan.
 
     Args:
       placement: the plan, on the problem with the costs that were profiled.
-      kept: as ``kept_of_plan`` makes it; times that are not known may be missing, but for ``predicted_s``.
-
-    Raises:
-      LookupError, TypeError, ValueError, AttributeError: it is damaged.
+      plan: its times.
+      beside: rows of others; their names and times alone are taken.
+      correction: of the simulator, by all that was measured.
+      more: other fields of the outcome.
     """
-    rows: dict[str, dict[str, Any]] = {}
-    for key, (row, field) in _KEPT_TIMES.items():
-        found = kept["predicted_s"] if key == "predicted_s" else kept.get(key)
-        if found is not None:
-            rows.setdefault(row, {})[field] = tuple(found) if field == "spread_s" else float(found)
-    correction = Correction(**kept["correction"]) if kept.get("correction") else None
     problem = placement.problem if correction is None else correction.apply(placement.problem)
     peak_bytes = SimulatedEvaluator(problem).evaluate(placement.decisions).peak_bytes
     assert peak_bytes is not None, "the simulator counts memory"
     peaks = {
         device.name: int(peak) for device, peak in zip(problem.cluster.devices, peak_bytes[0], strict=True)
     }
-    others = [SINGLE, *(row for row in rows if row not in (PLAN, SINGLE))]
+    rows = [Timed(row.name, **_times(row)) for row in beside]
+    singles = [row for row in rows if row.is_single] or [Timed(SINGLE)]
+    others = [row for row in rows if not row.is_single]
+    written = Timed(PLAN, placement, peak_bytes=peaks, **_times(plan))
+    return Outcome(None, problem, written, (*singles, *others), correction=correction, **more)
+
+
+def _times(row: Timed) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in _TIMES}
+
+
+def outcome_kept(placement: Placement, kept: Mapping[str, Any]) -> Outcome:
+    """The outcome that ``kept_of_plan`` made entries of.
+
+    Raises:
+      LookupError, TypeError, ValueError, AttributeError: they are damaged.
+    """
+    plan, *beside = (
+        Timed(str(name), **{key: _of_json(key, times.get(key)) for key in _TIMES})
+        for name, times in kept["rows"].items()
+    )
+    if plan.name != PLAN or plan.simulated_s is None:
+        raise ValueError("its plan has no time")
     more = {name: kept[name] for name in _KEPT if name in kept}
-    # A file of before it had what was searched answers nothing, and a search begins with its plan.
     more["searched"] = tuple(
         (str(method), float(s), float(of_s)) for method, s, of_s in kept.get("searched", ())
     )
     more["stayed_whole"] = tuple(map(str, kept.get("stayed_whole", ())))
-    return Outcome(
-        None,
-        problem,
-        Timed(PLAN, placement, peak_bytes=peaks, **rows[PLAN]),
-        tuple(Timed(row, **rows.get(row, {})) for row in others),
-        correction=correction,
-        **more,
-    )
+    correction = Correction(**kept["correction"]) if kept.get("correction") else None
+    return outcome_of_plan(placement, plan, beside, correction, **more)
+
+
+def _of_json(key: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if key == "spread_s":
+        return tuple(map(float, value))
+    return bool(value) if key == "is_clear" else float(value)
 
 
 def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
     """Entries of a function's plan file besides its devices."""
-    times = {
-        key: getattr(outcome.named(row) or Timed(row), field) for key, (row, field) in _KEPT_TIMES.items()
-    }
+    rows = {row.name: _times(row) for row in (outcome.written, *outcome.beside)}
     correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
-    return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
+    return {"rows": rows, "correction": correction} | {name: getattr(outcome, name) for name in _KEPT}
+
+
+def why_measured_again(kept: Outcome) -> str:
+    """Reason why a verdict of the runtime holds no longer, as a clause; "" where it does."""
+    if kept.timed_at_s is None or kept.written.raced_s is None:
+        return ""
+    if kept.load is not None and kept.load >= BUSY:
+        return f"its verdict is of a busy machine, of which other processes took {kept.load:.0%}"
+    age_s = time.time() - kept.timed_at_s
+    return f"its verdict is {age_s / _DAY_S:.0f} days old" if age_s > _OLD_S else ""
 
 
 def progress_of_all(searches: Sequence[SearchResult]) -> list[SearchCurve]:

@@ -47,9 +47,8 @@ def search_live(
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
     searches a plain one (``Role.PLAIN``) gets the same budget, unless the method is the default, and in the end random
     search as many evaluations as the method's last, in no more time, so that it shows what the method is worth; the
-    fastest wins, whoever found it. The race's times replace what its placements took by themselves, in the last refit,
-    too. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was
-    measured.
+    fastest wins, whoever found it. The program as it is races, too. Measuring is not in the budget; it takes seconds a
+    placement. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
@@ -138,7 +137,6 @@ def live_stages(
     then: Callable[[Outcome], None],
     meanwhile: str = "",
     start: Placement | None = None,
-    beside_unplaced: bool = False,
     make_parts: MakeParts | None = None,
 ) -> list[Stage]:
     """A live search of what a road asks for, from the start of the workers to the race.
@@ -147,7 +145,7 @@ def live_stages(
       road: its program on live devices.
       progress: makes what shows a search, from its title and budget.
       then: is given what was found, as the last part of the race, while the workers are still there.
-      meanwhile, beside_unplaced: as ``Road.starting`` takes them.
+      meanwhile: as ``Road.starting`` takes it.
       start: see ``LiveSearch``.
       make_parts: see ``search_live``.
     """
@@ -180,7 +178,7 @@ def live_stages(
     shares = dict.fromkeys(names, 1 / max(len(names), 1))
     if asked.method != CONTROL:
         shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {CONTROL: CONTROL_SHARE}
-    stages = [road.starting(meanwhile, beside_unplaced)]
+    stages = [road.starting(meanwhile, beside_unplaced=True)]
     for part in parts:
         run = functools.partial(do, part)
         if part.method:
@@ -220,7 +218,7 @@ def _measuring_s(road: Road, config: LiveConfig) -> float:
 
 
 def _racing_s(road: Road, config: LiveConfig) -> float:
-    racers = config.finalists + 2  # the best single device, and the best of another method
+    racers = config.finalists + 3  # the best single device, that of another method, and the program as it is
     return racers * _racer_s(road, config)
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction, refit
-from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.in_parts import InParts
-from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SINGLE, SPLIT, Outcome, Timed, with_race
+from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SINGLE, SPLIT, Outcome, Timed
+from tf_placer.planning.race import Race, race
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -57,12 +57,6 @@ class LiveConfig:
     confidence: float = 0.95
 
 
-def _of_row(times: Measurement, row: int) -> Measurement:
-    """Measurement of one plan of several."""
-    rows = slice(row, row + 1)
-    return Measurement(times.runtime_s[rows], None, times.status[rows], times.messages[rows])
-
-
 def _decisions(trial: Timed) -> Decisions:
     assert trial.placement is not None, "every trial has a plan"
     return trial.placement.decisions
@@ -71,7 +65,7 @@ def _decisions(trial: Timed) -> Decisions:
 def _standing(trial: Timed) -> tuple[bool, float]:
     """Sorts trials that ran: a time in the race was taken beside the others' and counts more."""
     assert trial.measured_s is not None, "it ran"
-    return not trial.is_raced, trial.measured_s
+    return trial.raced_s is None, trial.raced_s or trial.measured_s
 
 
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
@@ -84,10 +78,13 @@ def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
         found_by=trial.found_by,
         interrupted=interrupted,
     )
-    more = {
-        name: getattr(trial, name) for name in ("measured_s", "spread_s", "status", "message", "is_raced")
-    }
+    names = ("measured_s", "raced_s", "spread_s", "status", "message", "is_clear")
+    more = {name: getattr(trial, name) for name in names}
     return Timed.of_search(trial.name, search, **more)
+
+
+def _not_raced(why: str) -> dict[str, str]:
+    return {"beside_unplaced": f"not run to its end beside the function as it is ({why or 'nothing ran'})"}
 
 
 class _Form:
@@ -161,6 +158,8 @@ class LiveSearch:
         self._turn_of: dict[str, tuple[int, SearchResult | None]] = {}
         self._proposed: Timed | None = None
         self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
+        self._race: Race | None = None
+        self._as_it_is: tuple[Timed, ...] = ()
         self._has_ended, self._is_interrupted, self._why = False, False, ""
 
     def do(self, part: Callable[[LiveSearch, Budget], None], share: Budget, left_s: float = math.inf) -> None:
@@ -349,7 +348,7 @@ class LiveSearch:
                 return
             plans = Decisions.joined([_decisions(trial) for trial in some])
             times = form.timing.evaluate(plans.plain)
-            self._trials += [trial.measured(_of_row(times, i)) for i, trial in enumerate(some)]
+            self._trials += [trial.measured(times, i) for i, trial in enumerate(some)]
             self._refit()
 
     def _refit(self) -> None:
@@ -372,31 +371,26 @@ class LiveSearch:
         return sorted(ran, key=lambda i: _standing(self._trials[i]))
 
     def race(self) -> None:
-        """Races the best single device and the best plans; the race has the last word on their times."""
+        """Races the best single device, the best plans and the program as it is; the race has the last word.
+
+        The simulator is fitted to what plans took by themselves: a turn of the race is a call, whose inputs and outputs
+        are sent, and the simulator knows nothing of these.
+        """
         ran = self._ran()
         singles = [i for i in ran if self._trials[i].is_single][:1]
         plans = [i for i in ran if not self._trials[i].is_single]
-        if not plans:
-            return
         best_of_each = {self._trials[i].name: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
         racers.sort(key=lambda i: not self._whole.has(self._trials[i]))  # those in parts come last
-        samples = self._race([self._trials[i] for i in racers])
-        self._trials = with_race(self._trials, racers, samples)
-        # Before the refit: Ctrl-C there loses no race.
-        self._samples = dict(zip(racers, samples, strict=True))
-        self._refit()
-
-    def _race(self, racers: Sequence[Timed]) -> list[list[float]]:
-        """Step times of plans in turn, those of the whole before those in parts."""
-        whole, rounds = [_decisions(one) for one in racers if self._whole.has(one)], self._config.rounds
-        evaluator, problem = self._whole.evaluator, self._whole.problem
-        plans = Decisions.joined(whole) if whole else Decisions(np.zeros((0, problem.num_units), np.int32))
-        in_parts = [one for one in racers if not self._whole.has(one)]
-        if not in_parts:
-            return evaluator.race(plans.plain, rounds)
-        beside = [self._form_of(one).evaluator.program(_decisions(one)) for one in in_parts]
-        return evaluator.race(plans.plain, rounds, beside=beside)
+        if not racers:
+            return
+        evaluators = {form.problem.fingerprint: form.evaluator for form in self._forms}
+        rows = [self._trials[i] for i in racers]
+        self._race = race(rows, lambda plan: evaluators[plan.problem.fingerprint], self._config.rounds)
+        count = len(self._trials)
+        raced = self._race.added(self._trials, racers)
+        self._trials, self._as_it_is = raced[:count], tuple(raced[count:])
+        self._samples = dict(zip(racers, self._race.samples, strict=False))
 
     def result(self, method: str) -> Outcome:
         """Outcome: the recommended plan and the best plan of each method.
@@ -442,6 +436,8 @@ class LiveSearch:
         shown = [trial for name in names if (trial := self._best_of(name)) is not None]
         form = self._form_of(self._trials[chosen])
         written = _as_simulated(self._trials[chosen], corrected[form], self._is_interrupted)
+        if self._race is None:  # nothing is worth it that has not shown so
+            written = dataclasses.replace(written, is_clear=False)
         seen = {}
         for trial in shown:
             if trial != self._trials[chosen]:
@@ -454,7 +450,7 @@ class LiveSearch:
             None,
             corrected[form],
             written,
-            tuple(seen.values()),
+            (*seen.values(), *self._as_it_is),
             asked=method,
             why=verdict,
             decided=written,
@@ -462,6 +458,7 @@ class LiveSearch:
             searches=tuple(search for _, search in self._searches),
             correction=form.correction,
             measured_on="" if self._fleet is None else self._fleet.sentence(),
+            **(_not_raced(self._why) if self._race is None else self._race.verdict(written)),
         )
         if isinstance(self._in_parts, str):
             why_not = f"The batch is not split: {self._in_parts}." if self._in_parts else ""
@@ -484,10 +481,10 @@ class LiveSearch:
     def _choose(self, single: int | None, ran: Sequence[int], why: str) -> tuple[int, str]:
         """Index of the trial to recommend, and one sentence that says why."""
         trials, samples = self._trials, self._samples
-        fastest = min(samples or ran, key=lambda i: trials[i].measured_s or 0.0)
+        fastest = min(samples or ran, key=lambda i: _standing(trials[i]))
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
-        if not samples:
+        if all(trials[i].is_single for i in samples):
             others = any(not trial.is_single for trial in trials)
             why = why or ("no other placement ran" if others else "no search found another that was faster")
             return single, f"the best single device: {why}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import functools
+import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.quantities import html_table, known, milliseconds
+from tf_placer.base.quantities import excess, html_table, known, milliseconds
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -24,7 +27,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import race_spreads_s, race_times_s
+from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import REFERENCE
 from tf_placer.search.recorder import PROVEN, SIMULATED, SearchCurve, SearchResult, takes_no_more
@@ -44,22 +47,52 @@ CONSTRUCTED = "constructed"
 STRATEGY = "mirrored_strategy"
 # Row of a plan with fusion clusters, beside the same without.
 FUSED = "fused"
-_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", STRATEGY: "MirroredStrategy"}
-# Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
-RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
-CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
+_TITLES = {
+    DATA_PARALLEL: "data parallel",
+    SPLIT: "split and placed",
+    STRATEGY: "MirroredStrategy",
+    GIVEN: "the plan given",
+}
+# Row of the program without a plan, on the whole machine.
+AS_IT_IS = "as it is"
+# Row of the plan that keeps every layer on one device.
+WHOLE_LAYERS = "whole layers"
+SAME = 0.005
+"""Share of a step time that nobody would change a program for."""
+_APART = 0.05  # of two times that were measured alone, minutes apart
+_SUPPORTED = 0.95  # of draws
+
+
+class Clock(enum.Enum):
+    """What timed a step, the last with the last word; times by different clocks are never compared.
+
+    Attributes:
+      SIMULATED: the simulator.
+      MEASURED: the runtime, each plan by itself.
+      RACED: the runtime, called as this process calls it, in turn with the others.
+      CALLED: a user's own first calls.
+    """
+
+    SIMULATED = "simulated"
+    MEASURED = "alone"
+    RACED = "raced"
+    CALLED = "called"
+
+    @property
+    def field(self) -> str:
+        """Field of a ``Timed`` with the seconds by this clock."""
+        return f"{self.name.lower()}_s"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Timed:
-    """One plan with its times.
+    """One plan with its times, a field for each ``Clock``.
 
     Attributes:
       name: of the method that proposed it, or what tables call it.
-      placement: the plan; None where none fits in memory, and of the function as it is.
-      simulated_s: step time in the simulator, None where it is not known.
-      measured_s: step time on the runtime, None where it was not measured or failed there.
-      spread_s: lower and upper quartile of ``measured_s``; None where they are not known.
+      placement: the plan; None where none fits in memory, and of the program as it is.
+      simulated_s, measured_s, raced_s, called_s: seconds of a step by each clock, None where it has no such time.
+      spread_s: lower and upper quartile by the last clock; None where they are not known.
       peak_bytes: device name -> most memory in use, simulated; empty where it is not known.
       status: of the simulator, or of the runtime once measured; ILLEGAL where the method cannot place the problem.
       message: one line about a failure, "" where there is nothing to say.
@@ -67,7 +100,8 @@ class Timed:
       evaluations: placements tried; None where nothing was.
       search_s: seconds of its search.
       search: the search, None of a plan that was not searched.
-      is_raced: ``measured_s`` is of a race.
+      is_clear: it takes clearly less time than the best single device and than the program as it is, turn by turn or
+        call by call; of the single device, than the program as it is; None where that is not known.
       traced: one step of it on the runtime; of the plan that is written.
     """
 
@@ -75,6 +109,8 @@ class Timed:
     placement: Placement | None = None
     simulated_s: float | None = None
     measured_s: float | None = None
+    raced_s: float | None = None
+    called_s: float | None = None
     spread_s: tuple[float, float] | None = None
     peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     status: Status = Status.OK
@@ -83,7 +119,7 @@ class Timed:
     evaluations: int | None = None
     search_s: float = 0.0
     search: SearchResult | None = None
-    is_raced: bool = False
+    is_clear: bool | None = None
     traced: tf.compat.v1.RunMetadata | None = None
 
     def __post_init__(self) -> None:
@@ -95,15 +131,16 @@ class Timed:
         found = {field: getattr(search, field) for field in _OF_SEARCH}
         return Timed(name, simulated_s=search.runtime_s, search=search, **{**found, **more})
 
-    def measured(self, times: Measurement) -> Timed:
+    def measured(self, times: Measurement, row: int = 0) -> Timed:
         """Candidate with the time that the plan takes by itself, or with the reason why it does not run.
 
         Args:
-          times: of this plan alone.
+          times: of plans.
+          row: which of them it is.
         """
-        status = Status(int(times.status[0]))
-        measured_s = float(times.runtime_s[0]) if status == Status.OK else None
-        return dataclasses.replace(self, measured_s=measured_s, status=status, message=times.messages[0])
+        status = Status(int(times.status[row]))
+        measured_s = float(times.runtime_s[row]) if status == Status.OK else None
+        return dataclasses.replace(self, measured_s=measured_s, status=status, message=times.messages[row])
 
     @property
     def fullest_bytes(self) -> int | None:
@@ -115,12 +152,14 @@ class Timed:
         """The status, or ``NOT_RUN`` of a method that could not even begin; ``message`` says why."""
         return NOT_RUN if self.placement is None and self.status == Status.ILLEGAL else self.status.name
 
+    def seconds(self, clock: Clock) -> float | None:
+        """Seconds of a step by a clock; None where it has no such time, or does not run."""
+        return getattr(self, clock.field) if self.status == Status.OK else None
+
     @property
-    def step_s(self) -> float | None:
-        """The time that counts: measured where something was, else simulated; None where it does not run."""
-        if self.status != Status.OK:
-            return None
-        return self.simulated_s if self.measured_s is None else self.measured_s
+    def clock(self) -> Clock | None:
+        """The last clock that timed it; None where none did."""
+        return next((clock for clock in reversed(Clock) if self.seconds(clock) is not None), None)
 
     @property
     def is_single(self) -> bool:
@@ -128,10 +167,25 @@ class Timed:
         return self.name == SINGLE
 
     @property
+    def is_as_it_is(self) -> bool:
+        """True for the program without a plan."""
+        return self.name == AS_IT_IS
+
+    @property
+    def is_below_bound(self) -> bool:
+        """True if the simulator gives it less time than any plan can take there: a fault, and no plan to choose."""
+        if self.search is None or self.simulated_s is None:
+            return False
+        is_fused = self.placement is not None and self.placement.cluster_of_op is not None
+        return not is_fused and self.simulated_s * 1e9 < self.search.lower_bound_s * 1e9 - 1e-3
+
+    @property
     def title(self) -> str:
         """Its name in tables: the method, and the one that found the plan inside it."""
         if self.is_single:
             return "single device"
+        if self.is_as_it_is:
+            return "as it is, whole machine"
         name = _TITLES.get(self.name, self.name)
         return name if self.found_by == self.name else f"{name} ({self.found_by})"
 
@@ -139,33 +193,91 @@ class Timed:
 _OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
 
 
+def clock_of(rows: Sequence[Timed]) -> Clock:
+    """The last clock that timed a plan of these rows: that by which they are compared."""
+    clocks = [row.clock for row in rows if not row.is_as_it_is]
+    return next((clock for clock in reversed(Clock) if clock in clocks), Clock.SIMULATED)
+
+
 def fastest(candidates: Sequence[Timed], asked: str = "") -> Timed | None:
-    """The candidate with the shortest step, measured where something was; None where none runs.
+    """The plan with the shortest step by ``clock_of`` all; None where none runs.
 
     On a tie the single device wins: a plan that gains nothing is not worth having. Then the method that was asked for.
 
     Args:
-      candidates: all measured, or none.
+      candidates: the program as it is may be among them, and is no plan.
       asked: the method that was asked for.
     """
-    ran = [c for c in candidates if c.step_s is not None]
-    return min(ran, key=lambda c: (c.step_s, not c.is_single, c.name != asked), default=None)
+    clock = clock_of(candidates)
+    timed = [
+        (seconds, not row.is_single, row.name != asked, position)
+        for position, row in enumerate(candidates)
+        if not row.is_as_it_is and not row.is_below_bound and (seconds := row.seconds(clock)) is not None
+    ]
+    return candidates[min(timed)[-1]] if timed else None
 
 
 def with_race(
     candidates: Sequence[Timed], racing: Sequence[int], samples: Sequence[Sequence[float]]
 ) -> list[Timed]:
-    """The candidates, those that raced with the times of the race.
+    """The candidates, those that raced with the times of the race, and whether these are clearly less.
 
     Args:
-      candidates: those that raced and others.
+      candidates: those that raced and others; the program as it is may be one.
       racing: positions of those that raced.
       samples: their turns, from ``race_steps``.
     """
     found = list(candidates)
-    for i, measured_s, spread_s in zip(racing, race_times_s(samples), race_spreads_s(samples), strict=True):
-        found[i] = dataclasses.replace(found[i], measured_s=measured_s, spread_s=spread_s, is_raced=True)
+    times_s = race_times_s(samples)
+    singles = [i for i, row in enumerate(racing) if candidates[row].is_single]
+    best_single = min(singles, key=lambda i: times_s[i], default=None)
+    as_it_is = next((i for i, row in enumerate(racing) if candidates[row].is_as_it_is), None)
+    for i, row in enumerate(racing):
+        rivals = [as_it_is] if candidates[row].is_single else [best_single, as_it_is]
+        beaten = [clearly_slower(samples[rival], samples[i]) for rival in rivals if rival is not None]
+        found[row] = dataclasses.replace(
+            candidates[row],
+            raced_s=times_s[i],
+            spread_s=race_spreads_s(samples)[i],
+            is_clear=all(beaten) if beaten and i != as_it_is else None,
+        )
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """The plan that is written beside the best of what needs no plan, by one clock.
+
+    Attributes:
+      clock: the last that timed the plan.
+      plan_s: its step.
+      rival: the fastest single device, or the program as it is where that takes less; None where neither was timed.
+      rival_s: its step; infinite where there is none.
+      is_clear: the plan takes less, and by more than samples or draws are off.
+    """
+
+    clock: Clock
+    plan_s: float
+    rival: Timed | None
+    rival_s: float
+    is_clear: bool
+
+    @property
+    def saved(self) -> float:
+        """Share of the rival's step that the plan saves; negative for a loss."""
+        return -excess(self.plan_s, self.rival_s)
+
+    def as_data(self) -> dict[str, Any]:
+        """As files have it: None for what is not known."""
+        rival = self.rival
+        return {
+            "clock": self.clock.field,
+            "plan_s": self.plan_s,
+            "rival": None if rival is None else rival.name,
+            "rival_s": known(self.rival_s),
+            "less_time": None if rival is None else known(self.saved),
+            "is_clear": self.is_clear,
+        }
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,12 +363,13 @@ class Outcome:
       measured_on: a sentence on the machines that plans were measured on; "" where it was this one alone.
       fused: what is fused and what that is worth, or why nothing is; "" where nobody asked.
       survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
-      is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
       from_cache: it was found by an earlier process.
       searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
       progress: of each search of a function's plan.
       key: under which a function's plan is kept; empty for others.
+      load: share of the CPUs that other processes took while plans were raced or called; None where nobody knows.
+      timed_at_s: when that was, in seconds since 1970; None where nothing was timed on the runtime.
 
     Raises:
       InputError: there is no plan to write; the message is that of ``written``.
@@ -282,26 +395,28 @@ class Outcome:
     measured_on: str = ""
     fused: str = ""
     survival: Survival | None = None
-    is_worth_it: bool = True
     beside_unplaced: str = ""
     from_cache: bool = False
     searched: Sequence[tuple[str, float, float]] = ()
     progress: Sequence[SearchCurve] = ()
     key: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    load: float | None = None
+    timed_at_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.written.placement is None:
             raise InputError(self.written.message)
 
     def __repr__(self) -> str:
-        return f"<Outcome for {self.problem.name!r}: {self.written.name}, {milliseconds(self.written.step_s)} a step>"
+        takes = milliseconds(None if self.gain is None else self.gain.plan_s)
+        return f"<Outcome for {self.problem.name!r}: {self.written.name}, {takes} a step>"
 
     def _repr_html_(self) -> str:
         rows = (
-            (self.title_of(row), milliseconds(row.simulated_s), milliseconds(row.measured_s))
-            for row in (*self.candidates, *self.instead)
+            (self.title_of(row), *(milliseconds(row.seconds(clock)) for clock in self.clocks))
+            for row in self.rows
         )
-        return html_table(("step time of", "simulated", "measured"), rows)
+        return html_table(("step time of", *(clock.value for clock in self.clocks)), rows)
 
     @property
     def method(self) -> str:
@@ -349,18 +464,120 @@ class Outcome:
         return (*self.beside, self.written)
 
     @property
-    def recommended(self) -> Timed:
-        """Plan that a live search decided on, else the plan of least memory if that was sought, else the fastest."""
-        if self.decided is not None:
-            return self.decided
-        if self.written.search is not None and self.written.search.least_memory is not None:
+    def clock(self) -> Clock:
+        """By which the rows are compared."""
+        return clock_of(self.candidates)
+
+    @property
+    def clocks(self) -> list[Clock]:
+        """Those that timed a row, and the simulator: a column each."""
+        timed = {clock for row in self.rows for clock in Clock if row.seconds(clock) is not None}
+        return [clock for clock in Clock if clock in timed or clock is Clock.SIMULATED]
+
+    @functools.cached_property
+    def row_written(self) -> Timed:
+        """The row of the plan that is written: with whole layers no candidate has it."""
+        if self.layers is None or self.whole is None:
             return self.written
-        return fastest(self.candidates) or self.written
+        return self._whole_layers[0]
+
+    @functools.cached_property
+    def rows(self) -> tuple[Timed, ...]:
+        """All rows, the fastest candidate first, by the last clock of each; then what is only told."""
+        is_written = self.layers is not None
+        candidates = [*self.candidates, *(self._whole_layers if is_written else ())]
+        order = list(reversed(Clock))
+
+        def standing(row: Timed) -> tuple[int, float]:
+            clock = row.clock
+            return (len(order), 0.0) if clock is None else (order.index(clock), row.seconds(clock) or 0.0)
+
+        return (
+            *sorted(candidates, key=lambda row: (row.is_below_bound, *standing(row))),
+            *(() if is_written else self._whole_layers),
+            *self.instead,
+        )
+
+    @functools.cached_property
+    def _whole_layers(self) -> tuple[Timed, ...]:
+        """The plan of whole layers, where there is one."""
+        whole = self.whole
+        if whole is None:
+            return ()
+        names = (device.name for device in self.problem.cluster.devices)
+        peaks = dict(zip(names, whole.peak_bytes.tolist(), strict=True))
+        return (Timed(WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks),)
+
+    @property
+    def recommended(self) -> Timed:
+        """What to use: the plan that a live search decided on, that of least memory if that was sought, or the fastest.
+
+        Where that is not clearly faster than what needs no plan: the faster of a single device and the program as it
+        is.
+        """
+        if self.decided is not None:
+            plan = self.decided
+        elif self.written.search is not None and self.written.search.least_memory is not None:
+            return self.written
+        else:
+            plan = fastest(self.candidates) or self.written
+        return self.rival_of(plan) or plan if plan.is_clear is False else plan
+
+    def rival_of(self, plan: Timed) -> Timed | None:
+        """The fastest of what needs no plan by the plan's last clock: a single device, or the program as it is."""
+        clock = plan.clock
+        if clock is None:
+            return None
+        rivals = [
+            row
+            for row in (*self.candidates, *self.trials)
+            if (row.is_as_it_is or (row.is_single and not plan.is_single)) and row.seconds(clock) is not None
+        ]
+        return min(rivals, key=lambda row: row.seconds(clock) or 0.0, default=None)
+
+    @functools.cached_property
+    def gain(self) -> Gain | None:
+        """The plan that is written beside its rival; None where the plan was not timed."""
+        plan = self.row_written
+        clock, rival = plan.clock, self.rival_of(plan)
+        plan_s = None if clock is None else plan.seconds(clock)
+        if clock is None or plan_s is None:
+            return None
+        rival_s = None if rival is None else rival.seconds(clock)
+        if rival is None or rival_s is None:
+            return Gain(clock, plan_s, None, math.inf, False)
+        return Gain(clock, plan_s, rival, rival_s, self._is_clear(plan, clock, -excess(plan_s, rival_s)))
+
+    def _is_clear(self, plan: Timed, clock: Clock, saved: float) -> bool:
+        """True if samples or draws support a share that is saved."""
+        if clock in (Clock.RACED, Clock.CALLED) and plan.is_clear is not None:
+            return plan.is_clear and saved > 0
+        if clock is not Clock.SIMULATED:
+            return saved > _APART
+        draws = self.survival
+        wins = None if draws is None else draws.faster_than.get(SINGLE)
+        is_supported = draws is None or wins is None or wins >= _SUPPORTED * draws.draws
+        return saved > SAME and is_supported
+
+    @property
+    def is_raced_alone(self) -> bool:
+        """The plan has raced, and a user's calls have not tried it."""
+        return self.written.raced_s is not None and self.written.called_s is None
+
+    @property
+    def is_worth_it(self) -> bool:
+        """The plan is clearly faster than the program as it is, or that cannot be known."""
+        return self.written.is_clear is not False
 
     @property
     def single(self) -> Timed | None:
         """The best single device, where it was tried."""
         return next((one for one in self.candidates if one.is_single), None)
+
+    def single_s(self, clock: Clock) -> float | None:
+        """Step time of the fastest single device by a clock; None where none was timed by it."""
+        rows = [row for row in (*self.candidates, *self.trials) if row.is_single]
+        return min((s for row in rows if (s := row.seconds(clock)) is not None), default=None)
 
     def named(self, name: str) -> Timed | None:
         """The candidate of this name, the first where there are several."""
@@ -434,7 +651,8 @@ class Outcome:
     @property
     def best_whole(self) -> Timed | None:
         """Fastest candidate with the batch whole; None where none runs."""
-        return fastest([one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT, FUSED)])
+        rows = [one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT, FUSED)]
+        return fastest(rows)
 
     @property
     def best_split(self) -> Timed | None:
@@ -459,20 +677,27 @@ class Outcome:
             and takes_no_more(candidate.simulated_s or 0.0, form.lower_bound_s)
         )
 
-    def tried(self, is_worth_it: bool, placed_s: float, unplaced_s: float) -> Outcome:
+    def tried(
+        self, is_worth_it: bool, placed_s: float, unplaced_s: float, load: float | None = None
+    ) -> Outcome:
         """A function's plan after a trial on a user's own calls, which has the last word.
 
         Args:
           is_worth_it: calls run by the plan.
           placed_s, unplaced_s: seconds of a call by the plan, and as it is.
+          load: as the field of that name.
         """
-        before = tuple(one for one in self.beside if one.name not in (CALLED, UNPLACED_CALLED))
-        called = (Timed(CALLED, measured_s=placed_s), Timed(UNPLACED_CALLED, measured_s=unplaced_s))
+        as_it_is = self.named(AS_IT_IS) or Timed(AS_IT_IS)
         return dataclasses.replace(
             self,
-            is_worth_it=is_worth_it,
+            written=dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it),
             beside_unplaced=f"{in_words(is_worth_it)} than the function as it is, call by call in its own process",
-            beside=(*before, *called),
+            beside=(
+                *(one for one in self.beside if one is not as_it_is),
+                dataclasses.replace(as_it_is, called_s=unplaced_s, spread_s=None),
+            ),
+            load=load,
+            timed_at_s=time.time(),
         )
 
 
@@ -491,7 +716,7 @@ def with_survival(outcome: Outcome, seed: int) -> Outcome:
     was measured, where no other plan is there, and after Ctrl-C.
     """
     written, placement = outcome.written, outcome.placement
-    if written.is_single or written.measured_s is not None or outcome.problem.cluster.is_live:
+    if written.is_single or written.clock is not Clock.SIMULATED or outcome.problem.cluster.is_live:
         return outcome
     if placement.cluster_of_op is not None:  # draws are of ops, and a cluster is none
         return outcome

@@ -7,36 +7,31 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
-import numpy as np
 import rich.console
 
-from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, Role
-from tf_placer.calibration.build_problem import awaited_s
+from tf_placer.calibration.build_problem import Cache, awaited_s
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.fleet.connection import open_fleet
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planning.outcome import in_words
+from tf_placer.planning.outcome import SINGLE, Timed
 from tf_placer.planning.stages import Stage, Stages, roughly
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search import methods
-from tf_placer.search.ctrl_c import heard, patient
+from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.shortest import Start
 from tf_placer.workers.fork_server import end_unused, has_forked
-from tf_placer.workers.local_workers import WorkerError
 
 FASTEST = Objective()
 COMPILE = "compiling the simulator"
@@ -80,6 +75,7 @@ class Asked:
       order: of execution, as ``search`` takes it, of plans by methods that go on.
       fleet: where plans are measured besides this machine; None for this one alone.
       folder: of the fleet's journals; None where there is no fleet.
+      is_anew: nothing that was measured before is taken.
     """
 
     name: str
@@ -94,6 +90,7 @@ class Asked:
     order: str = NO_ORDER
     fleet: FleetAddress | None = None
     folder: pathlib.Path | None = None
+    is_anew: bool = False
 
     @property
     def whole_s(self) -> float:
@@ -132,6 +129,7 @@ class Road:
       as_it_is: the program before its batch was put in parts; None where it is whole.
       evaluator: on the live devices, from ``starting`` until ``stop``.
       fleet: times plans on many machines, likewise; None where this one alone measures.
+      profiles: where measured costs are kept.
     """
 
     def __init__(
@@ -156,6 +154,7 @@ class Road:
         self.built: Problem | None = None
         self.evaluator: RuntimeEvaluator | None = None
         self.fleet: FleetTiming | None = None
+        self.profiles = Cache(is_anew=asked.is_anew)
         self._workers = contextlib.ExitStack()
 
     @property
@@ -269,9 +268,13 @@ class Road:
             order=self.asked.order if decides_order else NO_ORDER,
         )
 
-    def beside_singles(self, plan: Decisions) -> Decisions:
-        """Row 0 is a plan, [1, U], and behind it everything is on one device, for each of them in turn."""
-        return Decisions.joined([plan, Decisions(single_device_placements(self.problem))])
+    def beside_singles(self, name: str, plan: Decisions) -> list[Timed]:
+        """A plan, and behind it everything on one device, for each of them in turn."""
+        rows = single_device_placements(self.problem)
+        return [
+            Timed(name, Placement.from_decisions(self.problem, plan)),
+            *(Timed(SINGLE, Placement(self.problem, row)) for row in rows),
+        ]
 
     def starting(self, meanwhile: str = "", beside_unplaced: bool = False) -> Stage:
         """The start of workers: by far the most of it is that TensorFlow is imported, which is done once.
@@ -318,7 +321,7 @@ class Road:
         """Announces, within a stage, how long measuring what is not kept of a program takes; it is done once."""
         if not self.asked.cluster.is_live or not item.runs_standalone:
             return
-        seconds = awaited_s(item, self.asked.cluster)
+        seconds = awaited_s(item, self.asked.cluster, cache=self.profiles)
         self.stages.expect(seconds, is_once=bool(seconds))
         if seconds:
             self.stages.tell(
@@ -335,142 +338,8 @@ class Road:
         self._workers.close()
 
 
-def beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
-    """Comparison of the plan with the function as it is: verdict, reason and times, as they are kept."""
-    try:
-        samples = evaluator.race_unplaced(plan, rounds)
-    except UnplacedFailed as error:
-        return {"beside_unplaced": f"used because the function does not run as it is ({error})"}
-    except RaceFailed as error:
-        why = f"not run to its end beside the function as it is ({error})"
-        return {"is_worth_it": False, "beside_unplaced": why}
-    is_worth_it = clearly_slower(samples[1], samples[0])
-    times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
-    return {
-        "is_worth_it": is_worth_it,
-        "beside_unplaced": f"{in_words(is_worth_it)} than the function as it is, on the whole machine",
-        "raced_s": times_s[0],
-        "unplaced_s": times_s[1],
-        "raced_spread_s": spreads_s[0],
-        "unplaced_spread_s": spreads_s[1],
-    }
-
-
 def beside(method: str) -> tuple[str, ...]:
     """Names of the methods whose few plans stand beside those of another."""
     if Role.REFERENCE in methods.find(method).roles:
         return ()
     return tuple(spec.name for spec in methods.having(Role.BESIDE) if spec.name != method)
-
-
-_TIMED_S, _RACED_S = 0.5, 1.5
-
-
-class Measuring:
-    """The stages that time some plans on a road's devices, and what came of them.
-
-    Attributes:
-      measured: each by itself; None before, and where there is nothing.
-      samples: row -> its step times in turn with the others.
-      race_failed: why there are none, though several run; "" else.
-      why_not: why nothing was measured, where that is no error; "" where something was.
-    """
-
-    def __init__(
-        self,
-        road: Road,
-        plans: Callable[[], Decisions | None],
-        rounds: int = 20,
-        confidence: float = 0.99,
-        may_fail: bool = False,
-    ) -> None:
-        """Begins.
-
-        Args:
-          road: its devices are live.
-          plans: gives what to time; None where there is nothing.
-          rounds, confidence: as ``RuntimeEvaluator.race`` takes them; no rounds: they do not race.
-          may_fail: Ctrl-C and workers that do not start or answer are no error: a search is not thrown away for them.
-        """
-        self._road, self._plans, self._rounds, self._confidence = road, plans, rounds, confidence
-        self._may_fail = may_fail
-        self.measured: Measurement | None = None
-        self.samples: dict[int, list[float]] = {}
-        self.race_failed, self.why_not = "", ""
-
-    def stages(
-        self, count: int, then: Callable[[Measuring], object] = lambda _: None, meanwhile: str = ""
-    ) -> list[Stage]:
-        """Stages from the start of the workers to their end.
-
-        Args:
-          count: plans that will be timed.
-          then: the last part, while the workers are still there.
-          meanwhile: as ``Road.starting`` takes it.
-        """
-
-        def end(_: float) -> None:
-            then(self)
-            self._road.stop()
-
-        starting = self._road.starting(meanwhile)
-        race = Stage(RACE, self._guarded(self._race), count * _RACED_S, is_cut=True)
-        racing = [race] if self._rounds else []
-        return [
-            Stage(starting.name, self._guarded(starting.run), starting.seconds, starting.key),
-            Stage(MEASURE, self._guarded(self._measure), count * _TIMED_S, is_cut=True),
-            *racing,
-            Stage(racing[0].name if racing else MEASURE, self._guarded(end)),
-        ]
-
-    def of(self, row: int) -> dict[str, Any]:
-        """Those fields of a ``Timed`` that say how a plan ran; in turn with others where it ran so."""
-        assert self.measured is not None  # asked for behind that stage
-        status = Status(int(self.measured.status[row]))
-        found: dict[str, Any] = {"status": status, "message": self.measured.messages[row]}
-        if row in self.samples:
-            samples, position = list(self.samples.values()), list(self.samples).index(row)
-            times = {
-                "measured_s": race_times_s(samples)[position],
-                "spread_s": race_spreads_s(samples)[position],
-                "is_raced": True,
-            }
-            return {**found, **times}
-        if status == Status.OK and self.race_failed:
-            found["message"] = f"timed by itself, because the race failed ({self.race_failed})"
-        return {**found, "measured_s": float(self.measured.runtime_s[row]) if status == Status.OK else None}
-
-    def _measure(self, seconds: float) -> None:
-        self._road.runtime.limit.ends_in(seconds)
-        plans = self._plans()
-        self.measured = None if plans is None else self._road.runtime.evaluate(plans.plain)
-
-    def _race(self, seconds: float) -> None:
-        self._road.runtime.limit.ends_in(seconds)
-        plans = self._plans()
-        ran = [] if self.measured is None else np.flatnonzero(self.measured.status == Status.OK).tolist()
-        if plans is None or len(ran) < 2:
-            return
-        racing = Decisions.joined([plans.row(row) for row in ran]).plain
-        try:
-            samples = self._road.runtime.race(racing, self._rounds, self._confidence)
-        except RaceFailed as error:
-            self.race_failed = str(error)
-        else:
-            self.samples = dict(zip(ran, samples, strict=True))
-
-    def _guarded(self, run: Callable[[float], object]) -> Callable[[float], None]:
-        def guarded(seconds: float) -> None:
-            if self.why_not:
-                return
-            try:
-                with heard():
-                    run(seconds)
-            except (KeyboardInterrupt, WorkerError, InputError) as error:
-                if not self._may_fail:
-                    raise
-                self.why_not = f"not measured: {str(error) or 'interrupted'}"
-                self.measured, self.samples = None, {}
-                self._road.stop()
-
-        return guarded

@@ -21,11 +21,12 @@ from tensorboard.summary import Writer
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import replacing, reserved
-from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Form, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Clock, Form, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.report.page import page_of_run
+from tf_placer.report.sentences import headline
 from tf_placer.report.text import LAYER_COLUMNS, layer_cells
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
@@ -53,8 +54,7 @@ RESULTS = (
 )
 COLUMNS = (
     "method",
-    "simulated_s",
-    "measured_s",
+    *(clock.field for clock in Clock),
     "evaluations",
     "search_s",
     "peak_bytes",
@@ -128,6 +128,7 @@ def reserved_out(
 def summary(outcome: Outcome) -> dict[str, Any]:
     """The content of summary.json: seconds are floats, what was not measured is None."""
     written, search, problem = outcome.written, outcome.search, outcome.problem
+    row, gained = outcome.row_written, outcome.gain
     beside = list(outcome.beside)
     searched = [one for one in outcome.candidates if one.search is not None]
     if written.is_single and outcome.method != written.name:
@@ -143,8 +144,13 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "settings": {one.name: one.search.settings for one in searched if one.search},
         "ops": problem.num_ops,
         "units": problem.num_units,
-        "runtime_s": written.simulated_s,
-        "measured_s": written.measured_s,
+        "headline": headline(outcome),
+        "runtime_s": row.simulated_s,
+        **{clock.field: row.seconds(clock) for clock in Clock if clock is not Clock.SIMULATED},
+        "gain": None if gained is None else gained.as_data(),
+        "rows": [_timed(outcome, one) for one in outcome.rows],
+        "load": outcome.load,
+        "timed_at_s": outcome.timed_at_s,
         "lower_bound_s": outcome.lower_bound_s,
         "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
         "tightest_bound": outcome.tightest_bound,
@@ -153,8 +159,9 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "parts_of": {one.name: _parts(outcome, one) for one in outcome.candidates},
         "baselines": {one.name: one.simulated_s for one in beside},
         "baselines_measured": {one.name: one.measured_s for one in beside},
+        "baselines_raced": {one.name: one.raced_s for one in beside},
         "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
-        "peak_bytes": written.peak_bytes,
+        "peak_bytes": row.peak_bytes,
         "order": NO_ORDER if written.search is None else written.search.order,
         "parts": outcome.parts,
         "batch_statistics": outcome.batch_statistics,
@@ -186,6 +193,19 @@ def _parts(outcome: Outcome, row: Timed) -> int | None:
     """Parts of the batch in the program that a row is a plan of; None where it has no plan."""
     form = outcome.form_of(row)
     return None if form is None else form.parts
+
+
+def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
+    """A row of the tables: one time for each clock."""
+    form = outcome.form_of(row)
+    return {
+        "name": row.name,
+        "title": outcome.title_of(row),
+        **{clock.field: row.seconds(clock) for clock in Clock},
+        "lower_bound_s": None if form is None else form.lower_bound_s,
+        "is_written": row is outcome.row_written,
+        "status": row.status_name,
+    }
 
 
 def _row(outcome: Outcome, name: str) -> dict[str, Any] | None:
@@ -222,6 +242,7 @@ def _of_layers(outcome: Outcome) -> dict[str, Any]:
     return {
         "layers": outcome.num_layers,
         "by_layer_s": None if whole is None else whole.runtime_s,
+        "by_op_s": outcome.written.simulated_s,
         "by_layer_peak_bytes": None
         if whole is None
         else dict(zip(devices, whole.peak_bytes.tolist(), strict=True)),
@@ -260,7 +281,7 @@ def _of_trials(outcome: Outcome) -> dict[str, Any]:
                 "method": trial.name,
                 "simulated_s": trial.simulated_s,
                 "measured_s": trial.measured_s,
-                "raced": trial.is_raced,
+                "raced_s": trial.raced_s,
                 "status": trial.status.name,
                 "message": trial.message,
                 "evaluations": trial.evaluations,
@@ -281,9 +302,10 @@ def as_csv(outcome: Outcome) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for one in outcome.candidates:
+    for one in outcome.rows:
         took = (None, None) if one.search is None else (one.evaluations, one.search_s)
-        row = [one.name, one.simulated_s, one.measured_s, *took, one.fullest_bytes, outcome.lower_bound_s]
+        times = (one.seconds(clock) for clock in Clock)
+        row = [one.name, *times, *took, one.fullest_bytes, outcome.lower_bound_s]
         writer.writerow([*row, one.status_name])
     return text.getvalue()
 
@@ -331,7 +353,7 @@ def _line(
 # TensorBoard run of an outcome: the progress of each method, the layers, the plan and the placed graph.
 
 PLAN = "plan"
-SIMULATED_MS, MEASURED_MS = "step/simulated_ms", "step/measured_ms"
+STEP_MS = {clock: f"step/{clock.name.lower()}_ms" for clock in Clock}
 BY_EVALUATIONS, BY_MILLISECONDS = "by evaluations", "by milliseconds of search"
 _MOST_LAYERS = 200
 
@@ -377,8 +399,8 @@ def _write_settings(candidate: Timed, result: SearchResult, folder: pathlib.Path
     writer = tf.summary.create_file_writer(str(folder), filename_suffix=".hparams")
     with writer.as_default(step=0):
         hparams.hparams({**settings, "method": candidate.name, "seed": result.seed, "cluster": cluster})
-        for tag, seconds in ((SIMULATED_MS, candidate.simulated_s), (MEASURED_MS, candidate.measured_s)):
-            if seconds is not None:
+        for clock, tag in STEP_MS.items():
+            if (seconds := candidate.seconds(clock)) is not None:
                 tf.summary.scalar(tag, 1e3 * seconds)
     writer.close()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
-import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -20,6 +18,8 @@ from tf_placer.planning.outcome import (
     NOT_RUN,
     SPLIT,
     STRATEGY,
+    WHOLE_LAYERS,
+    Clock,
     Outcome,
     Timed,
 )
@@ -27,11 +27,14 @@ from tf_placer.problem.bounds import MEANING
 from tf_placer.report.sentences import (
     bounds_sentences,
     capital,
+    finding_sentences,
+    headline,
+    load_sentences,
+    notes,
     parts_of_plan,
     remarks,
     schedule_sentences,
     use_of_plan,
-    verdict,
 )
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
@@ -118,9 +121,6 @@ def _flag(name: str, value: object) -> str:
     return " ".join(f"--{name}={shlex.quote(text)}" for text in texts)
 
 
-_END = re.compile(r"(?<=[.!?])\s+")  # of a sentence
-_SHORTEST = 40  # characters: "Recommended: auto." says too little by itself
-_WHOLE_LAYERS = "whole layers"
 _PLACED = "Calls of the function run by this plan already; the variables are where it has them."
 _UNPLACED = (
     "The function is kept as it was: calls do not use this plan. keep_unplaced=False runs it all the same."
@@ -145,13 +145,12 @@ def page_of_run(
       made_for: the flags that describe the program and the devices.
     """
     problem = outcome.problem
-    headline, notes = headline_and_notes(verdict(outcome))
     section = _section(
         outcome,
         problem.name,
         problem.name,
-        headline,
-        (*notes, *remarks(outcome)),
+        headline(outcome),
+        (*notes(outcome), *remarks(outcome)),
         how_to(out, files, made_for),
     )
     return Page(f"{problem.name} on {problem.cluster.name}", (section,))
@@ -175,6 +174,8 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
         f"{capital(use_of_plan(outcome, is_used))}.",
         (
             f"{capital(beside + outcome.why)}.",
+            *finding_sentences(outcome),
+            *load_sentences(outcome),
             *parts_of_plan(outcome),
             *schedule_sentences(outcome),
             *bounds_sentences(outcome),
@@ -191,8 +192,8 @@ def _section(
     outcome: Outcome,
     name: str,
     program: str,
-    headline: str,
-    notes: tuple[str, ...],
+    said: str,
+    paragraphs: tuple[str, ...],
     apply: tuple[HowTo, ...],
 ) -> Section:
     problem = outcome.problem
@@ -204,8 +205,8 @@ def _section(
     return Section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {size}{kept}",
-        headline=headline,
-        notes=notes,
+        headline=said,
+        notes=paragraphs,
         figures=_figures(outcome),
         step_times=_step_times(outcome),
         bounds=tuple(
@@ -220,28 +221,19 @@ def _section(
         plan=draw_step(problem, outcome.placement.decisions),
         curves=_curves(outcome),
         apply=apply,
+        compared={"clock": outcome.clock.field, "single_s": outcome.single_s(outcome.clock)},
     )
-
-
-def headline_and_notes(said: str) -> tuple[str, tuple[str, ...]]:
-    """The first sentence, or the first two where that is only a few words, and a paragraph of the rest of each line."""
-    first, *lines = said.splitlines() or [""]
-    sentences = _END.split(first)
-    taken = 1 if len(sentences[0]) >= _SHORTEST else 2
-    rest = " ".join(sentences[taken:])
-    return " ".join(sentences[:taken]), tuple(line for line in (rest, *lines) if line)
 
 
 def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     """The numbers to remember: those of the plan that is written, and what it is compared with."""
-    written, single = outcome.written, outcome.single
-    whole = outcome.whole if outcome.layers is not None else None
-    found = [("step, simulated", milliseconds(written.simulated_s if whole is None else whole.runtime_s))]
-    if written.measured_s is not None and whole is None:
-        found.append(("step, measured", milliseconds(written.measured_s)))
-    if single is not None and single is not written:
-        how = "simulated" if single.measured_s is None else "measured"
-        found.append((f"best single device, {how}", milliseconds(single.step_s)))
+    row, gained = outcome.row_written, outcome.gain
+    found = [("step, simulated", milliseconds(row.simulated_s))]
+    if gained is not None and gained.clock is not Clock.SIMULATED:
+        found.append((f"step, {gained.clock.value}", milliseconds(gained.plan_s)))
+    if gained is not None and gained.rival is not None:
+        rival = "as it is" if gained.rival.is_as_it_is else "best single device"
+        found.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
     used = len(np.unique(outcome.placement.device_of_op))
     found.append(("lower bound", milliseconds(outcome.lower_bound_s)))
     found.append(("devices used", f"{used} of {outcome.problem.num_devices}"))
@@ -249,10 +241,8 @@ def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
 
 
 def _step_times(outcome: Outcome) -> tuple[Row, ...]:
-    """All that was timed, the fastest first: by what was measured, where something was."""
-    rows = [*outcome.candidates, *_whole_layers(outcome), *outcome.instead]
-    rows.sort(key=lambda row: row.measured_s or row.simulated_s or math.inf)
-    return tuple(_step_time(outcome, row) for row in rows)
+    """All rows, in their order."""
+    return tuple(_step_time(outcome, row) for row in outcome.rows)
 
 
 def _step_time(outcome: Outcome, row: Timed) -> Row:
@@ -263,16 +253,14 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
     form = outcome.form_of(row)
     if form is not None and len(outcome.forms) > 1:
         notes.append(f"{form.title}, no less than {milliseconds(form.lower_bound_s)}")
-    is_whole = outcome.layers is not None and outcome.whole is not None
     return {
         "name": outcome.title_of(row),
-        "simulated_s": row.simulated_s,
-        "measured_s": row.measured_s,
+        **{clock.field: row.seconds(clock) for clock in Clock},
         "spread_s": row.spread_s,
         "evaluations": row.evaluations,
         "peak_bytes": row.fullest_bytes,
         "is_single": row.is_single,
-        "is_written": row.name == _WHOLE_LAYERS if is_whole else row is outcome.written,
+        "is_written": row is outcome.row_written,
         "note": "; ".join(notes),
         "about": _about(row),
     }
@@ -280,7 +268,9 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
 
 def _about(row: Timed) -> str:
     """Description of a method, and of the other one that found its plan inside it, if one did."""
-    if row.name == _WHOLE_LAYERS:
+    if row.is_as_it_is:
+        return "The program without a plan, on the whole machine, as TensorFlow runs it."
+    if row.name == WHOLE_LAYERS:
         return "A plan that keeps every layer on one device."
     if row.name == SPLIT:
         return (
@@ -297,16 +287,6 @@ def _about(row: Timed) -> str:
     by = row.found_by
     inside = f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
     return f"{methods.describe(row.name)}{inside}"
-
-
-def _whole_layers(outcome: Outcome) -> tuple[Timed, ...]:
-    """The plan of whole layers, where one was found."""
-    whole = outcome.whole
-    if whole is None:
-        return ()
-    names = (device.name for device in outcome.problem.cluster.devices)
-    peaks = dict(zip(names, whole.peak_bytes.tolist(), strict=True))
-    return (Timed(_WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks),)
 
 
 def _curves(outcome: Outcome) -> tuple[Row, ...]:

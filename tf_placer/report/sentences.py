@@ -10,46 +10,169 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.base.quantities import excess, gain, milliseconds, percentage, ratio, size
+from tf_placer.base.quantities import excess, gain, milliseconds, percentage, size
 from tf_placer.cluster.device import short_device_name
 from tf_placer.graph.splitting import COPY, SHARED
 from tf_placer.planning.in_parts import replicas_of
 from tf_placer.planning.outcome import (
-    CALLED,
     DATA_PARALLEL,
     GIVEN,
-    RACED,
+    SAME,
+    SINGLE,
+    SPLIT,
     STRATEGY,
-    UNPLACED,
-    UNPLACED_CALLED,
+    Clock,
+    Gain,
     Outcome,
     Timed,
+    clock_of,
 )
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.report.gpu_fidelity import fidelity_sentences
-from tf_placer.runtime.timing import clearly_differ
+from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import PART
 from tf_placer.transform.fusion.costs import savings_of
 from tf_placer.transform.split.plans import part_of_op
 
-_SAME = 0.005  # a share of the step time that nobody would change a program for
+_HOW = {
+    Clock.SIMULATED: "in the simulator",
+    Clock.MEASURED: "on the runtime, each timed by itself",
+    Clock.RACED: "in turn on the runtime",
+    Clock.CALLED: "in the first calls",
+}
 
 
 def verdict(outcome: Outcome) -> str:
-    """Gain over a single device, or that there is none; the part of memory, layers and the batch in it."""
-    return "\n".join(
-        [
-            _gained(outcome),
-            *plan_in_parts_sentences(outcome.placement),
-            *schedule_sentences(outcome),
-            *fit_sentences(outcome),
-            *_layer_sentences(outcome),
-            *survival_sentences(outcome),
-            *split_batch_sentences(outcome),
-        ]
+    """The headline, and below it what to know of the plan: other plans, memory, layers, the batch, the machine."""
+    return "\n".join([headline(outcome), *notes(outcome)])
+
+
+def notes(outcome: Outcome) -> list[str]:
+    """Paragraphs below the headline."""
+    return [
+        *_other_plans(outcome),
+        *finding_sentences(outcome),
+        *load_sentences(outcome),
+        *plan_in_parts_sentences(outcome.placement),
+        *schedule_sentences(outcome),
+        *fit_sentences(outcome),
+        *_layer_sentences(outcome),
+        *survival_sentences(outcome),
+        *split_batch_sentences(outcome),
+    ]
+
+
+def headline(outcome: Outcome) -> str:
+    """What the plan that is written gains, by one clock, beside the best of what needs no plan; or that it does not."""
+    search = outcome.written.search
+    if search is not None and search.least_memory is not None:
+        return least_memory_sentence(search)
+    row, gained = outcome.row_written, outcome.gain
+    title = f"the {row.title}" if row.is_single else outcome.title_of(row)
+    if gained is None:
+        return f"{capital(title)} did not run: {row.status.name}."
+    how, takes = _HOW[gained.clock], milliseconds(gained.plan_s)
+    if gained.rival is None and not row.is_single:
+        return f"No single device was timed; {title} takes {takes} {how}."
+    less = gain(gained.saved)
+    splits = " or split the batch" if _splitting_gains(outcome, gained) else ""
+    if gained.rival is None:
+        return f"No gain: use one device{splits}. It takes {takes} {how}, and no plan here takes less."
+    rival_takes, rival = milliseconds(gained.rival_s), _RIVALS[gained.rival.is_as_it_is]
+    if gained.is_clear:
+        text = f"{capital(title)} takes {less} than {rival} {how}: {takes}, and that {rival_takes}."
+        return f"Use one device. {text}" if row.is_single else text
+    leave = "leave the program as it is" if gained.rival.is_as_it_is else f"use one device{splits}"
+    return (
+        f"No gain: {leave}, {rival_takes} {how}. The plan written is that of {title}, {takes}: {less}"
+        f"{_why_not_clear(outcome, gained)}."
     )
+
+
+_RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
+
+
+def _splitting_gains(outcome: Outcome, gained: Gain) -> bool:
+    """True if data parallelism takes less than what needs no plan, by the same clock."""
+    rows = [row for row in (*outcome.candidates, *outcome.instead) if row.name in (DATA_PARALLEL, SPLIT)]
+    times_s = [row.seconds(gained.clock) for row in rows if row is not outcome.row_written]
+    least_s = gained.plan_s if gained.rival is None else gained.rival_s
+    return any(s is not None and -excess(s, least_s) > SAME for s in times_s)
+
+
+def _why_not_clear(outcome: Outcome, gained: Gain) -> str:
+    if gained.saved <= 0 or not round(gained.saved, 3):
+        return ""
+    if gained.clock is not Clock.SIMULATED:
+        return ", which is within the noise"
+    draws = outcome.survival
+    wins = None if draws is None else draws.faster_than.get(SINGLE)
+    if draws is None or wins is None:
+        return ", which is not worth a plan"
+    return f", in {wins} of {draws.draws} draws of what is not known"
+
+
+def _other_plans(outcome: Outcome) -> list[str]:
+    """Sentences where a live search decided, where another row is faster, and where another method was asked for."""
+    found, written, row = list[str](), outcome.written, outcome.row_written
+    if outcome.decided is not None:
+        found.append(f"Recommended: {outcome.recommended.title}. Among plans: {outcome.why}.")
+        if outcome.beside_unplaced:
+            found.append(f"Beside the program as it is: {outcome.beside_unplaced}.")
+    if written.search is not None and written.search.least_memory is not None:
+        return found
+    if written is outcome.best_split and outcome.parts > 1:
+        found.append(_in_parts(outcome, written))
+    first, asked = outcome.rows[0], outcome.named(outcome.method)
+    rival = None if outcome.gain is None else outcome.gain.rival
+    if first not in (row, rival) and first.clock is row.clock:
+        found.append(f"{capital(outcome.title_of(first))} takes less still, {_time_of(first)}.")
+    if asked is not None and asked is not written and outcome.layers is None:
+        how = "--write=method writes its plan"
+        found.append(
+            f"{asked.name}, which was asked for, takes {_time_of(asked)} ({how})."
+            if asked.clock is not None
+            else f"{asked.name}, which was asked for, did not run: {asked.status.name}."
+        )
+    return found
+
+
+def _time_of(row: Timed) -> str:
+    clock = row.clock
+    return "-" if clock is None else f"{milliseconds(row.seconds(clock))} {_HOW[clock]}"
+
+
+def finding_sentences(outcome: Outcome) -> list[str]:
+    """A sentence on each row that takes less than the bound of its form: a fault of the costs, or of the simulator."""
+    found = []
+    for row in outcome.candidates:
+        form, clock = outcome.form_of(row), row.clock
+        if form is None or clock is None or (row.placement and row.placement.cluster_of_op is not None):
+            continue
+        seconds, bound_s = row.seconds(clock) or 0.0, form.lower_bound_s
+        if row.is_below_bound or excess(seconds, bound_s) < -SAME:
+            because = (
+                "the simulator contradicts its own bound, which is a fault of tf_placer: please report it"
+                if row.is_below_bound
+                else f"costs are taken for at least {percentage(excess(bound_s, seconds))} too high"
+            )
+            found.append(
+                f"A finding: {outcome.title_of(row)} takes {_time_of(row)}, less than the lower bound of "
+                f"{milliseconds(bound_s)}: {because}."
+            )
+    return found
+
+
+def load_sentences(outcome: Outcome) -> list[str]:
+    """A sentence where other processes took much of the machine while plans were timed."""
+    if outcome.load is None or outcome.load < BUSY:
+        return []
+    return [
+        f"The machine was busy: other processes took {percentage(outcome.load)} of its CPUs while plans were timed. "
+        "Time them again when it is idle."
+    ]
 
 
 def schedule_sentences(outcome: Outcome) -> list[str]:
@@ -125,98 +248,16 @@ def parts_of_plan(outcome: Outcome) -> list[str]:
     return split_batch_sentences(outcome)
 
 
-def _gained(outcome: Outcome) -> str:
-    if outcome.search.least_memory is not None:
-        return least_memory_sentence(outcome.search)
-    if outcome.decided is not None:
-        return _decided(outcome, outcome.decided)
-    written = outcome.written
-    how = "in the simulator" if written.measured_s is None else "on the runtime"
-    if written.step_s is None:
-        return f"{written.name} did not run: {written.status.name}."
-    asked = outcome.named(outcome.method) or written
-    if asked.is_single:
-        return f"The best single device takes {milliseconds(written.step_s)} {how}; nothing here beats it."
-    return " ".join([_standing(asked, outcome.single, how), *_about_the_plan_written(outcome)])
-
-
-def _about_the_plan_written(outcome: Outcome) -> list[str]:
-    """Sentences that are needed where another method's plan is written, or would be the better one."""
-    written, best = outcome.written, outcome.recommended
-    advice = ["Leave the program on one device."] if best is outcome.single else []
-    takes = milliseconds(written.step_s)
-    if written is outcome.best_split:
-        return [_in_parts(outcome, written)]
-    if written.name != outcome.method:
-        if advice:
-            return [*advice, f"The plan written is that of the single device, {takes}."]
-        return [
-            f"{written.name} is the fastest, {takes}: the plan written is its "
-            f"(--write=method writes that of {outcome.method})."
-        ]
-    if best is written:
-        return []
-    advice = advice or [f"{best.name} is faster still, {milliseconds(best.step_s)}."]
-    return [*advice, f"The plan written is that of {written.name}."]
-
-
 def _in_parts(outcome: Outcome, written: Timed) -> str:
     """One sentence on a plan that splits the batch, beside the best that does not."""
-    takes, whole = milliseconds(written.step_s), outcome.best_whole
-    start = f"With the batch in {outcome.parts} parts the step takes {takes}"
-    if whole is None or whole.step_s is None or written.step_s is None:
-        return f"{start}: the plan written is of the split program."
-    less = percentage(-excess(written.step_s, whole.step_s))
-    return (
-        f"{start}, {less} less than by the best plan found of the whole: the plan written is of the split program "
-        "(--parts=1 looks for none)."
-    )
-
-
-def _standing(candidate: Timed, single: Timed | None, how: str) -> str:
-    """One sentence about a candidate beside the single device."""
-    if candidate.step_s is None:
-        return f"{candidate.name} did not run: {candidate.status.name}."
-    if single is None or single.step_s is None:
-        return f"No single device was timed; {candidate.name} takes {milliseconds(candidate.step_s)} {how}."
-    saved = round(-excess(candidate.step_s, single.step_s), 3)
-    if saved > 0:
-        return f"{candidate.name} is {percentage(saved)} faster than a single device {how}."
-    slower = f" ({percentage(-saved)} slower)" if saved and math.isfinite(saved) else ""
-    return f"{candidate.name} is NOT faster than a single device {how}{slower}."
-
-
-def _decided(outcome: Outcome, decided: Timed) -> str:
-    """A line on what a live search recommends, and one on each candidate."""
-    single, written = outcome.single, outcome.written
-    lines = [f"Recommended: {decided.title}. {capital(outcome.why)}."]
-    if written is not decided:
-        lines.append(f"The plan written is that of {written.title}, as --write=method asks.")
-    if single is None or single.measured_s is None:
-        return "\n".join(lines)
-    for one in (written, *outcome.beside):
-        if one.is_single or one.measured_s is None or one.simulated_s is None:
-            continue
-        measured = -excess(one.measured_s, single.measured_s)
-        simulated = None if single.simulated_s is None else -excess(one.simulated_s, single.simulated_s)
-        lines.append(
-            f"{one.name}: {gain(measured)} than the best single device on the runtime, "
-            f"{gain(simulated)} in the simulator fitted to what was measured."
-        )
-    return "\n".join(lines)
-
-
-def in_turn_sentence(samples: dict[int, list[float]]) -> str:
-    """A plan beside the best of the single devices that it took turns with.
-
-    Args:
-      samples: row -> its step times; row 0 is the plan's.
-    """
-    best = min((row for row in samples if row != 0), key=lambda row: float(np.median(samples[row])))
-    plan, single = samples[0], samples[best]
-    fraction = float(np.median(np.array(plan) / np.array(single)))
-    noise = "" if clearly_differ(plan, single) else ", which is within the noise"
-    return f"in turn, {len(plan)} turns each: the plan takes {ratio(fraction)} of the best single device's time{noise}"
+    whole, clock = outcome.best_whole, written.clock
+    start = f"The plan written is of the split program, with the batch in {outcome.parts} parts"
+    whole_s = None if whole is None or clock is None else whole.seconds(clock)
+    written_s = None if clock is None else written.seconds(clock)
+    if whole_s is None or written_s is None:
+        return f"{start}."
+    less = gain(-excess(written_s, whole_s))
+    return f"{start}: {less} than by the best plan found of the whole (--parts=1 looks for none)."
 
 
 def capital(text: str) -> str:
@@ -291,7 +332,7 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
 
 def _whole_layers(outcome: Outcome) -> list[str]:
     """As ``_layer_sentences``, of the step times alone."""
-    whole, is_simulated = outcome.whole, outcome.written.measured_s is None
+    whole, is_simulated = outcome.whole, outcome.written.clock is Clock.SIMULATED
     if outcome.layers is None:
         if whole is None:
             return []
@@ -329,7 +370,7 @@ def survival_sentences(outcome: Outcome) -> list[str]:
     """In how many draws the plan is faster than each other plan; none where that is not known."""
     found = outcome.survival
     if found is None:
-        if outcome.written.measured_s is None and outcome.placement.cluster_of_op is not None:
+        if outcome.written.clock is Clock.SIMULATED and outcome.placement.cluster_of_op is not None:
             return [
                 "The plan was not tried under draws of what is not known: draws are of ops, and its clusters are none."
             ]
@@ -411,14 +452,15 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
     told = {one.name: one for one in outcome.instead}
     found = [outcome.why_not_split] if outcome.why_not_split else []
     split, written = outcome.best_split, outcome.written
+    clock = clock_of([written])
+    split_s = None if split is None else split.seconds(clock)
+    written_s = written.seconds(clock)
     if split is not None:
-        if written is not split and split.step_s is not None and written.step_s is not None:
-            more = excess(split.step_s, written.step_s)
-            compared = (
-                f"{percentage(more)} more" if more >= 0 else f"{percentage(-more)} less, within the noise"
-            )
+        if written is not split and split_s is not None and written_s is not None:
+            less = gain(-excess(split_s, written_s))
             found.append(
-                f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {compared}."
+                f"With the batch in parts the best plan found takes {milliseconds(split_s)} {_HOW[clock]}: "
+                f"{less} than the plan written."
             )
     elif DATA_PARALLEL in told:
         found.append(_instead(outcome, told[DATA_PARALLEL]))
@@ -436,7 +478,7 @@ def _instead(outcome: Outcome, row: Timed) -> str:
     if plan_s is None:
         return f"{took}."
     more = excess(row.simulated_s, plan_s)
-    if abs(more) <= _SAME:
+    if abs(more) <= SAME:
         return f"{took}, as this plan does."
     if more > 0:
         than = f"{percentage(more)} more than this plan" if math.isfinite(more) else "and this plan no time"
@@ -502,16 +544,13 @@ def why_not(outcome: Outcome) -> str:
 
 
 def _last_times(outcome: Outcome) -> str:
-    """Times of the last comparison: called in place, raced on the whole machine, measured, or simulated."""
-    for row, other in ((CALLED, UNPLACED_CALLED), (RACED, UNPLACED)):
-        placed, unplaced = outcome.named(row), outcome.named(other)
-        if placed is not None and unplaced is not None:
-            as_it_is = milliseconds(unplaced.measured_s)
-            return f"{milliseconds(placed.measured_s)} a step, {as_it_is} the function takes as it is"
-    written, single = outcome.written, outcome.single or Timed("")
-    taken_s, other_s, where = written.measured_s, single.measured_s, ""
-    if taken_s is None:
-        taken_s, other_s, where = written.simulated_s, single.simulated_s, ", in the simulator"
-    other = f"{milliseconds(other_s)} the best single device takes{where}"
-    one_device = "no single device can run it" if other_s is None else other
-    return f"{milliseconds(taken_s)} a step, {one_device}"
+    """The plan's time by its last clock beside that of its rival, and what it saves."""
+    gained = outcome.gain
+    if gained is None:
+        return "a time that is not known"
+    takes, where = f"{milliseconds(gained.plan_s)} a step", f", {_HOW[gained.clock]}"
+    if gained.rival is None:
+        other = "no single device can run it" if outcome.single_s(gained.clock) is None else "on one device"
+        return f"{takes}, {other}{where}"
+    what = "the function takes as it is" if gained.rival.is_as_it_is else "the best single device takes"
+    return f"{takes}, {milliseconds(gained.rival_s)} {what}: {gain(gained.saved)}{where}"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import rich.console
 import rich.table
 
-from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage, ratio
-from tf_placer.planning.outcome import CALLED, NOT_RUN, RACED, UNPLACED, UNPLACED_CALLED, Form, Outcome, Timed
+from tf_placer.base.quantities import UNKNOWN, excess, in_unit, milliseconds, percentage
+from tf_placer.planning.outcome import NOT_RUN, Clock, Form, Outcome, Timed
 from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
 from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import (
     bounds_sentences,
+    finding_sentences,
+    load_sentences,
     parts_of_plan,
     remarks,
     schedule_sentences,
@@ -24,6 +25,7 @@ from tf_placer.report.sentences import (
 )
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
+_TITLE = 18  # columns of a title, however many clocks there are
 _LARGEST = 5
 _LAYERS = 12
 
@@ -39,33 +41,50 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
 
 
 def table(outcome: Outcome) -> rich.table.Table:
-    """A row for each candidate, for what is told beside them, and for each bound.
+    """A row for each of ``Outcome.rows`` and each bound; a column holds the times of one clock.
 
     Where rows are of several forms of the program, each has the lower bound of its own.
     """
-    single_s, has_forms = outcome.single_device_s, len(outcome.forms) > 1
-    has_measured = not has_forms or any(one.measured_s is not None for one in outcome.candidates)
-    columns = ["bound"] * has_forms + ["measured"] * has_measured
+    has_forms, clock = len(outcome.forms) > 1, outcome.clock
+    clocks = outcome.clocks
+    single_s = outcome.single_s(clock)
     rows = rich.table.Table(title=title_of_run(outcome))
-    rows.add_column("step time of")
-    for column in ("simulated", "vs single", *columns, "tried", "peak"):
+    rows.add_column("step time of", min_width=_TITLE)
+    columns = [one.value for one in clocks]
+    columns.insert(clocks.index(clock) + 1, "vs single")
+    for column in (*columns, *["bound"] * has_forms, "tried", "peak"):
         rows.add_column(column, justify="right")
-    for one in (*outcome.candidates, *outcome.instead):
+
+    def times(seconds: Callable[[Clock], str], of_clock: float | None) -> list[str]:
+        cells = [seconds(one) for one in clocks]
+        cells.insert(clocks.index(clock) + 1, _gain(of_clock, single_s))
+        return cells
+
+    for one in outcome.rows:
         form = outcome.form_of(one)  # a row has the bound of its own
+
+        def seconds(by: Clock, one: Timed = one) -> str:
+            return _simulated(one) if by is Clock.SIMULATED else milliseconds(one.seconds(by))
+
         rows.add_row(
             outcome.title_of(one) + (", proven optimal" if outcome.is_optimal(one) else ""),
-            _simulated(one),
-            _gain(one.simulated_s, single_s),
+            *times(seconds, one.seconds(clock)),
             *[milliseconds(None if form is None else form.lower_bound_s)] * has_forms,
-            *[milliseconds(one.measured_s)] * has_measured,
             "" if one.evaluations is None else str(one.evaluations),
             "" if one.fullest_bytes is None else in_unit(one.fullest_bytes, "GiB"),
+            style="bold" if one is outcome.row_written else None,
         )
     rows.add_section()
     for name, bound_s in outcome.bounds:
         tightest = " (tightest)" if name == outcome.tightest_bound else ""
         title = f"bound: {name.replace('_', ' ')}{tightest}"
-        rows.add_row(title, milliseconds(bound_s), _gain(bound_s, single_s), "", "")
+        is_simulated = clock is Clock.SIMULATED
+
+        def bound(by: Clock, bound_s: float = bound_s) -> str:
+            return milliseconds(bound_s) if by is Clock.SIMULATED else ""
+
+        cells = times(bound, bound_s if is_simulated else None)
+        rows.add_row(title, *(cells if is_simulated else [cell if cell != UNKNOWN else "" for cell in cells]))
     return rows
 
 
@@ -109,7 +128,7 @@ def _layer_table(placement: Placement, layers: Layers) -> rich.table.Table:
 
 def _simulated(candidate: Timed) -> str:
     """The step time in the simulator, or why there is none."""
-    if candidate.simulated_s is not None:
+    if candidate.simulated_s is not None or candidate.status_name == "OK":
         return milliseconds(candidate.simulated_s)
     return "not run" if candidate.status_name == NOT_RUN else "OOM"
 
@@ -127,20 +146,20 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
       outcome: its plan.
       is_used: calls run by it; None where the first calls are still to decide.
     """
-    placement, written, single = outcome.placement, outcome.written, outcome.single or Timed("")
+    placement, written = outcome.placement, outcome.written
     problem, devices = outcome.problem, outcome.problem.cluster.devices
     row = placement.device_of_unit
     lines = [
         f"{name} is {use_of_plan(outcome, is_used)}",
         *([f"beside the function as it is: {outcome.beside_unplaced}"] if outcome.beside_unplaced else []),
-        *_beside_unplaced(outcome),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
         + (", by a plan that was kept" if outcome.from_cache else ""),
         f"among plans: {outcome.why}",
-        _times("measured", written.measured_s, single.measured_s),
-        _times("predicted", written.simulated_s, single.simulated_s)
-        + f"; no placement can take less than {milliseconds(outcome.lower_bound_s)} there",
+        *(_times(outcome, clock) for clock in Clock if any(one.seconds(clock) for one in outcome.rows)),
+        f"no placement can take less than {milliseconds(outcome.lower_bound_s)} in the simulator",
+        *([] if written.clock is not Clock.SIMULATED else ["not timed beside the function as it is"]),
     ]
+    lines += [*finding_sentences(outcome), *load_sentences(outcome)]
     lines += [*parts_of_plan(outcome), *schedule_sentences(outcome), *bounds_sentences(outcome)]
     for d, device in enumerate(devices):
         ops = placement.device_of_op == d
@@ -165,30 +184,8 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     return "\n".join(lines)
 
 
-def _beside_unplaced(outcome: Outcome) -> list[str]:
-    """The plan's times beside those of the function as it is."""
-    found = []
-    for title, row, other, where in (
-        ("the first calls", CALLED, UNPLACED_CALLED, ""),
-        ("timed in turn", RACED, UNPLACED, ", on the whole machine"),
-    ):
-        placed, unplaced = outcome.named(row), outcome.named(other)
-        if placed is not None and unplaced is not None:
-            times = (
-                f"{milliseconds(placed.measured_s)} by the plan, {milliseconds(unplaced.measured_s)} as it is"
-            )
-            found.append(f"{title}: {times}{where}")
-        elif row == RACED:
-            found.append("not timed beside the function as it is")
-    return found
-
-
-def _times(what: str, plan_s: float | None, single_s: float | None) -> str:
-    if plan_s is None:
-        return f"{what}: not (there is no runtime to ask for these devices)"
-    text = f"{what}: {milliseconds(plan_s)} a step"
-    if single_s is None:
-        return f"{text}; no single device can run it"
-    share = 1 + excess(plan_s, single_s)
-    of_it = f" ({ratio(share)} of it)" if math.isfinite(share) else ""
-    return f"{text}, best single device {milliseconds(single_s)}{of_it}"
+def _times(outcome: Outcome, clock: Clock) -> str:
+    """The times of all rows by one clock, the plan's first."""
+    rows = [outcome.written, *outcome.beside]
+    told = [f"{one.title} {milliseconds(s)}" for one in rows if (s := one.seconds(clock)) is not None]
+    return f"{clock.value}: {', '.join(told)} a step"

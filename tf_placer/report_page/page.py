@@ -158,15 +158,18 @@ class Section:
       headline: the verdict in one sentence.
       notes: paragraphs below it.
       figures: (word, value) of the numbers to remember.
-      step_times: the candidates, in the order of the table: ``name``; ``simulated_s``, ``measured_s`` and its
-        quartiles ``spread_s``, ``evaluations`` and ``peak_bytes`` (null where they are not known); ``is_single`` of the
-        best single device; ``is_written`` of the plan that the page is about; ``note``, what else there is to say, and
-        ``about``, what the name stands for ("" for nothing).
+      step_times: the rows, in the order of the table: ``name``; a time for each clock, ``simulated_s``, ``measured_s``
+        (alone), ``raced_s`` and ``called_s``; quartiles ``spread_s`` of the last one, ``evaluations`` and
+        ``peak_bytes`` (null where they are not known); ``is_single`` of the best single device; ``is_written`` of the
+        plan that the page is about; ``note``, what else there is to say, and ``about``, what the name stands for (""
+        for nothing).
       bounds: what none of them can beat in the simulator: ``name``, ``bound_s``, ``is_tightest`` and ``about``.
       plan: the step as the plan has it; None where there is no plan.
       curves: of the searches: ``name``; ``elapsed_s`` and ``best_s``, the seconds at which something better was found
         and its step time, the last of them the end of the search; ``is_written`` where the plan comes from it.
       apply: how to use the plan.
+      compared: ``clock``, the name of the time by which rows are compared, and ``single_s``, the fastest single device
+        by that.
     """
 
     name: str
@@ -179,6 +182,7 @@ class Section:
     plan: StepView | None
     curves: tuple[Row, ...]
     apply: tuple[HowTo, ...]
+    compared: Row
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import pathlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -303,3 +305,62 @@ def _turn(step: Callable[[], None], turn_s: float, clock: Callable[[], float]) -
         step()
         times_s.append(clock() - start)
     return float(np.median(times_s))
+
+
+# Other processes on the CPUs meanwhile, of which no turn by turn tells: they may slow one program more than another.
+
+BUSY = 0.1
+"""Share of the CPUs that other processes take, from which a machine is called busy."""
+_USER, _NICE, _SYSTEM, _STEAL, _FIELDS = 0, 1, 2, 7, 8  # of a line of /proc/stat
+_PARENT, _OWN_TIMES = 1, slice(11, 15)  # of /proc/PID/stat, counted behind the name of the program
+
+
+class OtherLoad:
+    """Share of this process's CPUs that others take, from when it is made.
+
+    What this process and its descendants take is its own; time that a host machine takes away counts as others'.
+    """
+
+    def __init__(self) -> None:
+        self._began = _cpu_times()
+
+    @property
+    def share(self) -> float | None:
+        """Share so far, in [0, 1]; None where /proc does not tell, or too little time went by."""
+        began, now = self._began, _cpu_times()
+        if began is None or now is None:
+            return None
+        total, busy, own = (after - before for before, after in zip(began, now, strict=True))
+        return min(max((busy - own) / total, 0.0), 1.0) if total > 0 else None
+
+
+def _cpu_times() -> tuple[int, int, int] | None:
+    """Ticks of this process's CPUs: all, those at work, and those of this process and its descendants."""
+    try:
+        lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
+    ticks = [list(map(int, line.split()[1:])) for line in lines if line.partition(" ")[0] in mine]
+    if len(ticks) < len(mine):
+        return None
+    busy = sum(line[field] for line in ticks for field in (_USER, _NICE, _SYSTEM, _STEAL))
+    return sum(sum(line[:_FIELDS]) for line in ticks), busy, _own_ticks()
+
+
+def _own_ticks() -> int:
+    """Ticks of this process and its descendants, also of those that have ended."""
+    parent_of, ticks_of = dict[int, int](), dict[int, int]()
+    for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text(encoding="utf8", errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        process = int(file.parent.name)
+        parent_of[process], ticks_of[process] = int(fields[_PARENT]), sum(map(int, fields[_OWN_TIMES]))
+    own = {os.getpid()}
+    count = 0
+    while len(own) > count:
+        count = len(own)
+        own |= {process for process, parent in parent_of.items() if parent in own}
+    return sum(ticks_of.get(process, 0) for process in own)

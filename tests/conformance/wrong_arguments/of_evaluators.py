@@ -44,8 +44,12 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
             "RuntimeEvaluator.race_unplaced": Row(
                 runtime.race_unplaced,
-                lambda: {"device_of_unit": one, "rounds": 2, "confidence": 0.9},
-                {"device_of_unit": plans, **race},
+                lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
+                {
+                    "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
+                    "beside": (3, "a", [3]),
+                    **race,
+                },
                 runs=False,
             ),
             **{
@@ -55,7 +59,9 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
                 for runs in (runtime.audit, runtime.compare_values, runtime.traced_step)
             },
             "RuntimeEvaluator.program": Row(
-                runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
+                runtime.program,
+                lambda: {"device_of_unit": one, "is_call": True},
+                {"device_of_unit": plans, "is_call": (1, "yes")},
             ),
         }
         | _of_the_simulator(scene)

@@ -11,9 +11,10 @@ import pytest
 import rich.console
 import tensorflow as tf
 
+from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import UNPLACED, find_plan, keep
+from tf_placer.automatic.plan import find_plan, keep
 from tf_placer.base import durations
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import Cache, build_problem
@@ -22,8 +23,9 @@ from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import road
-from tf_placer.planning.outcome import CALLED, RACED, UNPLACED_CALLED
-from tf_placer.planning.road import START, searching
+from tf_placer.planning.kept import outcome_of_plan, why_measured_again
+from tf_placer.planning.outcome import AS_IT_IS, PLAN, Clock, Timed
+from tf_placer.planning.road import RACE, START, searching
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
@@ -60,7 +62,8 @@ def of_a_smaller_program(kept):
         on_a_device_that_is_not_there,
         of_a_smaller_program,
         without("device_of_op"),
-        without("predicted_s"),
+        without("rows"),
+        lambda kept: {**kept, "rows": {"the plan": {"raced_s": 0.1}}},
         lambda kept: {**kept, "searched": [["single"]]},
         lambda _: [],
     ],
@@ -68,7 +71,7 @@ def of_a_smaller_program(kept):
 def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, change):
     assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
     assert find_plan(item, CLUSTER, config(tmp_path)).from_cache and caplog.messages == []
-    (file,) = tmp_path.glob("plan_by_position-*.json")
+    (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], change(document["value"]))
 
@@ -82,7 +85,7 @@ def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, 
 def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
     """Also beyond devices, which searches decide alone; a file of before is one of these without the rest."""
     found = find_plan(item, CLUSTER, config(tmp_path)).placement
-    (file,) = tmp_path.glob("plan_by_position-*.json")
+    (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     assert not {"priority_of_op", "cluster_of_op"} & document["value"].keys()
     order = list(range(found.problem.num_ops))
@@ -96,7 +99,7 @@ def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
 @pytest.mark.parametrize("order", [[1], "first", [0.5] * 99])
 def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, order):
     find_plan(item, CLUSTER, config(tmp_path))
-    (file,) = tmp_path.glob("plan_by_position-*.json")
+    (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
     assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
@@ -121,7 +124,7 @@ def test_a_plan_of_least_memory(tmp_path):
     settings = {"cluster": CLUSTER, "method": "random", "budget_s": 1.0, "cache_dir": tmp_path}
     sought = AutoPlaceConfig(**settings, objective="memory", slow_down=1.0)
     plan = find_plan(item, CLUSTER, sought)
-    assert plan.is_worth_it and plan.written.measured_s is None and plan.named(RACED) is None
+    assert plan.is_worth_it and plan.clock is Clock.SIMULATED
     assert plan.why.startswith("the least memory, ") and plan.why.endswith("in the simulator")
     problem = plan.placement.problem
     rows = np.stack([plan.placement.device_of_unit, problem.everything_on(0)])
@@ -206,7 +209,7 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
 @pytest.mark.medium
 def test_a_plan_of_before_it_was_kept_what_was_searched_is_where_a_search_begins(item, tmp_path, caplog):
     find_plan(item, CLUSTER, config(tmp_path))
-    (file,) = tmp_path.glob("plan_by_position-*.json")
+    (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], without("searched")(document["value"]))
     assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache and caplog.messages == []
@@ -219,14 +222,14 @@ def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_pat
     keep(plan.tried(False, 0.2, 0.1), config(tmp_path))
     kept = find_plan(item, CLUSTER, config(tmp_path))
     assert kept.from_cache and not kept.is_worth_it
-    assert (kept.named(CALLED).measured_s, kept.named(UNPLACED_CALLED).measured_s) == (0.2, 0.1)
+    assert (kept.written.called_s, kept.named(AS_IT_IS).called_s) == (0.2, 0.1)
     longer = dataclasses.replace(config(tmp_path), budget_s=9.0)
     again = find_plan(item, CLUSTER, longer)
     assert (
         not again.from_cache
         and again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
     )
-    assert not again.is_worth_it and again.named(CALLED).measured_s == 0.2
+    assert not again.is_worth_it and again.written.called_s == 0.2
 
 
 @pytest.mark.medium
@@ -249,7 +252,7 @@ def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     """What a first call says before it searches, where profiling takes so long."""
     monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
     monkeypatch.setattr(road, "has_forked", lambda: False)
-    monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster: profiling_s)
+    monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster, cache: profiling_s)
     analytic = functools.partial(build_problem, costs="analytic")
     monkeypatch.setattr(plan_module, "build_problem", analytic)
     stream = io.StringIO()
@@ -267,7 +270,7 @@ def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
 def test_it_says_in_one_line_what_will_be_done_once_no_plan_is_kept(item, tmp_path, monkeypatch):
     (line,) = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0).splitlines()
     assert line.startswith("This takes about 10 min: ")
-    for name in (START, searching("auto"), searching("random"), UNPLACED):
+    for name in (START, searching("auto"), searching("random"), RACE):
         assert name in line
     assert "Profiles are kept" not in line
 
@@ -305,3 +308,29 @@ def test_compiling_is_told_with_its_time_and_is_in_the_whole_wait(item, tmp_path
 def test_where_nothing_can_be_measured_all_is_for_the_search(item, tmp_path, monkeypatch):
     line = announced(item, tmp_path, monkeypatch, 30.0, CLUSTER, budget_s=600.0)
     assert START not in line and "searching with auto 10 min" in line
+
+
+@pytest.mark.parametrize(
+    ("load", "age_days", "is_again"),
+    [(0.02, 1, ""), (None, 1, ""), (0.5, 1, "busy"), (0.02, 60, "60 days old")],
+)
+def test_a_verdict_of_a_busy_machine_or_an_old_one_is_measured_again(load, age_days, is_again):
+    plan = outcome_of_plan(
+        striped(layered_problem(40)),
+        Timed(PLAN, simulated_s=0.3, raced_s=0.2),
+        load=load,
+        timed_at_s=time.time() - age_days * 24 * 3600,
+    )
+    again = why_measured_again(plan)
+    assert bool(again) == bool(is_again) and is_again in again
+    assert why_measured_again(dataclasses.replace(plan, timed_at_s=None)) == "", "only simulated"
+
+
+@pytest.mark.medium
+def test_refresh_takes_no_kept_plan_and_keeps_the_new_one(item, tmp_path):
+    first = find_plan(item, CLUSTER, config(tmp_path))
+    keep(first.tried(False, 0.2, 0.1), config(tmp_path))
+    refreshed = dataclasses.replace(config(tmp_path), refresh=True)
+    again = find_plan(item, CLUSTER, refreshed)
+    assert not again.from_cache and again.written.called_s is None and len(again.searched) == 1
+    assert find_plan(item, CLUSTER, config(tmp_path)).written.called_s is None

@@ -35,7 +35,7 @@ def test_nothing_has_no_minus(nothing):
     assert milliseconds(nothing, signed=True) == "+0 ms"
     assert percentage(nothing) == "0.0%"
     assert percentage(nothing, signed=True) == "+0.0%"
-    assert gain(nothing) == "no faster and no slower"
+    assert gain(nothing) == "no less time"
 
 
 def test_amounts_have_the_suffix_that_leaves_fewest_digits():
@@ -49,7 +49,7 @@ def test_what_is_known_is_rounded():
     assert milliseconds(-0.00125, signed=True) == "-1.25 ms"
     assert percentage(0.1634) == "16.3%"
     assert percentage(-0.0271, signed=True) == "-2.7%"
-    assert (gain(0.163), gain(-0.027)) == ("16.3% faster", "2.7% slower")
+    assert (gain(0.163), gain(-0.027)) == ("16.3% less time", "2.7% more time")
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_a_race_times_placements_in_turn_and_an_audit_finds_every_op_in_place(ch
 def test_a_placement_races_the_program_as_it_is_in_a_process_of_its_own(chains):
     _, problem, evaluator = chains
     evaluator.evaluate(_on_worker_0(problem))
-    placed_s, unplaced_s = evaluator.race_unplaced(_on_worker_0(problem)[0], rounds=4, confidence=1.0)
+    placed_s, unplaced_s = evaluator.race_unplaced(_on_worker_0(problem), rounds=4, confidence=1.0)
     assert len(placed_s) == len(unplaced_s) == 4
     assert min(placed_s + unplaced_s) > 0
     assert len(evaluator.worker_pids) == 2, "the workers of the placement stay warm"
@@ -268,7 +268,7 @@ def test_a_program_that_does_not_run_as_it_is_is_told_from_a_placement_that_does
         RuntimeEvaluator(item, problem, QUICK) as evaluator,
         pytest.raises(UnplacedFailed, match="never negative"),
     ):
-        evaluator.race_unplaced(_on_worker_0(problem)[0])
+        evaluator.race_unplaced(_on_worker_0(problem))
 
 
 @pytest.mark.slow
@@ -281,7 +281,7 @@ def test_a_placement_whose_worker_dies_beside_the_program_as_it_is_has_failed(cl
         killer = threading.Timer(in_the_race_s, os.kill, (evaluator.worker_pids[1], signal.SIGKILL))
         killer.start()
         with pytest.raises(RaceFailed, match=r"CRASHED: worker 1 .* was killed by signal 9"):
-            evaluator.race_unplaced(_on_worker_0(problem)[0], rounds=10_000, confidence=1.0)
+            evaluator.race_unplaced(_on_worker_0(problem), rounds=10_000, confidence=1.0)
         killer.join()
 
 

@@ -17,15 +17,20 @@ from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.planning import road as road_module
-from tf_placer.planning.road import Asked, Measuring, Road
-from tf_placer.problem.decisions import Decisions
+from tf_placer.planning.outcome import Timed
+from tf_placer.planning.race import Measuring
+from tf_placer.planning.road import Asked, Road
+from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import Limit
 from tf_placer.search.known import Budget
 from tf_placer.workers.local_workers import WorkerError
 
 LIVE = Cluster("local", *local_devices(1), kind="local")
 PROBLEM = problem_of([100, 300], [])
-PLANS = Decisions([[0, 0], [0, 1], [1, 1]])
+PLANS = tuple(
+    Timed(name, Placement(PROBLEM, row))
+    for name, row in (("single", [0, 0]), ("hdp", [0, 1]), ("heft", [1, 1]))
+)
 
 
 class Machine:
@@ -52,11 +57,12 @@ class Machine:
         times_s = np.where(status == Status.OK, 0.5, np.nan)
         return Measurement(times_s, None, status, tuple(messages))
 
-    def race(self, rows, rounds, confidence):
+    def race_unplaced(self, rows, rounds, confidence, beside):
+        assert beside == []
         self.raced_with = rounds, confidence
         if self._fails:
             raise RaceFailed("CRASHED: gone")
-        return [[1.0 + i] * 3 for i in range(len(rows))]
+        return [[1.0 + i] * 9 for i in range(len(rows) + 1)]
 
     def traced_step(self, decisions):
         self.traced.append(decisions)
@@ -94,7 +100,7 @@ def measured(plans=PLANS, **more):
 def test_a_failure_is_told_or_raised(error, why, use):
     machine = use(Machine(error))
     measuring, ended = measured(may_fail=True)
-    assert (measuring.measured, measuring.samples, measuring.why_not) == (None, {}, why)
+    assert (measuring.rows, measuring.race, measuring.why_not) == ([], None, why)
     assert ended == [] and machine.is_closed
     machine = use(Machine(error))
     with pytest.raises(type(error)):
@@ -107,19 +113,26 @@ def test_what_runs_is_raced_and_the_races_times_count(fails, use):
     machine = use(Machine(fails=fails))
     measuring, ended = measured(rounds=7, confidence=0.9)
     assert machine.raced_with == (7, 0.9) and ended == [measuring] and machine.is_closed
-    first, second, third = (measuring.of(row) for row in range(3))
-    assert [first["measured_s"], third["measured_s"]] == ([0.5, 0.5] if fails else [1.0, 2.0])
-    assert (second["measured_s"], second["status"], second["message"]) == (None, Status.CRASHED, "gone")
-    assert all(("the race failed" in one["message"]) == fails for one in (first, third))
-    assert ("spread_s" in first) != fails
+    first, second, third, *behind = measuring.rows
+    assert [one.measured_s for one in (first, second, third)] == [0.5, None, 0.5], (
+        "what each takes alone stays"
+    )
+    assert [one.raced_s for one in (first, second, third)] == ([None] * 3 if fails else [1.0, None, 2.0])
+    assert [(one.name, one.raced_s, one.measured_s) for one in behind] == [("as it is", 3.0, None)] * (
+        not fails
+    )
+    assert (second.status, second.message) == (Status.CRASHED, "gone")
+    assert all(("the race failed" in one.message) == fails for one in (first, third))
+    assert (first.spread_s is None) == fails
+    assert [one.is_clear for one in (first, third)] == ([None, None] if fails else [True, False])
 
 
-def test_one_that_runs_has_no_race_and_nothing_is_nothing(use):
+def test_one_that_runs_races_with_the_program_as_it_is_and_nothing_is_nothing(use):
     machine = use(Machine())
-    measuring, _ = measured(PLANS.row(0))
-    assert machine.raced_with is None and measuring.of(0)["measured_s"] == 0.5
-    measuring, ended = measured(None)
-    assert measuring.measured is None and ended == [measuring]
+    measuring, _ = measured(PLANS[:1])
+    assert machine.raced_with is not None and [one.raced_s for one in measuring.rows] == [1.0, 2.0]
+    measuring, ended = measured(())
+    assert measuring.rows == [] and ended == [measuring]
 
 
 def compared(machine, use, methods=("random", "single", "heft")):

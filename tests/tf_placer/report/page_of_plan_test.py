@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.tf_placer.problem.small_problems import without_overheads
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
+from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.kept import outcome_of_plan
-from tf_placer.planning.outcome import (
-    CALLED,
-    DATA_PARALLEL,
-    RACED,
-    UNPLACED,
-    UNPLACED_CALLED,
-    Outcome,
-    Timed,
-)
+from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Outcome, Timed
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report.page import section_of_plan
@@ -33,21 +27,32 @@ def placement() -> Placement:
     return striped(dataclasses.replace(problem, cluster=without_overheads(problem.cluster)))
 
 
-@pytest.fixture(scope="module")
-def kept(placement: Placement) -> dict[str, Any]:
-    """A plan that was only simulated, as its file has it."""
-    predicted_s = SimulatedEvaluator(placement.problem).evaluate(placement.decisions).runtime_s
-    return {
-        "predicted_s": float(predicted_s[0]),
-        "single_predicted_s": 0.5,
-        "why": "the fastest in the simulator",
-        "progress": [("auto, search 1", [0.5, 2.0], [0.3, 0.2])],
-    }
+Make = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
-def plan(placement: Placement, kept: dict[str, Any]) -> Outcome:
-    return outcome_of_plan(placement, kept)
+def make(placement: Placement) -> Make:
+    """Makes the outcome of a plan, by times of it and of others, as its file has them."""
+    predicted_s = float(SimulatedEvaluator(placement.problem).evaluate(placement.decisions).runtime_s[0])
+
+    def made(*beside: Timed, correction: Correction | None = None, said: str = "", **times: Any) -> Outcome:
+        return outcome_of_plan(
+            placement,
+            Timed(PLAN, simulated_s=predicted_s, **times),
+            (Timed(SINGLE, simulated_s=0.5), *beside),
+            correction,
+            why="the fastest in the simulator",
+            progress=[("auto, search 1", [0.5, 2.0], [0.3, 0.2])],
+            beside_unplaced=said,
+        )
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def plan(make: Make) -> Outcome:
+    """A plan that was only simulated."""
+    return make()
 
 
 def test_what_is_simulated_is_said_to_be(plan: Outcome) -> None:
@@ -59,28 +64,25 @@ def test_what_is_simulated_is_said_to_be(plan: Outcome) -> None:
     assert section.notes == ("The fastest in the simulator.",)
 
 
-def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, kept: dict[str, Any]) -> None:
-    raced = outcome_of_plan(
-        placement,
-        {
-            **kept,
-            "raced_s": 0.2,
-            "unplaced_s": 0.1,
-            "raced_spread_s": [0.19, 0.22],
-            "unplaced_spread_s": [0.09, 0.11],
-            "correction": {"compute": 2.0},
-            "beside_unplaced": "not clearly faster than the function as it is, on the whole machine",
-        },
+def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, make: Make) -> None:
+    raced = make(
+        Timed(AS_IT_IS, raced_s=0.1, spread_s=(0.09, 0.11)),
+        raced_s=0.2,
+        spread_s=(0.19, 0.22),
+        is_clear=False,
+        correction=Correction(compute=2.0),
+        said="not clearly faster than the function as it is, on the whole machine",
     )
     section = section_of_plan("train_step", 1, raced, is_used=False)
     assert section.headline == (
-        "Kept as it was: the plan takes 200 ms a step, 100 ms the function takes as it is."
+        "Kept as it was: the plan takes 200 ms a step, 100 ms the function takes as it is: 100% more time, in turn on "
+        "the runtime."
     )
     assert section.notes[0].startswith("It is not clearly faster than the function as it is")
-    assert {row["name"]: row["spread_s"] for row in section.step_times if row["spread_s"]} == {
-        RACED: (0.19, 0.22),
-        UNPLACED: (0.09, 0.11),
-    }
+    assert [(row["raced_s"], row["spread_s"]) for row in section.step_times if row["spread_s"]] == [
+        (0.1, (0.09, 0.11)),
+        (0.2, (0.19, 0.22)),
+    ]
     assert section.plan is not None
     assert (
         section.plan.ops.duration_ns.sum()
@@ -100,17 +102,18 @@ def test_what_splitting_the_batch_gives_is_a_note_and_a_row(plan: Outcome) -> No
     assert "cannot be split" in section.notes[1] and len(section.step_times) == 2
 
 
-def test_calls_have_the_last_word(placement: Placement, kept: dict[str, Any]) -> None:
-    tried = outcome_of_plan(placement, {**kept, "raced_s": 0.1, "unplaced_s": 0.2}).tried(False, 0.3, 0.25)
+def test_calls_have_the_last_word(make: Make) -> None:
+    tried = make(Timed(AS_IT_IS, raced_s=0.2), raced_s=0.1, is_clear=True).tried(False, 0.3, 0.25)
     section = section_of_plan("train_step", 1, tried, is_used=False)
     assert section.headline == (
-        "Kept as it was: the plan takes 300 ms a step, 250 ms the function takes as it is."
+        "Kept as it was: the plan takes 300 ms a step, 250 ms the function takes as it is: 20.0% more time, in the "
+        "first calls."
     )
-    assert {row["name"]: row["measured_s"] for row in section.step_times}.items() >= {
-        (CALLED, 0.3),
-        (UNPLACED_CALLED, 0.25),
-    }
+    assert [(row["called_s"], row["raced_s"]) for row in section.step_times[:2]] == [(0.25, 0.2), (0.3, 0.1)]
     assert "call by call" in section.notes[0]
+    text = plan_report("train_step", tried, False)
+    assert "called: the plan 300 ms, as it is, whole machine 250 ms a step" in text
+    assert "raced: the plan 100 ms, as it is, whole machine 200 ms a step" in text
 
 
 def test_while_the_first_calls_are_to_decide_that_is_said(plan: Outcome) -> None:
@@ -121,14 +124,14 @@ def test_while_the_first_calls_are_to_decide_that_is_said(plan: Outcome) -> None
 
 @pytest.mark.parametrize("is_used", [True, False, None])
 def test_text_and_page_tell_the_same_bound_and_the_verdict_first(
-    placement: Placement, kept: dict[str, Any], is_used: bool | None
+    placement: Placement, make: Make, is_used: bool | None
 ) -> None:
-    fitted = outcome_of_plan(placement, {**kept, "correction": {"compute": 2.0}})
+    fitted = make(correction=Correction(compute=2.0))
     (shown,) = (
         value for name, value in section_of_plan("step", 1, fitted, is_used).figures if name == "lower bound"
     )
     text = plan_report("step", fitted, is_used)
-    assert f"no placement can take less than {shown} there" in text
+    assert f"no placement can take less than {shown} in the simulator" in text
     assert text.splitlines()[0] == f"step is {use_of_plan(fitted, is_used)}"
     assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.lower_bound_s), (
         "or it proves nothing"

@@ -100,6 +100,7 @@ def test_the_verdict_is_whole_and_the_fastest_comes_first(report: Outcome, tmp_p
     assert "Steps on k40 are simulated" in said
     measured = [row["measured_s"] for row in section["step_times"]]
     assert measured[:2] == sorted(measured[:2]) and measured[2] is None
+    assert section["compared"] == {"clock": "measured_s", "single_s": report.single.measured_s}
 
 
 def test_the_curve_ends_at_the_plan(report: Outcome, tmp_path: pathlib.Path) -> None:

@@ -73,7 +73,7 @@ def test_what_the_least_memory_costs() -> None:
     report = report_of(towers(1000), objective="memory", slow_down=0.25)
     said = least_memory_sentence(report.search)
     assert said.startswith("Smallest peak 400 B of 1000 B on GPU:") and "(fastest plan: 500 B)" in said
-    assert "20.0% slower, where 25.0% is allowed; both are simulated" in said
+    assert "20.0% more time, where 25.0% is allowed; both are simulated" in said
     assert said.endswith("; no plan that fast is below 40.0% of its fullest device.")
     assert verdict(report).splitlines()[0] == said
     told = summary(report)

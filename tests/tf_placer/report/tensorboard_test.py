@@ -10,7 +10,8 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG
 
 from tf_placer.__main__ import run
-from tf_placer.report.files import BY_EVALUATIONS, BY_MILLISECONDS, SIMULATED_MS
+from tf_placer.planning.outcome import Clock
+from tf_placer.report.files import BY_EVALUATIONS, BY_MILLISECONDS, STEP_MS
 
 METHODS = ("single", "random", "local_search")
 
@@ -46,7 +47,7 @@ def test_curves_end_where_the_report_says(runs, method):
     logs, out = runs
     accumulator = read(logs / method)
     tags = {f"{axis}/{tag}" for axis in (BY_EVALUATIONS, BY_MILLISECONDS) for tag in ("best_ms", "mean_ms")}
-    assert set(accumulator.Tags()["tensors"]) == tags | {SESSION_START_INFO_TAG, SIMULATED_MS}
+    assert set(accumulator.Tags()["tensors"]) == tags | {SESSION_START_INFO_TAG, STEP_MS[Clock.SIMULATED]}
     rows = {row["method"]: row for row in csv.DictReader((out / "compare.csv").read_text().splitlines())}
     for axis, column, unit in ((BY_EVALUATIONS, "evaluations", 1), (BY_MILLISECONDS, "search_s", 1e3)):
         points = accumulator.Tensors(f"{axis}/best_ms")
@@ -77,7 +78,7 @@ def test_settings_are_hyperparameters_and_the_step_is_their_metric(runs, method)
         for name, value in told["settings"][method].items()
     }
     assert found == {**settings, "method": method, "seed": told["seed"], "cluster": told["cluster"]}
-    (point,) = accumulator.Tensors(SIMULATED_MS)
+    (point,) = accumulator.Tensors(STEP_MS[Clock.SIMULATED])
     times_s = {**told["baselines"], told["written"]: told["runtime_s"]}
     assert float(tf.make_ndarray(point.tensor_proto)) == pytest.approx(1e3 * times_s[method])
 

@@ -14,7 +14,9 @@ from tf_placer.report_page.page import HowTo, Page, Section
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!--\u2028"
 
-_ROW = dict.fromkeys(("simulated_s", "measured_s", "spread_s", "evaluations", "peak_bytes")) | {
+_ROW = dict.fromkeys(
+    ("simulated_s", "measured_s", "raced_s", "called_s", "spread_s", "evaluations", "peak_bytes")
+) | {
     "is_single": False,
     "is_written": False,
     "note": "",
@@ -57,7 +59,7 @@ def page_of(problem: Problem, placement: Placement | None = None) -> Page:
     section = Section(
         name=problem.name,
         title=f"{problem.name} on k40x2",
-        headline="The plan is 25.0% faster than a single device.",
+        headline="The plan takes 25.0% less time than a single device.",
         notes=(f"A note about {HOSTILE}",),
         figures=(("step, simulated", milliseconds(step_s)),),
         step_times=(
@@ -91,5 +93,6 @@ def page_of(problem: Problem, placement: Placement | None = None) -> Page:
             {"name": "random", "elapsed_s": (0.2,), "best_s": (3 * step_s,), "is_written": False},
         ),
         apply=(HowTo("Type:", f"tf-placer place --out={HOSTILE}"),),
+        compared={"clock": "simulated_s", "single_s": 2 * step_s},
     )
     return Page(section.title, (section,))

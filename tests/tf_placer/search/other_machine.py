@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime import UnplacedFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.decisions import decisions_of
 from tf_placer.runtime.timing import Limit
 
@@ -13,13 +15,15 @@ from tf_placer.runtime.timing import Limit
 class OtherMachine:
     """Stands in for the runtime: another problem's simulator, with noise.
 
-    Some placements fail (``fails``), all take ``alone`` times as long outside a race.
+    Some placements fail (``fails``), all take ``alone`` times as long outside a race. As it is, the program takes
+    ``as_it_is`` of the best single device's step; None: it does not run.
     """
 
-    def __init__(self, truth, fails=lambda row: False, race_error=None, alone=1.0):
+    def __init__(self, truth, fails=lambda row: False, race_error=None, alone=1.0, as_it_is=2.0):
         self._simulator = SimulatedEvaluator(truth)
         self._noise = np.random.default_rng(0)
         self._fails, self._race_error, self._alone = fails, race_error, alone
+        self._as_it_is = as_it_is
         self.evaluated = 0
         self.limit = Limit()
 
@@ -44,11 +48,19 @@ class OtherMachine:
         other.limit = self.limit
         return other
 
-    def program(self, plan):
+    def program(self, plan, is_call=False):
         """A plan for ``race``, with the machine that times it."""
         return self, plan
 
-    def race(self, plans, rounds=20, beside=()):
+    def race_unplaced(self, plans, rounds=20, confidence=0.99, beside=()):
+        if self._as_it_is is None:
+            raise UnplacedFailed("ILLEGAL: no device for it")
+        problem = self._simulator.problem
+        single_s = float(np.nanmin(self._simulator.evaluate(single_device_placements(problem)).runtime_s))
+        noise = self._noise.lognormal(0, 0.01, rounds)
+        return [*self.race(plans, rounds, confidence, beside), (self._as_it_is * single_s * noise).tolist()]
+
+    def race(self, plans, rounds=20, confidence=0.99, beside=()):
         if self._race_error:
             raise self._race_error
         own = np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()

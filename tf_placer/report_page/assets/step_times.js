@@ -1,17 +1,21 @@
-// The step time of every candidate: bars, with the spread of what was measured, the lower bound as a line, and a table.
+// The step time of every row: bars, with the spread of the last clock's, the lower bound as a line, and a table. A column,
+// and a color, is of one clock.
 
+const CLOCKS = { simulated_s: "simulated", measured_s: "alone", raced_s: "raced", called_s: "called" };
 const BAR_ROW = 34;
 const LABEL_DISTANCE = 7;
 
 function stepTimes(data) {
   const best = data.bounds.find((bound) => bound.is_tightest);
-  const measured = data.step_times.some((row) => row.measured_s !== null);
-  const rows = data.step_times.filter((row) => row.simulated_s !== null || row.measured_s !== null);
+  const timed = (row, clock) => (row[clock] ?? null) !== null;
+  const clocks = Object.keys(CLOCKS).filter((clock) => clock === "simulated_s" || data.step_times.some((row) => timed(row, clock)));
+  const measured = clocks.length > 1 ? clocks.at(-1) : "";
+  const rows = data.step_times.filter((row) => timed(row, "simulated_s") || (measured && timed(row, measured)));
   const place = element("div", { className: "chart" });
   place.style.height = `${rows.length * BAR_ROW * (measured ? 1.35 : 1) + (measured ? 76 : 50)}px`;
   keepChart(place, () => stepTimeOptions(rows, best, measured, place.clientWidth));
   const line = best ? `No placement takes less than ${milliseconds(best.bound_s)} in the simulator (${words(best.name)}: ${best.about}).` : "";
-  return section("step-times", "Step time of every candidate", line, place, stepTimeTable(data, measured), boundTable(data));
+  return section("step-times", "Step time of every candidate", line, place, stepTimeTable(data, clocks), boundTable(data));
 }
 
 function words(name) {
@@ -22,12 +26,12 @@ function stepTimeOptions(rows, best, measured, width) {
   const names = rows.map((row) => row.name);
   const left = Math.min(190, Math.max(70, 7.3 * Math.max(...names.map((name) => name.length))), 0.36 * width);
   const series = [bars("simulated", rows, "simulated_s", color(measured ? "--bar" : "--accent"), true)];
-  if (measured) series.push(bars("measured", rows, "measured_s", color("--accent"), false), spreads(rows));
+  if (measured) series.push(bars(CLOCKS[measured], rows, measured, color("--accent"), false), spreads(rows, measured));
   if (best) series[0].markLine = boundLine(best);
   return {
     ...basics(),
     grid: { left: left + 10, right: 84, top: measured ? 50 : 24, bottom: 26 },
-    legend: measured ? { top: 0, right: 0, data: ["simulated", "measured"], textStyle: { color: color("--soft") } } : { show: false },
+    legend: measured ? { top: 0, right: 0, data: ["simulated", CLOCKS[measured]], textStyle: { color: color("--soft") } } : { show: false },
     xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (ms) => `${+ms.toPrecision(6)} ms` } }),
     yAxis: axis({
       type: "category", inverse: true, data: names, splitLine: { show: false },
@@ -43,7 +47,7 @@ function stepTimeOptions(rows, best, measured, width) {
 function bars(name, rows, key, fill, labelled) {
   return {
     name, type: "bar", barMaxWidth: 16, barGap: "12%", itemStyle: { color: fill, borderRadius: [0, 2, 2, 0] },
-    data: rows.map((row) => (row[key] === null ? null : 1e3 * row[key])),
+    data: rows.map((row) => ((row[key] ?? null) === null ? null : 1e3 * row[key])),
     label: { show: labelled, position: "right", distance: LABEL_DISTANCE, color: color("--ink"), formatter: ({ value }) => barLabel(value) },
     emphasis: { disabled: true },
   };
@@ -53,11 +57,11 @@ function barLabel(ms) {
   return `${threeDigits(ms)} ms`;
 }
 
-/** Labels of measured bars, on the lower half of each row, and whiskers between the quartiles of what was measured. */
-function spreads(rows) {
+/** Labels of the last clock's bars, on the lower half of each row, and whiskers between the quartiles of its times. */
+function spreads(rows, clock) {
   const data = rows.flatMap((row, i) => {
-    if (row.measured_s === null) return [];
-    return [[row.measured_s, i, ...(row.spread_s ?? [row.measured_s, row.measured_s])].map((value, k) => (k === 1 ? value : 1e3 * value))];
+    if ((row[clock] ?? null) === null) return [];
+    return [[row[clock], i, ...(row.spread_s ?? [row[clock], row[clock]])].map((value, k) => (k === 1 ? value : 1e3 * value))];
   });
   return {
     type: "custom", silent: true, z: 5, data, encode: { x: [0, 2, 3], y: 1 },
@@ -84,9 +88,10 @@ function boundLine(best) {
   };
 }
 
-function stepTimeTable(data, measured) {
-  const single = data.step_times.find((row) => row.is_single)?.simulated_s ?? null;
-  const columns = ["step time of", "simulated", "vs single", ...(measured ? ["measured", "spread"] : []), "tried", "peak"];
+function stepTimeTable(data, clocks) {
+  const { clock = "simulated_s", single_s: single = null } = data.compared;
+  const timed = clocks.flatMap((one) => (one === clock ? [CLOCKS[one], "vs single"] : [CLOCKS[one]]));
+  const columns = ["step time of", ...timed, ...(clocks.length > 1 ? ["spread"] : []), "tried", "peak"];
   const head = columns.map((name, i) => element("th", { className: i ? "number" : "", scope: "col" }, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)));
   const body = element("tbody");
@@ -97,7 +102,8 @@ function stepTimeTable(data, measured) {
     if (row.note) name.append(element("div", { className: "note" }, row.note));
     const spread = row.spread_s ? row.spread_s.map((seconds) => threeDigits(1e3 * seconds)).join(" – ") + " ms" : "";
     const numbers = [
-      milliseconds(row.simulated_s), versus(row.simulated_s, single), ...(measured ? [milliseconds(row.measured_s), spread] : []),
+      ...clocks.flatMap((one) => (one === clock ? [milliseconds(row[one]), versus(row[one], single)] : [milliseconds(row[one])])),
+      ...(clocks.length > 1 ? [spread] : []),
       row.evaluations === null ? "" : row.evaluations.toLocaleString("en"), row.peak_bytes === null ? "" : bytes(row.peak_bytes),
     ];
     body.append(tableRow(row.is_written ? "written" : "", name, numbers));
@@ -121,7 +127,7 @@ function tableRow(kind, name, numbers) {
 
 /** "-16.3%": how much longer than the best single device. */
 function versus(seconds, single) {
-  if (seconds === null || !single) return UNKNOWN;
+  if ((seconds ?? null) === null || !single) return UNKNOWN;
   const share = (100 * (seconds / single - 1)).toFixed(1);
   return `${share > 0 || share === "0.0" ? "+" : ""}${share === "-0.0" ? "+0.0" : share}%`;
 }
