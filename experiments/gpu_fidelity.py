@@ -24,7 +24,7 @@ from experiments.studies.formats import header, line, machine_lines
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
 from tf_placer.cluster.cluster_file import device_of_model
-from tf_placer.report.gpu_fidelity import ALL, FIGURES
+from tf_placer.report.sentences import ALL, FIGURES
 
 _BUILD = flags.DEFINE_bool("build", False, "Trace the networks anew.")
 _OUT = out_flag("docs/results", "Folder for the page.")

@@ -19,7 +19,7 @@ from experiments.studies.formats import csv_text, header, is_nan, line, png
 from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, Study
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.report.gpu_fidelity import fidelity_sentences
+from tf_placer.report.sentences import fidelity_sentences
 from tf_placer.search.known import NO_ORDER
 
 _GIB = 2**30

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import json
 import math
+import pathlib
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from tf_placer.base.quantities import excess, gain, milliseconds, percentage, size
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import short_device_name
 from tf_placer.graph.splitting import COPY, SHARED
 from tf_placer.planning.in_parts import replicas_of
@@ -29,7 +33,6 @@ from tf_placer.planning.outcome import (
 )
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
-from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import PART
@@ -554,3 +557,46 @@ def _last_times(outcome: Outcome) -> str:
         return f"{takes}, {other}{where}"
     what = "the function takes as it is" if gained.rival.is_as_it_is else "the best single device takes"
     return f"{takes}, {milliseconds(gained.rival_s)} {what}: {gain(gained.saved)}{where}"
+
+
+# --- Distance of simulated GPUs from real ones: figures of ``docs/results/gpu_fidelity.md``.
+
+FIGURES = pathlib.Path(__file__).with_name("gpu_fidelity.json")
+ALL = "all"  # GPUs of the page together
+_PAGE = "docs/results/gpu_fidelity.md"
+
+
+@functools.cache
+def _figures() -> dict[str, dict[str, float]]:
+    """Model of a device -> ``rows`` of networks measured on it, ``own`` by us, and the typical ``factor``."""
+    return json.loads(FIGURES.read_text(encoding="utf8"))
+
+
+def fidelity_sentence(model: str) -> str:
+    """How far simulated steps of networks on one GPU of a model are from measurements.
+
+    Args:
+      model: of a ``Device``.
+    """
+    found = _figures().get(model)
+    if found is None:
+        factor = _figures()[ALL]["factor"]
+        return (
+            f"Steps on {model} are simulated, and no published measurements of networks on it were found; on other "
+            f"GPUs single steps are within a factor of {factor:.2f} in the typical case ({_PAGE})."
+        )
+    kind, count = ("", f"{found['rows']:.0f} of them, {found['own']:.0f} our own")
+    if not found["own"]:
+        kind, count = "published ", f"{found['rows']:.0f} of them"
+    return (
+        f"Steps on {model} are simulated: single steps of networks on this GPU are within a factor of "
+        f"{found['factor']:.2f} of {kind}measurements in the typical case ({count}; {_PAGE})."
+    )
+
+
+def fidelity_sentences(cluster: Cluster) -> list[str]:
+    """One for each GPU model of a cluster that is only described; none for live devices."""
+    if cluster.kind != "described":
+        return []
+    models = {device.model: None for device in cluster.devices if device.type == "GPU"}
+    return [fidelity_sentence(model) for model in models]

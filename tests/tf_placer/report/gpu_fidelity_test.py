@@ -3,7 +3,7 @@
 import json
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.report.gpu_fidelity import FIGURES, fidelity_sentence, fidelity_sentences
+from tf_placer.report.sentences import FIGURES, fidelity_sentence, fidelity_sentences
 
 
 def test_a_gpu_with_measurements_says_its_factor():
