@@ -14,6 +14,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
 
 _MOST = 500  # kinds of work; those that were done last stay
+_MOST_GROWTH, _LITTLE_S = 2.0, 1.0
 _LOG = logging.getLogger(__name__)
 _told: set[pathlib.Path] = set()
 
@@ -43,10 +44,10 @@ class Durations:
         return rule_s if found is None else found
 
     def keep(self, key: str, seconds: float) -> None:
-        """Says how long it took."""
+        """Says how long it took; one run on a busy machine makes it no more than twice as long."""
         kept = self._read()
-        kept.pop(key, None)
-        kept[key] = round(seconds, 3)
+        before_s = kept.pop(key, math.inf)
+        kept[key] = round(min(seconds, max(_MOST_GROWTH * before_s, _LITTLE_S)), 3)
         newest = dict(list(kept.items())[-_MOST:])
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -37,6 +37,7 @@ class Reading(Road):
         console: rich.console.Console,
         method: str = "",
         check: Callable[[Item, Problem], object] = lambda item, problem: None,
+        is_equal: bool = False,
     ) -> None:
         """Begins.
 
@@ -44,9 +45,10 @@ class Reading(Road):
           request: the program and the devices.
           console: is shown what goes on.
           method: that was asked for, if any.
+          is_equal: as ``Road`` takes it.
           check: is given the program and its problem with estimated costs before anything is measured, too.
         """
-        super().__init__(request.asked(method), console)
+        super().__init__(request.asked(method), console, is_equal=is_equal)
         self.request = request
         self._check = check
         workload = request.source.workload

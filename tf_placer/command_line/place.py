@@ -52,7 +52,7 @@ from tf_placer.planning.road import (
     WHILE_BUILDING,
     beside,
 )
-from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
+from tf_placer.planning.stages import LEFT_OUT, Stage, begins_at, begun_s, roughly
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import program_of_plan
@@ -182,7 +182,7 @@ class _Finding(Reading):
     def __init__(
         self, request: Request, console: rich.console.Console, finish: Finish, method: str = ""
     ) -> None:
-        super().__init__(request, console, method)
+        super().__init__(request, console, method, is_equal=not method)  # a comparison has none
         self.found: list[Timed] = []
         self._finish = finish
         self._outcome: Outcome | None = None
@@ -279,19 +279,20 @@ class _Finding(Reading):
             self.stages.kept(WRITE, self._write, _WRITE_S + _S_PER_OP * self._ops_written, key),
         ]
 
-    def _split(self, about_s: float, left_s: float) -> None:
+    def _split(self, about_s: float, left_s: float) -> str | None:
         """The report with what splitting the batch gives beside it, or with why not."""
         outcome = self.outcome
         if outcome.search.interrupted or (self._tries_parts and self._in_parts is None):
-            return
+            return LEFT_OUT
         if about_s > left_s:
             what = (
                 "What a MirroredStrategy takes" if self._in_parts else "Splitting the batch over the devices"
             )
             self._outcome = dataclasses.replace(outcome, why_not_split=self._left_out(what, about_s))
-            return
+            return LEFT_OUT
         with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
             self._outcome = with_splitting(outcome, self.item, self._in_parts)
+        return None
 
     def _left_out(self, what: str, about_s: float) -> str:
         """The sentence about something for which there is no time, with a budget that has room for it."""
@@ -353,15 +354,16 @@ class _Placing(_Finding):
         check = functools.partial(self._check_plan, seconds)
         return [Stage(CHECK, check, seconds, key, is_optional=True), *super().closing()]
 
-    def _check_plan(self, about_s: float, left_s: float) -> None:
+    def _check_plan(self, about_s: float, left_s: float) -> str | None:
         """What whole layers would take, and how the plan fares under draws of what is not known."""
         if about_s > left_s:
             if not self.outcome.written.is_single:
                 self.stages.tell(self._left_out("A closer look at the plan", about_s))
-            return
+            return LEFT_OUT
         seed = self.request.seed
         outcome = self.outcome if self.request.by == LAYER else beside_layers(self.outcome, seed)
         self._outcome = with_survival(outcome, seed)
+        return None
 
     def rest(self) -> list[Stage]:
         """Stages after the problem, as far as they are known."""
@@ -454,7 +456,8 @@ class _Placing(_Finding):
         return [Stage(SPLIT_STAGE, self._split_the_batch, self.split_s, self.split_key)]
 
     def _has_time_for_parts(self) -> bool:
-        if not self.has_time_to_split:
+        # Until there is one: it may also turn out to be late when it is to begin.
+        if math.isfinite(self.asked.whole_s):
             self._why_not_split = self._left_out("A plan with the batch in parts", self.split_s)
         return self.has_time_to_split
 
@@ -462,15 +465,18 @@ class _Placing(_Finding):
         costs = self.request.costs if self.runs else "analytic"
         found = in_parts(self, self.request.source.batch_statistics, costs)
         if isinstance(found, InParts):
-            self._in_parts = found
+            self._in_parts, self._why_not_split = found, ""
         else:
             self._why_not_split = f"The batch is not split: {found}."
         return found
 
-    def _split_the_batch(self, _: float) -> None:
+    def _split_the_batch(self, left_s: float) -> str | None:
+        if not left_s:
+            return LEFT_OUT
         found = self._put_in_parts()
         if isinstance(found, InParts):
             self.found.append(found.as_data_parallel())
+        return None
 
     def timing(self, placement: Placement) -> RuntimeEvaluator:
         """What times a plan, of the batch whole or in parts."""
@@ -520,7 +526,7 @@ class _Placing(_Finding):
         """Runs the control for as many evaluations as the method had, unless that found nothing."""
         own = self.found[0].search
         if own is not None:
-            budget = self.budget_in(seconds).capped(own.evaluations)
+            budget = self.budget_in(self.control_s(seconds)).capped(own.evaluations)
             self.found.append(self.find(CONTROL, budget))
             self._close_where_ended()
 

@@ -157,6 +157,7 @@ def live_stages(
             of_road = road.problem, road.runtime, asked.seed, config, asked.settings
             running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
+        seconds = road.control_s(seconds) if part.method == CONTROL != asked.method else seconds
         running[0].do(part.run, Budget(min(share.seconds, max(seconds, LEAST_S)), share.evaluations), seconds)
 
     parts = live_parts(asked.method, config.searches, make_parts is not None)

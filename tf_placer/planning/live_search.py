@@ -212,6 +212,8 @@ class LiveSearch:
         """Puts the batch in parts, where it can be; not after Ctrl-C in a search."""
         if self._is_interrupted or self._make_parts is None:
             return
+        if self._whole.evaluator.limit.is_over:
+            return
         self._in_parts = self._make_parts()
         if isinstance(self._in_parts, InParts):
             item, problem = self._in_parts.program.item, self._in_parts.problem

@@ -38,7 +38,7 @@ COMPILE = "compiling the simulator"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
 START, MEASURE, RACE = "starting workers", "measuring plans", "racing them"
 SPLIT_STAGE = "splitting the batch into parts"
-LEAST_S = 0.05  # of a search of whose time nothing is left: it makes a round in any case
+LEAST_S = 1e-3  # of a search of whose time nothing is left: it makes a round in any case
 CONTROL_SHARE = 0.1  # of the time of all searches, for random search
 WHILE_BUILDING = " while the graph is built"
 
@@ -138,6 +138,7 @@ class Road:
         console: rich.console.Console,
         item: Item | None = None,
         as_it_is: Item | None = None,
+        is_equal: bool = False,
     ) -> None:
         """Begins.
 
@@ -146,9 +147,10 @@ class Road:
           console: is told.
           item: the program, where it has been read.
           as_it_is: the program before its batch was put in parts; None where it is whole.
+          is_equal: all searches get equal times, as in a comparison.
         """
         self.asked = asked
-        self.stages = Stages(console, asked.whole_s)
+        self.stages = Stages(console, asked.whole_s, is_equal=is_equal)
         self.item = item
         self.as_it_is = as_it_is
         self.built: Problem | None = None
@@ -224,6 +226,10 @@ class Road:
             rule_s += _LEARNED_S
         end_s = self.stages.durations.known(ending, rule_s)
         return Stage(name, run, end_s, ending if share else "", share=share / parts)
+
+    def control_s(self, seconds: float) -> float:
+        """Seconds for random search, whose share is of everything, also where others leave more."""
+        return min(seconds, CONTROL_SHARE * self.asked.whole_s)
 
     def budget_in(self, seconds: float) -> Budget:
         """Requested budget, cut to so many seconds, if there are any."""

@@ -27,6 +27,8 @@ _MUCH, _MUCH_S = 1.2, 5.0  # more than was thought
 _UNDER_S, _MINUTES_FROM_S = 0.95, 100.0
 _REFRESHES_PER_S = 2
 _STAT_START_TIME = 19  # of /proc/PID/stat, counted behind the name of the program
+LEFT_OUT = "left out"
+"""What a stage returns that did nothing, so that its length says nothing."""
 T = TypeVar("T")
 _begun_s: contextvars.ContextVar[float | None] = contextvars.ContextVar("begun_s", default=None)
 
@@ -37,8 +39,8 @@ class Stage:
 
     Attributes:
       name: "building the graph".
-      run: does it. Its argument is the seconds that it may take: its share of the budget, or the time after which what
-        must follow has to begin; infinite without a budget.
+      run: does it, or returns ``LEFT_OUT``. Its argument is the seconds that it may take: its share of the budget, or
+        the time after which what must follow has to begin; infinite without a budget.
       seconds: expected length, of a stage with a share what it takes beyond that; None where it is unknown.
       key: its length is kept under this for the next time, added up over stages of one key; "" where it is decided
         and not found.
@@ -74,6 +76,7 @@ class Stages:
         budget_s: float = math.inf,
         durations: Durations | None = None,
         clock: Callable[[], float] = time.monotonic,
+        is_equal: bool = False,
     ) -> None:
         """Begins at ``begun_s()``, which may be before now.
 
@@ -82,7 +85,9 @@ class Stages:
           budget_s: seconds of everything together but what is done once; infinite where no stage has a share of it.
           durations: where lengths are kept; the user's cache without.
           clock: seconds.
+          is_equal: shares are of what there is when the first of them begins, so that equal ones are.
         """
+        self._is_equal = is_equal
         self.console = console
         self.durations = durations or Durations()
         self._budget_s = budget_s
@@ -92,8 +97,9 @@ class Stages:
         self._running: tuple[Stage, float] | None = None  # since when
         self._done: list[tuple[Stage, float]] = []  # what each took
         self._given_s: dict[str, float] = {}
-        # Of all stages with shares, and seconds of a share of 1: fixed when the first of them begins.
+        # Of all stages with shares, fixed when the first of them begins, and seconds of a share of 1 of the last one.
         self._shares, self._weight_s = 0.0, math.inf
+        self._cut: set[str] = set()  # keys of stages that would have taken longer
         self._is_announced = False
         self._resources = contextlib.ExitStack()
 
@@ -230,23 +236,23 @@ class Stages:
         start_s = self._clock()
         self._running = stage, start_s
         try:
-            stage.run(given_s)
+            was_done = stage.run(given_s) is not LEFT_OUT
         finally:
             (corrected, _), self._running = self._running, None
             self._done.append((corrected, self._clock() - start_s))
-        # What was announced within the stage is done once; what is kept is what it takes beside that.
-        self._keep(stage, given_s if stage.share or corrected is stage else corrected.seconds or 0.0)
-
-    def _keep(self, stage: Stage, beside_s: float) -> None:
-        """Keeps what the stages of a key took, when the last of them is over."""
         took_s = self._done[-1][1]
-        if stage.share or self._done[-1][0] is not stage:
-            if stage.key and took_s > beside_s:
-                self.durations.keep(stage.key, took_s - beside_s)
-        elif stage.key and all(stage.key != other.key for other in self._ahead):
-            self.durations.keep(
-                stage.key, sum(of_it_s for done, of_it_s in self._done if done.key == stage.key)
-            )
+        if stage.is_cut and took_s >= given_s:
+            self._cut.add(stage.key)
+        if not stage.key or not was_done:
+            return
+        if stage.share:
+            self.durations.keep(stage.key, max(took_s - given_s, 0.0))
+        elif corrected is not stage:  # what was announced within it is done once; it takes the rest each time
+            self.durations.keep(stage.key, max(took_s - (corrected.seconds or 0.0), 0.0))
+        elif all(stage.key != other.key for other in self._ahead):
+            of_key_s = sum(of_it_s for done, of_it_s in self._done if done.key == stage.key)
+            least_s = self.durations.known(stage.key, 0.0) if stage.key in self._cut else 0.0
+            self.durations.keep(stage.key, max(of_key_s, least_s))
 
     def _planned(self) -> list[Stage]:
         """Those ahead but for optional ones that take longer than the others with shares would have beside them."""
@@ -256,9 +262,10 @@ class Stages:
         return [s for s in self._ahead if not s.is_optional or 2 * (s.seconds or 0.0) <= room_s]
 
     def _seconds_of_a_share(self) -> float:
-        """Fixed with the first share, so that methods have equal ones, and less where others took longer."""
+        """Of what is left; no more than before where they are equal, though others took less time."""
         shares = sum(stage.share for stage in self._ahead)
-        return min(self._weight_s, self._room_s(self._planned()) / shares)
+        weight_s = self._room_s(self._planned()) / shares
+        return min(self._weight_s, weight_s) if self._is_equal else weight_s
 
     def _room_s(self, stages: Sequence[Stage]) -> float:
         """Seconds for the shares besides these stages; in need, those that can be cut leave them some."""
@@ -289,8 +296,8 @@ class Stages:
         if stage.seconds is None:
             return None
         if stage.share:
-            weight_s = self._weight_s if math.isfinite(self._weight_s) else self._seconds_of_a_share()
-            return stage.seconds + stage.share * weight_s
+            is_ahead = any(other is stage for other in self._ahead)
+            return stage.seconds + stage.share * (self._seconds_of_a_share() if is_ahead else self._weight_s)
         expected_s = self._unlimited_s(stage)
         if not stage.is_cut or not self._cut_s:
             return expected_s

@@ -61,7 +61,7 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
     if sources is None or not all(type(value) in _PLAIN for value in settings.values()):
         return trace()
     which = f"{name}-{digest_of_settings(settings)}"
-    path = kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
+    path = _path(which, sources)
     item = _read(path)
     if item is None:
         item = trace()
@@ -70,15 +70,16 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
     return item
 
 
-def is_kept(name: str, settings: Mapping[str, Any] | None = None) -> bool:
-    """Whether some version of a workload is kept; it may be traced again all the same, where the code has changed.
+def is_kept(name: str) -> bool:
+    """Whether a workload is kept, so that building it traces nothing."""
+    settings, sources = settings_of(name), _digest_of_sources()
+    if settings is None or sources is None:
+        return False
+    return _path(f"{name}-{digest_of_settings(settings)}", sources).is_file()
 
-    Args:
-      name: of the workload.
-      settings: all arguments that it is made with, defaults included; None for whatever settings.
-    """
-    which = f"{name}-" if settings is None else f"{name}-{digest_of_settings(settings)}-"
-    return any(kept_folder().glob(f"{which}*{_SUFFIX}"))
+
+def _path(which: str, sources: str) -> pathlib.Path:
+    return kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
 
 
 def _read(path: pathlib.Path) -> Item | None:

@@ -73,3 +73,12 @@ def test_they_are_in_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     Durations().keep("a", 1.0)
     assert (tmp_path / "tf_placer" / "durations.json").is_file()
+
+
+def test_one_run_on_a_busy_machine_makes_it_no_more_than_twice_as_long(file):
+    for seconds, expected in ((4.0, 4.0), (90.0, 8.0), (90.0, 16.0), (3.0, 3.0)):
+        Durations(file).keep("building", seconds)
+        assert Durations(file).of("building") == expected
+    Durations(file).keep("ending", 0.0)
+    Durations(file).keep("ending", 60.0)
+    assert Durations(file).of("ending") == 1.0

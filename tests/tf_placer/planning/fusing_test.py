@@ -50,9 +50,9 @@ def plan(item: Item) -> Placement:
 class Fake:
     """Programs whose steps take as long as their ops and clusters; XLA refuses some ops, or is slow at them."""
 
-    def __init__(self, slow: str = "", refused: str = "") -> None:
-        self._slow, self._refused = slow, refused
-        self.now_s = 0.0
+    def __init__(self, slow: str = "", refused: str = "", compile_s: float = 0.0) -> None:
+        self._slow, self._refused, self._compile_s = slow, refused, compile_s
+        self.now_s = self._until_s = 0.0
 
     def found(self, item: Item, placement: Placement, **more) -> Fusing:
         """What a search finds that has these programs and their time."""
@@ -62,11 +62,22 @@ class Fake:
 
     def try_programs(self, function, deadline_s):
         assert deadline_s > 0
-        return Attempt(Status.OK, "", function(self.opened))
+        self._until_s = self.now_s + deadline_s
+        try:
+            return Attempt(Status.OK, "", function(self.opened))
+        except TimeoutError:
+            return Attempt(Status.TIMEOUT, "not done")
 
     @contextlib.contextmanager
     def opened(self, program):
-        yield _Loaded(self, self._seconds(program.graph_def))
+        seconds = self._seconds(program.graph_def)
+        yield _Loaded(self, seconds, self._compile_s if any(PREFIX in name for name in seconds) else 0.0)
+
+    def spend(self, seconds: float) -> None:
+        """Time goes by, but no longer than the workers have."""
+        self.now_s = min(self.now_s + seconds, self._until_s)
+        if self.now_s == self._until_s:
+            raise TimeoutError
 
     def _seconds(self, graph_def) -> dict[str, float]:
         body = {function.signature.name: function for function in graph_def.library.function}
@@ -83,11 +94,12 @@ class Fake:
 
 
 class _Loaded:
-    def __init__(self, fake: Fake, seconds: dict[str, float]) -> None:
-        self._fake, self._seconds = fake, seconds
+    def __init__(self, fake: Fake, seconds: dict[str, float], first_s: float) -> None:
+        self._fake, self._seconds, self._first_s = fake, seconds, first_s
 
     def step(self) -> None:
-        self._fake.now_s += sum(self._seconds.values())
+        self._fake.spend(self._first_s + sum(self._seconds.values()))
+        self._first_s = 0.0
 
     def traced_step(self) -> tf.compat.v1.RunMetadata:
         metadata = tf.compat.v1.RunMetadata()
@@ -134,6 +146,23 @@ def test_the_given_clusters_alone_are_timed(item):
     again = Fake().found(item, first.placement, is_given=True)
     assert [one.name for one in again.tried] == ["given"] and again.is_faster
     assert (again.placement.cluster_of_op == first.placement.cluster_of_op).all()
+
+
+@pytest.mark.parametrize("compile_s", [3.0, 8.0, 13.0, 18.0, 1000.0])
+def test_a_search_ends_with_its_time_however_long_xla_takes(item, compile_s):
+    fake = Fake(compile_s=compile_s)
+    found = fake.found(item, plan(item))
+    assert fake.now_s <= 20.0
+    assert found.is_faster == (compile_s < 20.0)
+    if compile_s > 20.0:
+        assert "not compiled in the 20 s that there were" in found.sentence
+        assert found.placement.cluster_of_op is None
+
+
+def test_where_not_even_the_plan_without_clusters_is_timed_it_is_one_line(item):
+    fake = Fake()
+    with pytest.raises(InputError, match="no clusters could be timed: TIMEOUT: not done"):
+        find_clusters(item, plan(item), fake.try_programs, 1e-6, clock=lambda: fake.now_s)
 
 
 def test_without_xla_it_is_one_line(item, monkeypatch):

@@ -15,7 +15,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.planning.in_parts import InParts
 from tf_placer.planning.live import live_parts, search_live
-from tf_placer.planning.live_search import LiveConfig
+from tf_placer.planning.live_search import LiveConfig, LiveSearch
 from tf_placer.planning.outcome import Clock
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
@@ -286,3 +286,13 @@ def test_nothing_is_split_after_ctrl_c_in_a_search(towers, monkeypatch):
 def test_a_method_that_does_not_search_splits_nothing():
     names = [part.name for part in live_parts("single", 3, tries_parts=True)]
     assert "splitting the batch into parts" not in names
+
+
+def test_where_time_is_over_the_single_devices_alone_are_measured(problem):
+    machine = OtherMachine(problem)
+    live = LiveSearch(problem, machine, 0, LiveConfig(), {})
+    for part in live_parts("random", 1):
+        live.do(part.run, Budget(evaluations=50), left_s=0.0)
+    found = live.result("random")
+    assert machine.evaluated == problem.num_devices
+    assert found.written.name == "single" and found.written.measured_s is not None

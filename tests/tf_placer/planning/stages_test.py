@@ -11,6 +11,7 @@ import rich.progress
 
 from tf_placer.base.durations import Durations
 from tf_placer.planning.stages import (
+    LEFT_OUT,
     Stage,
     Stages,
     about,
@@ -24,14 +25,14 @@ from tf_placer.planning.stages import (
 class Work:
     """Stages that take as long as they are told to, on a clock that stands still meanwhile."""
 
-    def __init__(self, tmp_path, budget_s=math.inf, terminal=False):
+    def __init__(self, tmp_path, budget_s=math.inf, terminal=False, **more):
         self.now_s = 100.0
         self.durations = Durations(tmp_path / "durations.json")
         self.stream = io.StringIO()
         console = rich.console.Console(
             file=self.stream, force_terminal=terminal, width=120, color_system=None
         )
-        self.stages = Stages(console, budget_s, self.durations, lambda: self.now_s)
+        self.stages = Stages(console, budget_s, self.durations, lambda: self.now_s, **more)
         self.given_s = {}
         self.seen = {}
 
@@ -128,8 +129,9 @@ def test_what_is_left_is_never_negative(work, took_s):
     assert work.stages.remaining_s == 0.0
 
 
-def test_shares_are_of_what_the_others_leave_and_fixed_when_the_first_begins(tmp_path):
-    work = Work(tmp_path, budget_s=30.0)
+@pytest.mark.parametrize("is_equal", [False, True])
+def test_shares_are_of_what_the_others_leave(tmp_path, is_equal):
+    work = Work(tmp_path, budget_s=30.0, is_equal=is_equal)
     told = work.run(
         work.stage("reading", 4.0, took_s=2.0),  # and so the rest takes half as long as was thought
         work.stage("own", 1.0, took_s=3.0, share=0.75),
@@ -140,11 +142,11 @@ def test_shares_are_of_what_the_others_leave_and_fixed_when_the_first_begins(tmp
     room_s = 30.0 - 2.0 - 2 * 1.0 - 0.5 * 6.0
     assert work.given_s["own"] == [0.75 * room_s]
     left_s = 30.0 - (2.0 + 3.0 + 1.0 + 0.5 * 6.0)  # of which its end is none of its own
-    assert work.given_s["other"] == [min(0.25 * room_s, left_s)]
+    assert work.given_s["other"] == [0.25 * room_s if is_equal else left_s]
     assert work.given_s["reading"] == [30.0 - 2 * 1.0 - 6.0]
     # What a search took longer than its share is its end.
-    assert work.durations.of("own x") is None
-    assert work.durations.of("other x") == pytest.approx(7.0 - 0.25 * room_s)
+    assert work.durations.of("own x") == 0.0
+    assert work.durations.of("other x") == pytest.approx(max(7.0 - work.given_s["other"][0], 0.0), abs=1e-3)
     assert work.stages.given_s("own") == 0.75 * room_s
 
 
@@ -254,6 +256,21 @@ def test_what_stages_took_is_kept_for_the_next_time(work):
     assert work.durations.of("measuring x") == 2.5
     assert work.stages.took_s("measuring") == 2.5 and work.stages.took_s("racing") is None
     assert work.stages.kept("reading", print, 9.0, "reading x").seconds == 3.0
+
+
+def test_what_was_left_out_or_cut_makes_no_length_shorter(tmp_path):
+    work = Work(tmp_path, budget_s=10.0)
+    for key in ("checking x", "racing x"):
+        work.durations.keep(key, 6.0)
+    checking = work.stages.kept("checking", lambda _: LEFT_OUT, 0.0, "checking x")
+    work.run(
+        checking, work.stage("reading", 4.0, took_s=9.0), work.stage("racing", 6.0, took_s=2.0, is_cut=True)
+    )
+    assert work.durations.of("checking x") == 6.0
+    assert work.durations.of("racing x") == 6.0, "it had one second"
+    work = Work(tmp_path)
+    work.run(work.stage("racing", 6.0, took_s=2.0))
+    assert work.durations.of("racing x") == 2.0
 
 
 def test_what_was_broken_off_is_not_kept_and_ends_the_rest(work):

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from tf_placer.runtime.timing import race_spreads_s, race_steps, race_times_s
+from tf_placer.runtime.timing import Limit, race_spreads_s, race_steps, race_times_s
 
 
 class Track:
@@ -83,3 +83,12 @@ def test_a_spread_is_around_the_time_of_each_and_as_wide_as_its_noise():
         assert low_s <= time_s <= high_s
         assert 0.01 < (high_s - low_s) / time_s < 0.25
     assert race_spreads_s([[2.0] * 5, [4.0] * 5]) == [(2.0, 2.0), (4.0, 4.0)]
+
+
+def test_a_race_that_has_to_end_has_whole_rounds_and_one_in_any_case():
+    for until_s, rounds in ((0.0, 1), (7.0, 2), (100.0, 20)):
+        track = Track([1.0, 1.0], noise=0.0)
+        limit = Limit(track.clock)
+        limit.ends_in(until_s)
+        samples = race(track, confidence=1, limit=limit)
+        assert [len(one) for one in samples] == [rounds] * 2

@@ -3,7 +3,7 @@
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+from tf_placer.runtime.timing import Limit, RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
 
 
 class Clock:
@@ -58,3 +58,14 @@ def test_impossible_rules_are_refused():
     for name, wrong in (("false_stop_rate", 0.0), ("false_stop_rate", 1.0), ("stop_margin", -0.1)):
         with pytest.raises(InputError, match=f"{name} is {wrong}; give a number"):
             RuntimeConfig(**{name: wrong})
+
+
+@pytest.mark.parametrize(("until_s", "steps"), [(0, 3), (4, 3), (7.5, 5), (100, 6)])
+def test_timing_that_has_to_end_warms_up_once_and_times_a_few_steps(until_s, steps):
+    clock = Clock(*[1] * 9)
+    limit = Limit(clock)
+    limit.ends_in(until_s)
+    config = RuntimeConfig(warmup_steps=3, steps=6, keep=2)
+    step_s = time_steps(clock.step, config, clock=clock, limit=limit)
+    assert len(step_s) == steps
+    assert clock.runs == steps + (1 if until_s == 0 else 3)
