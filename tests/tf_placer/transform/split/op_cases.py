@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import tensorflow as tf
 from colocation.op_facts import values
 from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.item import Item
+from tf_placer.transform.split import elementwise
+from tf_placer.transform.split.rules import rule_name
 
 NEEDS_STATISTICS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 # What the others keep for these is not the same on every device, so a program that hands it out is not split there.
@@ -44,9 +46,31 @@ def arguments_of(op_type: str, seed: int) -> tuple[int, Arguments]:
     """Examples in the batch, and the arguments of a call by name; lists hold several tensors."""
     rng = np.random.default_rng([seed, len(op_type)])
     batch = int(rng.choice(BATCHES))
-    if op_type in _CASES:
-        return batch, _CASES[op_type](rng, batch)
-    return batch, _elementwise(op_type, rng, batch)
+    return batch, _drawn(op_type, rng, batch)
+
+
+def cases_of(op_type: str, batch: int) -> Iterator[Arguments]:
+    """The calls of an op type for a batch of any size, one for each combination of shapes and attributes."""
+    seen: set[str] = set()
+    for seed in range(8):
+        drawn = _drawn(op_type, np.random.default_rng([seed, len(op_type)]), batch)
+        signature = str(tf.nest.map_structure(lambda one: getattr(one, "shape", one), drawn))
+        if signature not in seen:
+            yield drawn
+        seen.add(signature)
+    rng = np.random.default_rng(batch)
+    yield from (case(rng, batch) for case in _ALONG_EXAMPLES.get(op_type, ()))
+
+
+def _drawn(op_type: str, rng: np.random.Generator, batch: int) -> Arguments:
+    """Arguments of a call.
+
+    Raises:
+      KeyError: the op type is not element by element, and has no case; write one.
+    """
+    if op_type in _CASES or not hasattr(elementwise, rule_name(op_type)):
+        return _CASES[op_type](rng, batch)
+    return _elementwise(op_type, rng, batch)
 
 
 def examples(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -440,6 +464,64 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     **dict.fromkeys(NEEDS_STATISTICS[:2], _normalization_gradient),
     NEEDS_STATISTICS[2]: functools.partial(_normalization_gradient, more=True),
 }
+# Calls that work along the examples, so that they are whole however these are spread.
+_ALONG_EXAMPLES: Mapping[str, tuple[Callable[[np.random.Generator, int], Arguments], ...]] = {
+    "Einsum": (
+        lambda r, b: {"inputs": [examples(r, b, b)], "equation": "bb->b"},
+        lambda r, b: {"inputs": [examples(r, b)], "equation": "b->bb"},
+        lambda r, b: {"inputs": [examples(r, b, b)], "equation": "bb->"},
+        lambda r, b: {"inputs": [examples(r, b, b), examples(r, b)], "equation": "bc,c->bcb"},
+        lambda r, b: {"inputs": [examples(r, b, b, b)], "equation": "bcb->c"},
+    ),
+    "MatrixDiagV3": (
+        lambda r, b: {
+            "diagonal": examples(r, b, b + 1),
+            "k": [0, b - 1],
+            "num_rows": b + 1,
+            "num_cols": b + 1,
+            "padding_value": np.float32(0),
+        },
+        lambda r, b: {
+            "diagonal": examples(r, b, b),
+            "k": [-1, -1],
+            "num_rows": -1,
+            "num_cols": -1,
+            "padding_value": np.float32(0),
+        },
+        lambda r, b: {
+            "diagonal": examples(r, b, 3, b),
+            "k": [-1, 1],
+            "num_rows": b,
+            "num_cols": b,
+            "padding_value": np.float32(2),
+        },
+    ),
+    "MatrixDiagPartV3": (
+        lambda r, b: {"input": examples(r, b, b), "k": [1 - b, b - 1], "padding_value": np.float32(0)},
+        lambda r, b: {"input": examples(r, b, 3, b), "k": [0, 1], "padding_value": np.float32(1)},
+    ),
+    "Equal": (lambda r, b: {"x": examples(r, b), "y": examples(r, b, b), "incompatible_shape_error": False},),
+    "Cumsum": (lambda r, b: {"x": examples(r, b, b), "axis": 0, "exclusive": True},),
+    "MatrixBandPart": (lambda r, b: {"input": examples(r, b, b), "num_lower": 0, "num_upper": -1},),
+    "OneHot": (
+        lambda r, b: {
+            "indices": _integers(r, b, b),
+            "depth": b,
+            "on_value": np.float32(1),
+            "off_value": np.float32(0),
+        },
+    ),
+    "ScatterNd": (
+        lambda r, b: {"indices": _integers(r, b, b, 1), "updates": examples(r, b, b), "shape": [b, b]},
+    ),
+    "UnsortedSegmentSum": (
+        lambda r, b: {"data": examples(r, b, b), "segment_ids": _integers(r, b, b), "num_segments": b},
+    ),
+    "Reshape": (lambda r, b: {"tensor": examples(r, b, b), "shape": [-1]},),
+    "Select": (
+        lambda r, b: {"condition": r.random(b) < 0.5, "x": examples(r, b, b), "y": examples(r, b, b)},
+    ),
+}
 # What has its argument from another op that the test puts before it: a variable, or blocks of examples.
 NEEDS_A_VARIABLE, NEEDS_BLOCKS = "ResourceGather", "BatchToSpaceND"
 KEPT_FOR_GRADIENTS = (
@@ -452,8 +534,15 @@ def has_batch(value: Any, batch: int) -> bool:
     return isinstance(value, np.ndarray) and batch in value.shape[:2]
 
 
-def item_of(op_type: str, batch: int, arguments: dict[str, Any]) -> Item:
-    """A program that calls the op on example inputs, and on constants for its other arguments."""
+def item_of(op_type: str, batch: int, arguments: dict[str, Any], has_gradients: bool = False) -> Item:
+    """A program that calls the op on example inputs, and on constants for its other arguments.
+
+    Args:
+      op_type: of the op.
+      batch: examples.
+      arguments: of the call.
+      has_gradients: gives gradients by the inputs, too, where TensorFlow has them.
+    """
     fed: list[np.ndarray] = []
     lists: dict[str, list[int]] = {}
     single: dict[str, int] = {}
@@ -467,8 +556,7 @@ def item_of(op_type: str, batch: int, arguments: dict[str, Any]) -> Item:
                 fed.append(one)
     table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
 
-    @tf.function(autograph=False)
-    def step(*given):
+    def called(*given: tf.Tensor) -> list[tf.Tensor]:
         call = dict(arguments)
         call |= {name: given[position] for name, position in single.items()}
         for name, positions in lists.items():
@@ -494,6 +582,34 @@ def item_of(op_type: str, batch: int, arguments: dict[str, Any]) -> Item:
             made = made[:HANDS_OUT]
         return [one for one in tf.nest.flatten(made) if isinstance(one, tf.Tensor)]
 
+    @tf.function(autograph=False)
+    def step(*given: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            made = called(*given)
+            smooth = [one for one in made if one.dtype.is_floating or one.dtype.is_complex]
+            losses = [tf.reduce_sum(_weights(one) * tf.square(tf.abs(one))) for one in smooth]
+        if not has_gradients:
+            return made
+        return [*made, *(one for one in _gradients(tape, losses, given) if isinstance(one, tf.Tensor))]
+
     if op_type == NEEDS_BLOCKS:
         fed = [np.random.default_rng(0).normal(size=(batch, 4, 2)).astype(np.float32)]
     return Item.from_function(step, *map(tf.constant, fed))
+
+
+def _weights(value: tf.Tensor) -> tf.Tensor:
+    """Another weight for each element: what is right only in sum is seen."""
+    places = tf.reshape(tf.range(tf.size(value)), tf.shape(value))
+    return tf.cast(tf.cos(tf.cast(places, tf.float64)) + 1.5, value.dtype.real_dtype)
+
+
+def _gradients(
+    tape: tf.GradientTape, losses: list[tf.Tensor], given: tuple[tf.Tensor, ...]
+) -> list[tf.Tensor | None]:
+    """Gradients by the inputs; none where TensorFlow has none of some op."""
+    try:
+        return tape.gradient(losses, given)
+    except LookupError as error:
+        assert "gradient registry has no entry" in str(error) or "Gradient explicitly disabled" in str(error)
+        return []

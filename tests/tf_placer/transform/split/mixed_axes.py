@@ -1,0 +1,424 @@
+"""Programs that mix examples with shapes, attributes and axes as long as the batch; each takes ``[n, d]`` floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.graph.item import Item
+
+Body = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""Takes examples ``[n, d]`` and weights ``[d, d]``."""
+
+
+def _rows(x: tf.Tensor) -> int:
+    return x.shape[0]
+
+
+def _labels(x: tf.Tensor, classes: int) -> tf.Tensor:
+    """A class for each example, made of its own numbers."""
+    return tf.cast(tf.abs(tf.reduce_sum(x, 1)) * 100.0, tf.int32) % classes
+
+
+def _contrast(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    z = tf.math.l2_normalize(x @ w, 1)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(_rows(x)), z @ tf.transpose(z) * 3.0)
+
+
+def _clip(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    logits = tf.matmul(x @ w, tf.sin(x), transpose_b=True)
+    target = tf.eye(_rows(x))
+    rows = tf.nn.softmax_cross_entropy_with_logits(target, logits)
+    return rows + tf.nn.softmax_cross_entropy_with_logits(target, tf.transpose(logits))
+
+
+def _batch_norm(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    h = x @ w
+    mean, variance = tf.nn.moments(h, [0], keepdims=True)
+    return tf.nn.batch_normalization(h, mean, variance, None, None, 1e-3)
+
+
+def _fused_norm(x: tf.Tensor, w: tf.Tensor, order: str = "NHWC") -> tf.Tensor:
+    h = tf.reshape(x @ w, [_rows(x), 1, 1, -1])
+    channels = h.shape[-1]
+    y, _, _ = tf.compat.v1.nn.fused_batch_norm(h, tf.ones([channels]), tf.zeros([channels]))
+    return y * h
+
+
+def _masked(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    mask = tf.cast(_labels(x, 2) == 0, tf.float32)
+    per_example = tf.reduce_mean(tf.square(x @ w), 1)
+    return tf.reduce_sum(per_example * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
+
+
+def _toeplitz(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n = _rows(x)
+    s = tf.reduce_sum(x, 1)
+    where = tf.abs(tf.range(n)[:, None] - tf.range(n)[None, :])
+    return tf.gather(s, where) @ (x @ w)
+
+
+def _bands(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """Examples are diagonals of one matrix."""
+    n, d = x.shape
+    return tf.linalg.diag(x @ w, k=(0, n - 1), num_rows=d, num_cols=d + n - 1)
+
+
+def _bands_part(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n = _rows(x)
+    square = tf.matmul(x @ w, x, transpose_b=True)
+    return tf.linalg.diag_part(square, k=(1 - n, n - 1))
+
+
+def _scatter_rows(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n, d = x.shape
+    return tf.scatter_nd(((tf.range(n) + 1) % n)[:, None], x @ w, [n, d]) * x
+
+
+def _set_diag(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    square = tf.matmul(x @ w, x, transpose_b=True)
+    return tf.linalg.set_diag(square, tf.zeros([_rows(x)]))
+
+
+def _set_band(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    h = tf.einsum("bi,bj->bij", x @ w, x)
+    return tf.linalg.set_diag(h, x[:, 1:], k=1)
+
+
+def _segments(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.math.segment_sum(x @ w, tf.range(_rows(x)) // 2)
+
+
+def _unsorted(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.math.unsorted_segment_mean(x @ w, _labels(x, 3), 3)
+
+
+def _unsorted_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.math.unsorted_segment_max(x @ w, _labels(x, _rows(x)), _rows(x)) * 1e-3
+
+
+def _sparse(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n = _rows(x)
+    places = tf.stack([tf.range(n, dtype=tf.int64)] * 2, 1)
+    sparse = tf.sparse.SparseTensor(places, tf.reduce_sum(x, 1), [n, n])
+    return tf.sparse.sparse_dense_matmul(sparse, x @ w)
+
+
+def _sparse_dense(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n = _rows(x)
+    places = tf.stack([tf.range(n, dtype=tf.int64), tf.zeros([n], tf.int64)], 1)
+    return tf.sparse.to_dense(tf.sparse.SparseTensor(places, tf.reduce_sum(x @ w, 1), [n, 2]))
+
+
+def _sorted(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    order = tf.argsort(tf.reduce_sum(x, 1))
+    return tf.gather(x @ w, order) * tf.cast(tf.range(_rows(x))[:, None], tf.float32)
+
+
+def _unique(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    values, where = tf.unique(_labels(x, 3))
+    return (x @ w) * tf.cast(tf.gather(values, where) + where, tf.float32)[:, None]
+
+
+def _ragged(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    ragged = tf.RaggedTensor.from_row_splits(x @ w, [0, 1, _rows(x)])
+    return tf.reduce_sum(ragged, 1)
+
+
+def _ragged_lengths(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    ragged = tf.RaggedTensor.from_tensor(x @ w, lengths=_labels(x, x.shape[1]))
+    return tf.reduce_sum(ragged * 2.0, 1)
+
+
+def _image(x: tf.Tensor) -> tf.Tensor:
+    n, d = x.shape
+    return tf.tile(tf.reshape(x, [n, 1, d, 1]), [1, 4, 1, 3])
+
+
+def _images(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    image = tf.image.resize(_image(x @ w), [6, 6])
+    image = tf.image.flip_left_right(tf.image.flip_up_down(image))
+    return tf.image.adjust_saturation(tf.image.central_crop(image, 0.5), 0.3)
+
+
+def _crop(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n = _rows(x)
+    boxes = tf.tile([[0.0, 0.0, 0.9, 0.8]], [n, 1])
+    return tf.image.crop_and_resize(_image(x @ w), boxes, tf.range(n), [2, 2])
+
+
+def _fft(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.abs(tf.signal.fft(tf.cast(x @ w, tf.complex64))) + tf.abs(
+        tf.signal.ifft(tf.cast(x, tf.complex64))
+    )
+
+
+def _fft_over_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.abs(tf.signal.fft2d(tf.cast(x @ w, tf.complex64)))
+
+
+def _rfft(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.signal.irfft(tf.signal.rfft(tf.tile(x @ w, [1, 2])))
+
+
+def _map_fn(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(lambda row: tf.linalg.matvec(w, row) * tf.reduce_sum(row), x)
+
+
+def _vectorized(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.vectorized_map(lambda row: tf.linalg.diag(tf.linalg.matvec(w, row)), x)
+
+
+def _scan(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda state, row: tf.tanh(state + tf.linalg.matvec(w, row)), x)
+
+
+def _fold(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.foldl(lambda state, row: state * 0.5 + tf.linalg.matvec(w, row), x)
+
+
+def _jacobian(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.tanh(x @ w)
+    return tape.batch_jacobian(y, x)
+
+
+def _triplets(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    h = x @ w
+    apart = tf.reduce_sum(tf.square(h[:, None] - h[None]), -1)
+    labels = _labels(x, 2)
+    same = tf.cast(labels[:, None] == labels[None], tf.float32) - tf.eye(_rows(x))
+    return tf.nn.relu(tf.reduce_max(apart * same, 1) - tf.reduce_min(apart + 100.0 * same, 1) + 1.0)
+
+
+def _attention(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """Every example looks at those before it."""
+    scores = tf.matmul(x @ w, x, transpose_b=True)
+    mask = tf.linalg.band_part(tf.ones_like(scores), -1, 0)
+    return tf.nn.softmax(scores - 1e9 * (1.0 - mask)) @ x
+
+
+def _gram(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    gram = tf.matmul(x @ w, x, transpose_b=True) / 10.0 + 5.0 * tf.eye(_rows(x))
+    return tf.linalg.solve(gram, x) + tf.linalg.logdet(tf.matmul(gram, gram, transpose_b=True))
+
+
+def _cholesky(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    h = x @ w
+    gram = tf.einsum("bi,bj->bij", h, h) + tf.eye(x.shape[1], batch_shape=[_rows(x)])
+    return tf.linalg.triangular_solve(tf.linalg.cholesky(gram), x[..., None])
+
+
+def _one_hot_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.one_hot(_labels(x, _rows(x)), _rows(x)) @ (x @ w)
+
+
+def _where(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    rows = tf.where(tf.reduce_sum(x, 1) > 0.0)[:, 0]
+    return tf.gather(x @ w, rows)
+
+
+def _boolean(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.boolean_mask(x @ w, tf.reduce_sum(x, 1) > 0.0)
+
+
+def _partition(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    which = _labels(x, 2)
+    few, many = tf.dynamic_partition(x, which, 2)
+    places = tf.dynamic_partition(tf.range(_rows(x)), which, 2)
+    return tf.dynamic_stitch(places, [few @ w, many * 2.0])
+
+
+def _tensor_scatter(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    places = tf.stack([tf.range(_rows(x)), _labels(x, x.shape[1])], 1)
+    return tf.tensor_scatter_nd_add(x @ w, places, tf.reduce_sum(x, 1))
+
+
+def _memory(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """Examples are put where a table of the batch's length has room."""
+    table = tf.zeros_like(x)
+    return tf.tensor_scatter_nd_update(table, tf.reverse(tf.range(_rows(x)), [0])[:, None], x @ w)
+
+
+def _conv_over_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.nn.conv1d(x[None] @ w, tf.ones([2, x.shape[1], 2]), 1, "SAME")
+
+
+def _ctc(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    n = _rows(x)
+    logits = tf.tile((x @ w)[None], [4, 1, 1])
+    labels = tf.ones([n, 1], tf.int32)
+    return tf.nn.ctc_loss(labels, logits, tf.ones([n], tf.int32), tf.fill([n], 4), blank_index=0)
+
+
+def _padded(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    return tf.pad(x @ w, [[1, 2], [0, 1]])[1:-1, ::-1]
+
+
+def _shifted(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    h = x @ w
+    return tf.concat([h[1:], h[:1]], 0) * h + tf.concat([tf.zeros([1, x.shape[1]]), h[:-1]], 0)
+
+
+PROGRAMS: Mapping[str, Body] = {
+    "einsum_bb_b": lambda x, w: tf.einsum("bb->b", tf.matmul(x @ w, x, transpose_b=True)),
+    "einsum_bb": lambda x, w: tf.einsum("bb->", tf.matmul(x @ w, x, transpose_b=True)),
+    "einsum_bib_bi": lambda x, w: tf.einsum("bib->bi", tf.einsum("bi,ci->bic", x @ w, x)),
+    "einsum_bii_bi": lambda x, w: tf.einsum("bii->bi", tf.einsum("bi,bj->bij", x @ w, x)),
+    "einsum_bc": lambda x, w: tf.einsum("bi,ci,bj->cj", x @ w, x, x),
+    "einsum_dots": lambda x, w: tf.einsum("...i,ij->...j", x, w),
+    "trace": lambda x, w: tf.linalg.trace(tf.matmul(x @ w, x, transpose_b=True)),
+    "diag_part": lambda x, w: tf.linalg.diag_part(tf.matmul(x @ w, x, transpose_b=True)),
+    "tensor_diag_part": lambda x, w: tf.linalg.tensor_diag_part(tf.matmul(x @ w, x, transpose_b=True)),
+    "tensor_diag": lambda x, w: tf.linalg.tensor_diag(tf.reduce_sum(x @ w, 1)),
+    "diag": lambda x, w: tf.linalg.diag(x @ w),
+    "diag_of_sums": lambda x, w: tf.linalg.diag(tf.reduce_sum(x @ w, 1)),
+    "diag_k": lambda x, w: tf.linalg.diag(x @ w, k=1),
+    "diag_sized": lambda x, w: tf.linalg.diag(x @ w, num_rows=x.shape[1], num_cols=x.shape[1] + 2),
+    "diag_bands": _bands,
+    "diag_part_bands": _bands_part,
+    "diag_part_band_of_each": lambda x, w: tf.linalg.diag_part(tf.einsum("bi,bj->bij", x @ w, x), k=(-1, 1)),
+    "set_diag": _set_diag,
+    "set_band": _set_band,
+    "band_part": lambda x, w: tf.linalg.band_part(tf.matmul(x @ w, x, transpose_b=True), 1, 0),
+    "band_part_of_rows": lambda x, w: tf.linalg.band_part(x @ w, 0, -1),
+    "eye": lambda x, w: tf.eye(_rows(x)) @ (x @ w),
+    "eye_batch": lambda x, w: tf.eye(x.shape[1], batch_shape=[_rows(x)]) * (x @ w)[:, None],
+    "toeplitz": _toeplitz,
+    "one_hot_batch": _one_hot_batch,
+    "scatter_rows": _scatter_rows,
+    "tensor_scatter": _tensor_scatter,
+    "memory": _memory,
+    "segment_sum": _segments,
+    "unsorted_mean": _unsorted,
+    "unsorted_batch": _unsorted_batch,
+    "sparse": _sparse,
+    "sparse_dense": _sparse_dense,
+    "transposed": lambda x, w: tf.linalg.matrix_transpose(x @ w) @ x,
+    "tensordot": lambda x, w: tf.tensordot(x @ w, x, [[0], [0]]),
+    "tensordot_all": lambda x, w: tf.tensordot(x @ w, x, 2),
+    "cumsum": lambda x, w: tf.cumsum(x @ w, 0, exclusive=True, reverse=True),
+    "cumprod": lambda x, w: tf.math.cumprod(tf.tanh(x @ w), 0),
+    "logcumsum": lambda x, w: tf.math.cumulative_logsumexp(x @ w, 0),
+    "sort": lambda x, w: tf.sort(x @ w, 0),
+    "sorted": _sorted,
+    "top_k": lambda x, w: tf.math.top_k(tf.transpose(x @ w), 2)[0],
+    "unique": _unique,
+    "ragged": _ragged,
+    "ragged_lengths": _ragged_lengths,
+    "images": _images,
+    "crop": _crop,
+    "fft": _fft,
+    "fft_over_batch": _fft_over_batch,
+    "rfft": _rfft,
+    "softmax_over_batch": lambda x, w: tf.nn.softmax(x @ w, 0) * x,
+    "logsumexp": lambda x, w: tf.reduce_logsumexp(x @ w, 0),
+    "contrast": _contrast,
+    "clip_loss": _clip,
+    "triplets": _triplets,
+    "attention": _attention,
+    "gram": _gram,
+    "cholesky": _cholesky,
+    "batch_norm": _batch_norm,
+    "fused_norm": _fused_norm,
+    "layer_norm": lambda x, w: (x @ w - tf.reduce_mean(x @ w, 1, keepdims=True)) * 2.0,
+    "masked": _masked,
+    "roll": lambda x, w: tf.roll(x @ w, 1, 0) * x,
+    "roll_both": lambda x, w: tf.roll(x @ w, [1, 2], [0, 1]) * x,
+    "reverse": lambda x, w: tf.reverse(x @ w, [0]) * x,
+    "reverse_both": lambda x, w: tf.reverse(x @ w, [0, 1]) * x,
+    "reverse_sequence": lambda x, w: tf.reverse_sequence(x @ w, _labels(x, x.shape[1]) + 1, seq_axis=1),
+    "reverse_sequence_over_batch": lambda x, w: tf.reverse_sequence(
+        x @ w, tf.fill([x.shape[1]], 2), seq_axis=0, batch_axis=1
+    ),
+    "map_fn": _map_fn,
+    "vectorized_map": _vectorized,
+    "scan": _scan,
+    "fold": _fold,
+    "batch_jacobian": _jacobian,
+    "where": _where,
+    "boolean_mask": _boolean,
+    "partition": _partition,
+    "conv_over_batch": _conv_over_batch,
+    "ctc": _ctc,
+    "padded": _padded,
+    "shifted": _shifted,
+    "meshgrid": lambda x, w: tf.add_n(tf.meshgrid(tf.reduce_sum(x @ w, 1), tf.reduce_max(x, 1))),
+    "outer_product": lambda x, w: tf.reshape(x @ w, [1, -1]) * tf.reshape(x, [-1, 1]),
+    "repeat": lambda x, w: tf.repeat(x @ w, 2, 0),
+    "repeat_by_index": lambda x, w: tf.repeat(x @ w, tf.range(_rows(x)), 0),
+    "tile": lambda x, w: tf.tile(x @ w, [2, 1]) * tf.concat([x, x * 2.0], 0),
+    "stack_rows": lambda x, w: tf.stack(tf.unstack(x @ w)[::-1]),
+    "split_rows": lambda x, w: tf.add_n(tf.split(x @ w, [1] * _rows(x))),
+    "strides": lambda x, w: (x @ w)[::2],
+    "first": lambda x, w: (x @ w)[0] * x,
+    "nth": lambda x, w: tf.gather(x @ w, [0, 1]) @ tf.transpose(x),
+    "gather_batch_dims": lambda x, w: tf.gather(x @ w, _labels(x, x.shape[1]), batch_dims=1),
+    "gather_nd_batch": lambda x, w: tf.gather_nd(
+        x @ w, tf.stack([tf.range(_rows(x)), _labels(x, x.shape[1])], 1)
+    ),
+    "broadcast": lambda x, w: tf.broadcast_to(tf.reduce_sum(x @ w, 1), [_rows(x), _rows(x)]) @ x,
+    "norm": lambda x, w: (x @ w) / tf.norm(x @ w),
+    "norm_of_columns": lambda x, w: tf.math.l2_normalize(x @ w, 0),
+    "clip_norm": lambda x, w: tf.clip_by_global_norm([x @ w, x], 1.0)[0][0],
+    "std": lambda x, w: tf.math.reduce_std(x @ w, 0) * x,
+    "product": lambda x, w: tf.reduce_prod(x @ w, 0),
+    "largest": lambda x, w: tf.reduce_max(x @ w) * x,
+    "argmax": lambda x, w: tf.gather(x @ w, tf.argmax(x, 0)),
+    "equal": lambda x, w: (
+        tf.cast(tf.equal(_labels(x, 3)[:, None], _labels(x, 3)[None]), tf.float32) @ (x @ w)
+    ),
+    "confusion": lambda x, w: (
+        tf.cast(tf.math.confusion_matrix(_labels(x, 3), _labels(x @ w, 3), 3), tf.float32)
+        * tf.reduce_sum(x @ w)
+    ),
+    "bincount": lambda x, w: (
+        tf.cast(tf.math.bincount(_labels(x, 3), minlength=3, maxlength=3), tf.float32) * tf.reduce_sum(x @ w)
+    ),
+    "histogram": lambda x, w: (
+        tf.cast(tf.histogram_fixed_width(x @ w, [-1.0, 1.0], 5), tf.float32) * tf.reduce_sum(x @ w)
+    ),
+    "searchsorted": lambda x, w: (
+        tf.cast(tf.searchsorted(tf.sort(tf.reduce_sum(x, 1)), tf.reduce_sum(x @ w, 1)), tf.float32)[:, None]
+        * (x @ w)
+    ),
+    "space_to_batch": lambda x, w: tf.space_to_batch((x @ w)[:, :2, None, None], [2, 1], [[0, 0], [0, 0]]),
+    "sequence_mask": lambda x, w: tf.sequence_mask(_labels(x, x.shape[1]), x.shape[1], tf.float32) * (x @ w),
+    "gradient_penalty": lambda x, w: tf.gradients(tf.reduce_sum(tf.tanh(x @ w), 1), x)[0] * x,
+    "hessian": lambda x, w: tf.hessians(tf.reduce_sum(tf.tanh(x @ w)), w)[0],
+    "svd": lambda x, w: tf.linalg.svd(tf.einsum("bi,bj->bij", x, x) + w @ tf.transpose(w), compute_uv=False),
+    "expm": lambda x, w: tf.linalg.expm(tf.linalg.diag(x @ w) * 0.1),
+    "det": lambda x, w: tf.linalg.det(tf.linalg.diag(x @ w) + 0.1),
+    "cross": lambda x, w: tf.linalg.cross(
+        tf.tile((x @ w)[:, :1], [1, 3]), tf.tile(x[:, 1:2], [1, 3]) * [1.0, 2.0, 3.0]
+    ),
+    "select_v1": lambda x, w: tf.compat.v1.where(tf.reduce_sum(x, 1) > 0.0, x @ w, x),
+    "switch_case": lambda x, w: tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ w, lambda: x * 2.0),
+    "accumulate": lambda x, w: tf.math.accumulate_n([x @ w, x, x * x]),
+    "lrn": lambda x, w: tf.nn.local_response_normalization((x @ w)[:, None, None], 1),
+    "pool_over_batch": lambda x, w: tf.nn.max_pool1d((x @ w)[None], 2, 1, "SAME"),
+    "dropout": lambda x, w: tf.nn.experimental.stateless_dropout(x @ w, 0.4, [1, 2]),
+}
+
+
+def item_of(name: str, examples: int, features: int) -> Item:
+    """A program's output, and the gradients of its sum, weighted by position, by examples and weights."""
+    body = PROGRAMS[name]
+    rng = np.random.default_rng([len(name), examples, features])
+    x = rng.normal(size=[examples, features]).astype(np.float32)
+    weights = tf.Variable(rng.normal(size=[features, features]).astype(np.float32))
+
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = body(x, weights.read_value())
+            places = tf.cast(tf.reshape(tf.range(tf.size(y)), tf.shape(y)), y.dtype)
+            weighted = tf.reduce_sum(tf.cos(places) * y * y)
+        gradients = tape.gradient(weighted, [x, weights])
+        return [y, *(tf.convert_to_tensor(one) for one in gradients if one is not None)]
+
+    return Item.from_function(step, tf.constant(x))
