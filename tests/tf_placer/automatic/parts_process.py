@@ -146,10 +146,13 @@ def another_batch_runs_as_it_is_with_one_warning() -> bool:
 
 def what_cannot_be_split_runs_as_it_is_or_is_an_error() -> bool:
     scalar = lambda: tf.function(lambda x: tf.sin(x) * 2.0)  # noqa: E731
+    weights = tf.Variable(np.ones([6, 4], np.float32))
+    features = lambda: tf.function(lambda x: tf.tanh(tf.tensordot(tf.nn.relu(x), weights, 1)))  # noqa: E731
     steps = [Step() for _ in range(3)]  # a bound function keeps no object
     over = (step.__call__ for step in steps).__next__
     cases = [
         (scalar, (tf.constant(1.0),), 2, "has no input with several examples"),
+        (features, (tf.ones([6]),), 2, "there is no batch to split"),
         (over, examples(4), 5, "parts is 5, but the batch has 4 examples"),
     ]
     found = []

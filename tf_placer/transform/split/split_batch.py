@@ -19,11 +19,12 @@ from tf_placer.graph.splitting import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
 from tf_placer.transform.split.rules import NORMALIZATION, rule_name
-from tf_placer.transform.split.states import Batch, Part
+from tf_placer.transform.split.states import Batch, Part, elements
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 from tf_placer.transform.split.writer import Writer
 
-_ITERATORS = having("iterator_read")
+_ITERATORS, _VARIABLES = having("iterator_read"), having("variable")
+_PRODUCTS = ("matmul", "batch_matmul", "einsum")
 _EXAMPLE_AXES = (0, 1)  # the second only where the first leads nowhere
 _ENOUGH = 0.5  # share of bytes in parts
 
@@ -125,7 +126,8 @@ def split_program(
 
     The batch is the length of an input's first axis that most inputs share, and of these the one for which most bytes
     of the program turn out to be in parts: propagation decides, not names. Where no first axis puts half of them in
-    parts, second axes are tried as well.
+    parts, second axes are tried as well, but not those of inputs that have one example. What weights are cut along is
+    no batch, but features.
 
     Args:
       item: the program.
@@ -217,7 +219,11 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
     item = program.item
     inputs = _inputs(item)
     by_axis = [
-        list(dict.fromkeys(shape[axis] for _, shape in inputs if len(shape) > axis and shape[axis] > 1))
+        list(
+            dict.fromkeys(
+                shape[axis] for _, shape in inputs if len(shape) > axis and min(shape[: axis + 1]) > 1
+            )
+        )
         for axis in _EXAMPLE_AXES
     ]
     if not any(by_axis):
@@ -234,7 +240,7 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
             states = propagate(program, examples, batch, has_own_statistics)
             in_parts, total = _bytes_in_parts(program, states)
             key = (len(examples), in_parts)
-            if in_parts and (best is None or key > best[0]):
+            if in_parts and (best is None or key > best[0]) and _holds_examples(program, states):
                 best, share = (key, states, examples), in_parts / total
         if share > _ENOUGH:
             break
@@ -245,6 +251,30 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
         )
     Batch.divided(best[1].batch.size, parts)
     return best[1], best[2]
+
+
+def _holds_examples(program: Program, states: States) -> bool:
+    """Whether some op that works on parts reads weights whole, or none cuts them: features are summed with weights."""
+    item, is_cut = program.item, False
+    weights: set[int] = set()  # ops that give them, from variables on
+    for op, op_type in enumerate(item.index.op_types):
+        inputs, split = program.inputs[op], states.splits.get(op)
+        if op_type in _VARIABLES or (
+            not states.depends[op] and any(producer in weights for producer, _ in inputs)
+        ):
+            weights.add(op)
+        if split is None:
+            continue
+        is_product = rule_name(op_type) in _PRODUCTS
+        for (producer, output), take in zip(inputs, split.takes, strict=True):
+            spec, is_constant = item.outputs[producer][output], item.index.op_types[producer] == "Const"
+            if producer not in weights and not (is_product and is_constant):
+                continue
+            if isinstance(take, Part):
+                is_cut = True
+            elif elements(spec.shape) > 1 and any(isinstance(given, Part) for given in split.gives):
+                return True
+    return not is_cut
 
 
 def _inputs(item: Item) -> list[tuple[Tensor, tuple[int, ...]]]:

@@ -170,3 +170,53 @@ def test_a_function_without_examples_is_refused() -> None:
     item = Item.from_function(tf.function(lambda rate: tf.reduce_sum(weight) * rate), tf.constant(1.0))
     with pytest.raises(InputError, match="no input with several examples"):
         split(item, 2)
+
+
+def _training_step(loss_of: Callable[..., tf.Tensor], *shapes: list[int]) -> Callable:
+    weights = [tf.Variable(np.full(shape, 0.1, np.float32)) for shape in shapes]
+
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_of(x, *weights)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return loss
+
+    return step
+
+
+_FEATURES: list[tuple[list[int], Callable[..., tf.Tensor], list[list[int]]]] = [
+    ([6], lambda x, w: tf.reduce_sum(tf.tanh(tf.tensordot(tf.nn.relu(x), w, 1))), [[6, 4]]),
+    ([6], lambda x, w: tf.square(tf.reduce_sum(tf.sin(x) * w)), [[6]]),
+    ([6], lambda x, w: tf.reduce_sum(tf.einsum("i,ij->j", x * 2.0, w) ** 2), [[6, 4]]),
+    ([1, 6], lambda x, w: tf.reduce_sum(tf.tanh(tf.nn.relu(x) @ w)), [[6, 4]]),
+    ([1, 6], lambda x: tf.reduce_max(tf.exp(x)), []),
+    ([1, 8, 8, 3], lambda x, w: tf.reduce_mean(tf.nn.conv2d(x, w, 1, "SAME") ** 2), [[2, 2, 3, 4]]),
+]
+
+
+@pytest.mark.parametrize(("shape", "loss_of", "weights"), _FEATURES)
+def test_features_of_one_example_are_no_batch(shape: list[int], loss_of: Callable, weights: list) -> None:
+    item = Item.from_function(_training_step(loss_of, *weights), tf.ones(shape))
+    with pytest.raises(InputError, match="no batch to split"):
+        split(item, 2)
+
+
+_EXAMPLES: list[tuple[list[int], Callable[..., tf.Tensor], list[list[int]]]] = [
+    ([5, 6], lambda x, w: tf.reduce_mean(x @ w), [[6, 4]]),
+    ([5, 6], lambda x, w, v: tf.reduce_mean((x @ w) @ v), [[6, 4], [4, 2]]),
+    ([5, 6], lambda x, w: tf.reduce_mean(tf.linalg.matvec(x, w) ** 2), [[6]]),
+    ([5, 6], lambda x, w, rows: tf.reduce_mean(tf.tanh(x @ w) * rows), [[6, 4], [5, 1]]),
+    ([5], lambda x, w: tf.reduce_mean(tf.sin(x[:, tf.newaxis] * w)), [[4]]),
+    ([5], lambda x: tf.reduce_mean(tf.sin(x)), []),
+    ([3, 5, 6], lambda x, w: tf.reduce_mean(tf.scan(lambda s, row: tf.tanh(s @ w + row), x)), [[6, 6]]),
+]
+
+
+@pytest.mark.parametrize(("shape", "loss_of", "weights"), _EXAMPLES)
+def test_examples_are_a_batch(shape: list[int], loss_of: Callable, weights: list) -> None:
+    item = Item.from_function(_training_step(loss_of, *weights), tf.ones(shape))
+    found = split_program(item, 2)
+    assert found.batch == 5
+    assert complaints(item, 2, found) == []
