@@ -152,18 +152,28 @@ class _Checks:
 
     def _is_cast_alike(self, op: int, _: str) -> bool:
         node = self._item.graph_def.node[op]
+        if node.op != "Cast":
+            return True
         source = tf.as_dtype(node.attr["SrcT"].type)
         return not (source.is_floating and tf.as_dtype(node.attr["DstT"].type).is_integer)
 
     def _is_known(self, op: int, arguments: str) -> bool:
+        inputs, index = self._item.graph_def.node[op].input, self._item.index
+        producers = [index.id_of_name[parse_input(inputs[int(one)])[1]] for one in arguments.split(",")]
+        if all(index.op_types[producer] == "Const" for producer in producers):  # mostly, and soon seen
+            return True
         operation = self._operation(op)
         return operation is not None and all(
             folded_constant(operation.inputs[int(one)]) is not None for one in arguments.split(",")
         )
 
     def _is_settled(self, op: int, arguments: str) -> bool:
+        if not self._is_known(op, arguments):
+            return False
+        if not any(feed.is_open for feed in self._item.feeds):
+            return True
         operation = self._operation(op)
-        if operation is None or not self._is_known(op, arguments):
+        if operation is None:
             return False
         return all(one.shape.is_fully_defined() for one in (*operation.inputs, *operation.outputs))
 
@@ -180,8 +190,8 @@ class _Checks:
 
     def _is_in_range(self, op: int, arguments: str) -> bool:
         """Where this is not proven the op stays outside, and has checked for what is behind it."""
-        names, root = self._same_numbers(op, int(arguments.partition(",")[0]))
-        if root != "Placeholder" or not self._checking.keys().isdisjoint(names):
+        names, may_be_any = self._same_numbers(op, int(arguments.partition(",")[0]))
+        if not may_be_any or not self._checking.keys().isdisjoint(names):
             least, most = self._range_read(op, int(arguments.partition(",")[0]))
             if least >= 0 and most < self._bound(op):
                 return True
@@ -189,15 +199,15 @@ class _Checks:
             self._checking[name].append(op)
         return False
 
-    def _same_numbers(self, op: int, position: int) -> tuple[list[str], str]:
-        """The tensor that an op reads and those that have all its numbers, and the type of op that made the first."""
-        index, names = self._item.index, []
+    def _same_numbers(self, op: int, position: int) -> tuple[list[str], bool]:
+        """The tensor that an op reads, those that have all its numbers, and whether nothing tells what these are."""
+        index, nodes, names = self._item.index, self._item.graph_def.node, []
         while True:
-            _, name, output = parse_input(self._item.graph_def.node[op].input[position])
+            _, name, output = parse_input(nodes[op].input[position])
             names.append(f"{name}:{output}")
             op, position = index.id_of_name[name], 0
             if index.op_types[op] not in _SAME_NUMBERS:
-                return names, index.op_types[op]
+                return names, index.op_types[op] == "Placeholder" or not self._is_cast_alike(op, "")
 
     def _bound(self, op: int) -> float:
         """What an op checks that its indices are below; 0 where that is not known."""
