@@ -168,7 +168,7 @@ class LiveSearch:
         Args:
           part: of the search.
           share: of the budget, for a part that searches.
-          left_s: seconds after which measuring and racing end; every single device is measured in any case.
+          left_s: seconds after which measuring and racing end; one plan is measured in any case.
 
         Raises:
           WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
@@ -346,7 +346,7 @@ class LiveSearch:
         """Measures plans of one form, on a fleet at once."""
         form = self._form_of(trials[0])
         for some in [trials] if self._fleet is not None else [(trial,) for trial in trials]:
-            if form.evaluator.limit.is_over and not some[0].is_single:
+            if form.evaluator.limit.is_over and self._ran():
                 return
             plans = Decisions.joined([_decisions(trial) for trial in some])
             times = form.timing.evaluate(plans.plain)

@@ -288,11 +288,11 @@ def test_a_method_that_does_not_search_splits_nothing():
     assert "splitting the batch into parts" not in names
 
 
-def test_where_time_is_over_the_single_devices_alone_are_measured(problem):
+def test_where_time_is_over_one_device_alone_is_measured(problem):
     machine = OtherMachine(problem)
     live = LiveSearch(problem, machine, 0, LiveConfig(), {})
     for part in live_parts("random", 1):
         live.do(part.run, Budget(evaluations=50), left_s=0.0)
     found = live.result("random")
-    assert machine.evaluated == problem.num_devices
+    assert machine.evaluated == 1
     assert found.written.name == "single" and found.written.measured_s is not None
