@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -533,12 +534,25 @@ def _import(
     return inputs
 
 
+# Device -> id of an eager tensor -> that tensor, and its copy there, as long as some function has captured the copy.
+_copies: dict[str, dict[int, tuple[weakref.ref[tf.Tensor], weakref.ref[tf.Tensor]]]] = {}
+
+
 def _on_device(value: tf.Tensor, device: str) -> tf.Tensor:
-    """An eager tensor where it is read, so that no call has to send it."""
+    """An eager tensor where it is read, so that no call has to send it; one copy serves all functions."""
     if tf.DeviceSpec.from_string(value.device) == tf.DeviceSpec.from_string(device):
         return value
-    with tf.init_scope(), tf.device(device):
-        return tf.identity(value)
+    there, number = _copies.setdefault(device, {}), id(value)
+    original, copy = there.get(number, (lambda: None, lambda: None))
+    result = copy() if original() is value else None
+    if result is None:
+        with tf.init_scope(), tf.device(device):
+            result = tf.identity(value)
+        there[number] = (
+            weakref.ref(value),
+            weakref.ref(result, lambda _: there.pop(number, None)),
+        )
+    return result
 
 
 def _connect(

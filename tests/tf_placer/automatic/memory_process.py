@@ -19,9 +19,9 @@ MEGABYTE = 1 << 20
 SETTINGS: dict = {"method": "random", "budget_s": 0.2, "keep_unplaced": False}
 
 
-def auto_place(fn):
+def auto_place(fn, **settings):
     cluster = tf_placer.Cluster.logical(NUM_DEVICES)
-    return tf_placer.auto_place(fn, cluster=cluster, cache_dir=tempfile.mkdtemp(), **SETTINGS)
+    return tf_placer.auto_place(fn, cluster=cluster, cache_dir=tempfile.mkdtemp(), **SETTINGS, **settings)
 
 
 def kept_bytes(*own: object) -> int:
@@ -82,6 +82,17 @@ def captured_constants() -> bool:
     )
 
 
+def one_copy_of_a_constant_serves_all_signatures() -> bool:
+    table = tf.ones([1000, 2600])
+    step = auto_place(tf.function(lambda x: tf.reduce_sum(x @ tf.transpose(table))), pins={".*": "CPU:1"})
+    for length in (1, 2, 3):
+        step(tf.ones([length, 2600]))
+    moved = {id(one): one for one in _captured(step) if one is not table}
+    copies, before = len(moved), kept_bytes(table)
+    del step, moved
+    return copies == 1 and before == 1000 * 2600 * 4 and kept_bytes(table) == 0
+
+
 def _captured(step) -> Iterator[tf.Tensor]:
     for concrete in step._list_all_concrete_functions():
         yield from concrete.captured_inputs
@@ -125,6 +136,7 @@ def everything_that_a_user_asks_for_later() -> bool:
 CHECKS: tuple[Callable[[], bool], ...] = (
     values_of_variables_and_inputs,
     captured_constants,
+    one_copy_of_a_constant_serves_all_signatures,
     everything_that_a_user_asks_for_later,
 )
 

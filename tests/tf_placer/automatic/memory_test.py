@@ -9,6 +9,7 @@ pytestmark = pytest.mark.medium
 CHECKS = (
     "values_of_variables_and_inputs",
     "captured_constants",
+    "one_copy_of_a_constant_serves_all_signatures",
     "everything_that_a_user_asks_for_later",
 )
 

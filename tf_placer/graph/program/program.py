@@ -393,7 +393,8 @@ def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.Gr
     _shrink(result.node)
     for function in result.library.function:
         _shrink(function.node_def)
-    return result
+    # Anew: a message keeps the memory of what it once held.
+    return tf.compat.v1.GraphDef.FromString(result.SerializeToString())
 
 
 def large_constants(graph_def: tf.compat.v1.GraphDef) -> list[node_def_pb2.NodeDef]:

@@ -1,11 +1,19 @@
 """Stand-ins for values have their shapes and types, and no memory."""
 
+import ctypes
+import gc
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import KEPT_BYTES, drawn_value, without_value
+from tf_placer.graph.program.program import (
+    KEPT_BYTES,
+    drawn_value,
+    without_large_constants,
+    without_value,
+)
 
 LARGE = KEPT_BYTES // 4 + 1
 
@@ -62,3 +70,35 @@ def test_an_item_without_values_is_the_same_program():
     assert (feed.value.strides, kept.value.strides) == ((0,), (0,))
     (again,) = light.with_variables({kept.node: np.full([3], 2.0, np.float32)}).variables
     assert again.value.tolist() == [2.0] * 3
+
+
+class _Allocated(ctypes.Structure):
+    """What glibc's ``mallinfo2`` returns."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"]
+    ] + [(name, ctypes.c_size_t) for name in ("uordblks", "fordblks", "keepcost")]
+
+
+def _allocated_bytes() -> int:
+    gc.collect()
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        pytest.skip("no C library that says what is allocated")
+    mallinfo.restype = _Allocated
+    now = mallinfo()
+    return now.hblkhd + now.uordblks
+
+
+def test_large_constants_leave_no_memory_behind():
+    """A protocol buffer keeps the memory of what was cleared, which no array or message shows."""
+    megabyte = 1 << 20
+    with tf.Graph().as_default() as graph:
+        tf.constant(np.arange(8 * megabyte // 4, dtype=np.float32))
+    graph_def = graph.as_graph_def()
+    del graph
+    before = _allocated_bytes()
+    light = [without_large_constants(graph_def) for _ in range(4)]
+    assert sum(one.ByteSize() for one in light) < megabyte
+    assert _allocated_bytes() - before < megabyte
