@@ -40,7 +40,7 @@ def _batch_norm(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     return tf.nn.batch_normalization(h, mean, variance, None, None, 1e-3)
 
 
-def _fused_norm(x: tf.Tensor, w: tf.Tensor, order: str = "NHWC") -> tf.Tensor:
+def _fused_norm(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     h = tf.reshape(x @ w, [_rows(x), 1, 1, -1])
     channels = h.shape[-1]
     y, _, _ = tf.compat.v1.nn.fused_batch_norm(h, tf.ones([channels]), tf.zeros([channels]))
@@ -140,7 +140,7 @@ def _image(x: tf.Tensor) -> tf.Tensor:
 def _images(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     image = tf.image.resize(_image(x @ w), [6, 6])
     image = tf.image.flip_left_right(tf.image.flip_up_down(image))
-    return tf.image.adjust_saturation(tf.image.central_crop(image, 0.5), 0.3)
+    return tf.image.central_crop(image, 0.5)
 
 
 def _crop(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
@@ -398,7 +398,6 @@ PROGRAMS: Mapping[str, Body] = {
     "select_v1": lambda x, w: tf.compat.v1.where(tf.reduce_sum(x, 1) > 0.0, x @ w, x),
     "switch_case": lambda x, w: tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ w, lambda: x * 2.0),
     "accumulate": lambda x, w: tf.math.accumulate_n([x @ w, x, x * x]),
-    "lrn": lambda x, w: tf.nn.local_response_normalization((x @ w)[:, None, None], 1),
     "pool_over_batch": lambda x, w: tf.nn.max_pool1d((x @ w)[None], 2, 1, "SAME"),
     "dropout": lambda x, w: tf.nn.experimental.stateless_dropout(x @ w, 0.4, [1, 2]),
 }
