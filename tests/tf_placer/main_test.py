@@ -25,7 +25,10 @@ from tf_placer.__main__ import run
 from tf_placer.base.files import reserved
 from tf_placer.base.quantities import milliseconds
 from tf_placer.calibration import build_problem as calibration
+from tf_placer.calibration.build_problem import build_problem
+from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plan_file
@@ -759,3 +762,35 @@ def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path: pat
         assert json.loads(inside)["devices"] == json.loads(plan)["devices"]
         plans[name] = json.loads(plan)["devices"]
     assert plans["power"]["weights"] == plans["scaled"]["weights"]
+
+
+@pytest.mark.parametrize(("compute", "expected"), [(None, 1), (2.0, 2), (0.5, 0.5)])
+def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(
+    compute: float | None, expected: float, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On live devices these are fitted to what was measured, and the plan remembers the factors."""
+    item = workloads.build("dense_small")
+    problem = build_problem(item, Cluster.preset("k40x2"))
+    placement = Placement(problem, problem.everything_on(0))
+    correction = {} if compute is None else {"correction": [compute, 1.0, 1.0, 1.0, 1.0]}
+    file = tmp_path / "placement.json"
+    placement.save(file, {"workload": "dense_small", "cluster": "k40x2", **correction})
+    costliest = problem.op_names[int(problem.compute_ns[:, 0].argmax())]
+    status, text = command("explain", f"--plan={file}", f"--op={costliest}", "--json")
+    assert status == 0, text
+    told = json.loads(capsys.readouterr().out)
+    searched = Correction(expected).apply(problem)
+    step_s = SimulatedEvaluator(searched).evaluate(placement.decisions).runtime_s[0]
+    (planned,) = (one for one in told["moves"] if one["is_planned"])
+    assert planned["step_s"] == pytest.approx(step_s)
+    assert told["compute_s"] == pytest.approx(1e-9 * searched.compute_ns[:, 0].max())
+
+
+def test_damaged_factors_are_one_line(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = build_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
+    file = tmp_path / "placement.json"
+    for factors in ([1.0], [0.0] * 5, ["a"] * 5, "x"):
+        flags = {"workload": "dense_small", "cluster": "k40x2", "correction": factors}
+        Placement(problem, problem.everything_on(0)).save(file, flags)
+        argv = ["explain", f"--plan={file}", "--op=MatMul"]
+        assert_one_line(capsys, tmp_path, argv, "made_for.correction", "5 factors above 0")

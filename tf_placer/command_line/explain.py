@@ -12,6 +12,7 @@ import rich.table
 
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage
+from tf_placer.calibration.refit import Correction
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
@@ -104,7 +105,7 @@ def explain(
 
     road = Reading(request, console, check=check)
     road.read()
-    item, problem = road.program, road.problem
+    item, problem = road.program, _as_searched(road.problem, plan)
     placement = Placement.from_plan(plan, problem)
     answer = _of_op(item, placement, str(op)) if layer is None else _of_layer(placement, layer)
     sends, receives = _by_name(problem, answer.sends), _by_name(problem, answer.receives)
@@ -124,6 +125,20 @@ def explain(
         console.print(_moves_table(moves, f"{moved} elsewhere", answer.what))
     crossing = {"sends": sends, "receives": receives}
     return {**answer.about, **crossing, "moves": [dataclasses.asdict(move) for move in moves]}
+
+
+def _as_searched(problem: Problem, plan: PlanFile) -> Problem:
+    """The problem with the costs that a plan was searched with: fitted to what was measured, where it says how."""
+    factors = plan.made_for.get("correction")
+    if factors is None:
+        return problem
+    fields = len(dataclasses.fields(Correction))
+    is_legal = isinstance(factors, list) and len(factors) == fields
+    if not is_legal or not all(isinstance(one, int | float) and one > 0 for one in factors):
+        raise InputError(
+            f"{plan.source}: made_for.correction is {factors!r}; give {fields} factors above 0, or leave it out"
+        )
+    return Correction(*factors).apply(problem)
 
 
 def _of_op(item: Item, placement: Placement, name: str) -> _Answer:

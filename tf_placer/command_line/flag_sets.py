@@ -311,6 +311,15 @@ def _seed_flag(values: flags.FlagValues) -> None:
     )
 
 
+def _refresh_flag(values: flags.FlagValues) -> None:
+    flags.DEFINE_bool(
+        "refresh",
+        False,
+        "On live devices, measure anew what was kept: costs of ops and links, and plans of `run`.",
+        flag_values=values,
+    )
+
+
 def _search_flags(values: flags.FlagValues) -> None:
     _workload_flags(values)
     flags.DEFINE_float(
@@ -328,6 +337,7 @@ def _search_flags(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_integer("budget_evaluations", None, "Most placements each method tries.", flag_values=values)
     _seed_flag(values)
+    _refresh_flag(values)
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
     flags.DEFINE_string(
         "tensorboard",
@@ -490,6 +500,7 @@ def of_run(values: flags.FlagValues) -> None:
         lower_bound=1,
         flag_values=values,
     )
+    _refresh_flag(values)
 
 
 def of_train(values: flags.FlagValues) -> None:

@@ -56,6 +56,7 @@ GROUPS = {
         "order",
         "fuse",
         "seed",
+        "refresh",
         "searches",
         "evaluations",
         "epochs",

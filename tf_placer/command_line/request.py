@@ -69,6 +69,7 @@ class Request:
       fuse: clusters of the plan's ops are searched, too.
       fleet: where plans are measured besides this machine; None for this one alone.
       folder: of the results, and of the fleet's journals.
+      is_anew: costs that were measured before are measured again.
 
     Raises:
       InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, a robust plan is asked
@@ -96,6 +97,7 @@ class Request:
     fuse: bool = False
     fleet: FleetAddress | None = None
     folder: pathlib.Path | None = None
+    is_anew: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -169,6 +171,7 @@ class Request:
             self.order,
             self.fleet,
             self.folder,
+            self.is_anew,
         )
 
     @property
@@ -249,6 +252,7 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
         fuse=places and values.fuse,
         fleet=FleetAddress.parse(values.fleet) if places and values.fleet else None,
         folder=pathlib.Path(values.out) if places else None,
+        is_anew="refresh" in values and values.refresh,
     )
 
 

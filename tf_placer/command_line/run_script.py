@@ -27,12 +27,17 @@ _BY_SIGNAL = 128  # added to a signal's number, as shells do
 
 
 def run_script(
-    program: Sequence[str], cluster: str, plan: str | None, budget_s: float, batch_size: int
+    program: Sequence[str],
+    cluster: str,
+    plan: str | None,
+    budget_s: float,
+    batch_size: int,
+    refresh: bool,
 ) -> int:
     """Runs a script as ``python SCRIPT ARGS`` does, under a plan; returns its exit status.
 
     Args:
-      program, cluster, plan, budget_s, batch_size: as ``ScriptRun`` has them, checked.
+      program, cluster, plan, budget_s, batch_size, refresh: as ``ScriptRun`` has them, checked.
 
     Raises:
       InputError: the plug-in cannot be compiled, is built for another TensorFlow, or another one is asked for.
@@ -48,7 +53,7 @@ def run_script(
     if is_off:
         sys.stderr.write(f"tf-placer: {DISABLE}=1: {program[0]} runs as it is\n")
         return _status([sys.executable, *program], dict(os.environ))
-    asked = ScriptRun(program, str(library), cluster, plan, budget_s, batch_size, os.getcwd())
+    asked = ScriptRun(program, str(library), cluster, plan, budget_s, batch_size, refresh, os.getcwd())
     command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(asked))]
     return _status(command, os.environ | {LOADED_BY: str(library)})
 

@@ -41,6 +41,7 @@ class ScriptRun:
       plan: file of a plan; None where one is searched.
       budget_s: seconds of each search.
       batch_size: stands for sizes that functions leave open.
+      refresh: nothing that was kept is taken.
       folder: the working folder, for files that are named relative to it.
     """
 
@@ -50,6 +51,7 @@ class ScriptRun:
     plan: str | None
     budget_s: float
     batch_size: int
+    refresh: bool
     folder: str
 
     def file(self, path: str) -> str:
@@ -139,7 +141,9 @@ class _Functions:
         run = self._run
         cluster = run.file(run.cluster) if run.cluster.endswith(".toml") else run.cluster
         plan = None if run.plan is None else PlanFile.read(run.file(run.plan))
-        config = AutoPlaceConfig(cluster=cluster, budget_s=run.budget_s, batch_size=run.batch_size)
+        config = AutoPlaceConfig(
+            cluster=cluster, budget_s=run.budget_s, batch_size=run.batch_size, refresh=run.refresh
+        )
         return Watcher(PlugIn(pathlib.Path(run.library)), config, plan, _say)
 
 

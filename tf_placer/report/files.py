@@ -87,10 +87,17 @@ def write_report(
       InputError: what ``also`` raises.
     """
     placed = None if outcome.item is None else apply_placement(outcome.item, outcome.placement)
+    # With it `explain` has the costs that the plan was searched with.
+    correction = None if outcome.correction is None else list(dataclasses.astuple(outcome.correction))
     with replacing(out, RESULTS) as unfinished:
         if also is not None:
             also(unfinished)
-        outcome.placement.save(unfinished / "placement.json", made_for, by_layer=outcome.layers is not None)
+        plan_of = dict(made_for or {}) | ({} if correction is None else {"correction": correction})
+        outcome.placement.save(
+            unfinished / "placement.json",
+            plan_of if made_for is not None or plan_of else None,
+            by_layer=outcome.layers is not None,
+        )
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
         ran = outcome.placement is outcome.written.placement  # what was traced is what is written
