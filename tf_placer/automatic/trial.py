@@ -39,7 +39,7 @@ class Verdict:
     is_used: bool
     placed_s: float | None = None
     unplaced_s: float | None = None
-    load: float | None = None
+    load: float | None = dataclasses.field(default=None, compare=False)
 
 
 class Trial:

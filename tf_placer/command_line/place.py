@@ -409,7 +409,8 @@ class _Placing(_Finding):
     def _take_given(self, _: float) -> None:
         """The one placement there is, beside the best single device without pins."""
         plan_file, devices = self.request.plan, self.problem.allowed.argmax(axis=1)
-        given = None if plan_file is None else plan_file.op_by_op(self.problem)
+        is_part = self.request.complete_plan
+        given = None if plan_file is None else plan_file.op_by_op(self.problem, is_part)
         per_op = (
             () if given is None else (given.priority_of_op(self.problem), given.cluster_of_op(self.problem))
         )

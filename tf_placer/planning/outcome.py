@@ -60,7 +60,7 @@ WHOLE_LAYERS = "whole layers"
 SAME = 0.005
 """Share of a step time that nobody would change a program for."""
 _APART = 0.05  # of two times that were measured alone, minutes apart
-_SUPPORTED = 0.95  # of draws
+_SUPPORTED = 0.75  # of draws
 
 
 class Clock(enum.Enum):

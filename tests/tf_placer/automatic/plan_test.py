@@ -26,7 +26,7 @@ from tf_placer.planning import road
 from tf_placer.planning.kept import outcome_of_plan, why_measured_again
 from tf_placer.planning.outcome import AS_IT_IS, PLAN, Clock, Timed
 from tf_placer.planning.road import RACE, START, searching
-from tf_placer.planning.stages import begins_at
+from tf_placer.planning.stages import Stages, begins_at
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 
@@ -257,12 +257,17 @@ def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     monkeypatch.setattr(plan_module, "build_problem", analytic)
     stream = io.StringIO()
 
-    def stop(problem):
+    announce = Stages.announce
+
+    def announced(stages, note=""):
+        announce(stages, note)
         raise Stopped
+
+    monkeypatch.setattr(Stages, "announce", announced)
 
     asked = AutoPlaceConfig(cluster=cluster, method="auto", cache_dir=tmp_path / "plans", **settings)
     with pytest.raises(Stopped), begins_at(time.monotonic()):
-        find_plan(item, cluster, asked, console=rich.console.Console(file=stream), before_search=stop)
+        find_plan(item, cluster, asked, console=rich.console.Console(file=stream))
     return stream.getvalue()
 
 
@@ -276,17 +281,20 @@ def test_it_says_in_one_line_what_will_be_done_once_no_plan_is_kept(item, tmp_pa
 
 
 @pytest.mark.medium
-def test_calibration_is_told_before_it_begins_and_is_in_the_whole_wait(item, tmp_path, monkeypatch):
+def test_calibration_is_told_before_it_begins_and_apart_from_the_wait(item, tmp_path, monkeypatch):
     (line,) = announced(item, tmp_path, monkeypatch, 30.0, LIVE, budget_s=600.0).splitlines()
-    assert line.startswith("This takes about 10 min: profiling ops and links 30 s, ")
+    assert line.startswith("This takes about 10 min: starting workers ")
+    assert "Once, and not in that: profiling ops and links 30 s." in line
     assert line.endswith("Profiles are kept: later calls need none of that time.")
 
 
 @pytest.mark.medium
-def test_where_calibration_takes_more_than_there_is_the_searches_have_a_fifth(item, tmp_path, monkeypatch):
-    line = announced(item, tmp_path, monkeypatch, 90.0, LIVE, budget_s=60.0)
-    assert line.startswith("This takes about 2 min: profiling ops and links 90 s, ")
-    assert "searching with auto 11 s" in line  # of 12 s, nine tenths
+def test_calibration_takes_nothing_from_the_searches(item, tmp_path, monkeypatch):
+    short, long = (
+        announced(item, tmp_path, monkeypatch, seconds, LIVE, budget_s=60.0) for seconds in (30.0, 90.0)
+    )
+    assert short.startswith("This takes about 60 s: ") and "profiling ops and links 90 s." in long
+    assert short.partition("Once")[0] == long.partition("Once")[0]
 
 
 @pytest.mark.medium
@@ -297,11 +305,13 @@ def test_a_budget_of_the_search_is_the_searchs_alone(item, tmp_path, monkeypatch
 
 
 @pytest.mark.medium
-def test_compiling_is_told_with_its_time_and_is_in_the_whole_wait(item, tmp_path, monkeypatch):
+def test_compiling_is_told_with_its_time_and_apart_from_the_wait(item, tmp_path, monkeypatch):
     monkeypatch.setattr(road, "is_built", lambda: False)
     monkeypatch.setattr(road, "build_library", lambda: None)
     line = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0)
-    assert line.startswith("This takes about 10 min: ") and f"{road.COMPILE} 40 s, starting workers" in line
+    assert (
+        line.startswith("This takes about 10 min: ") and f"Once, and not in that: {road.COMPILE} 40 s" in line
+    )
 
 
 @pytest.mark.medium

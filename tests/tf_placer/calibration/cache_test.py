@@ -32,6 +32,14 @@ def test_what_is_saved_is_found_by_its_key_alone(cache):
     assert cache.load(KEY, dict) == {"other": 1}
 
 
+def test_anew_nothing_of_before_is_there_and_what_is_saved_is(cache, tmp_path):
+    cache.save(KEY, VALUE)
+    anew = Cache(tmp_path / "profiles", is_anew=True)
+    assert anew.load(KEY, dict) is None
+    anew.save(KEY, {"other": 1})
+    assert anew.load(KEY, dict) == cache.load(KEY, dict) == {"other": 1}
+
+
 def damaged(text):
     """Ways in which a file can go bad."""
     document = json.loads(text)

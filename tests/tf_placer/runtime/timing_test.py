@@ -1,9 +1,22 @@
 """What is timed and what is reported, on a clock of our own."""
 
+import subprocess
+import sys
+import time
+
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.runtime.timing import Limit, RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+from tf_placer.runtime import timing
+from tf_placer.runtime.timing import (
+    Limit,
+    OtherLoad,
+    RuntimeConfig,
+    reported_s,
+    spread_s,
+    stopped_early,
+    time_steps,
+)
 
 
 class Clock:
@@ -69,3 +82,53 @@ def test_timing_that_has_to_end_warms_up_once_and_times_a_few_steps(until_s, ste
     step_s = time_steps(clock.step, config, clock=clock, limit=limit)
     assert len(step_s) == steps
     assert clock.runs == steps + (1 if until_s == 0 else 3)
+
+
+def burn(seconds: float) -> None:
+    """Takes a CPU for so long."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        pass
+
+
+def ticks_of(own: int, others: int, idle: int) -> tuple[int, int, int]:
+    """All ticks, those at work, and this process's own."""
+    return own + others + idle, own + others, own
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share"),
+    [
+        (ticks_of(5, 5, 90), ticks_of(105, 5, 190), 0.0),
+        (ticks_of(5, 5, 90), ticks_of(55, 55, 190), 0.25),
+        (ticks_of(5, 5, 90), ticks_of(5, 205, 90), 1.0),
+        (ticks_of(5, 5, 90), ticks_of(5, 5, 90), None),
+        (ticks_of(5, 5, 90), (300, 100, 200), 0.0),
+        (None, ticks_of(5, 5, 90), None),
+    ],
+)
+def test_what_others_take_is_what_is_busy_and_not_ours(before, after, share, monkeypatch):
+    told = iter([before, after])
+    monkeypatch.setattr(timing, "_cpu_times", lambda: next(told))
+    assert OtherLoad().share == (None if share is None else pytest.approx(share))
+
+
+def test_a_machine_that_does_not_tell_is_unknown(monkeypatch):
+    monkeypatch.setattr(timing.os, "sched_getaffinity", lambda _: {10_000})
+    assert OtherLoad().share is None
+
+
+@pytest.mark.medium
+def test_children_are_ours():
+    """What a child takes is no load of others, while it lives and when it was waited for."""
+    begun = timing._cpu_times()
+    if begun is None:
+        pytest.skip("/proc/stat does not tell here")
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    burn(0.5)
+    alive = timing._cpu_times()
+    child.kill()
+    child.wait()
+    reaped = timing._cpu_times()
+    assert alive[2] > begun[2], "this process and its child burn"
+    assert reaped[2] >= alive[2], "what has ended is not forgotten"
