@@ -28,11 +28,15 @@ from tf_placer.calibration import build_problem as calibration
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.explain import explain
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
+from tf_placer.search.known import Budget
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import search
 from tf_placer.workers import fork_server as loopback
@@ -766,7 +770,7 @@ def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path: pat
 
 @pytest.mark.parametrize(("compute", "expected"), [(None, 1), (2.0, 2), (0.5, 0.5)])
 def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(
-    compute: float | None, expected: float, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    compute: float | None, expected: float, tmp_path: pathlib.Path
 ) -> None:
     """On live devices these are fitted to what was measured, and the plan remembers the factors."""
     item = workloads.build("dense_small")
@@ -776,9 +780,8 @@ def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(
     file = tmp_path / "placement.json"
     placement.save(file, {"workload": "dense_small", "cluster": "k40x2", **correction})
     costliest = problem.op_names[int(problem.compute_ns[:, 0].argmax())]
-    status, text = command("explain", f"--plan={file}", f"--op={costliest}", "--json")
-    assert status == 0, text
-    told = json.loads(capsys.readouterr().out)
+    request = Request(Source("dense_small"), problem.cluster, Budget(evaluations=1), 0)
+    told = explain(request, PlanFile.read(file), costliest, None, rich.console.Console(quiet=True))
     searched = Correction(expected).apply(problem)
     step_s = SimulatedEvaluator(searched).evaluate(placement.decisions).runtime_s[0]
     (planned,) = (one for one in told["moves"] if one["is_planned"])

@@ -97,7 +97,7 @@ def explain(
     """
 
     def check(item: Item, problem: Problem) -> None:
-        Placement.from_plan(plan, problem)
+        Placement.from_plan(plan, _as_searched(problem, plan))
         what, name = ("op", op) if layer is None else ("layer", layer)
         names = problem.op_names if layer is None else layers_of(problem).names
         if name is not None and name not in names:
