@@ -233,8 +233,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         parse_flags(values, argv, *needed, command.implied)
         check_flags(name, values)
         if command.word == PASSED_ON:
-            asked = (values.cluster, values.plan, values.budget_s, values.batch_size, values.refresh)
-            return run_script(tuple(values.program), *asked)
+            script_of = (values.cluster, values.plan, values.budget_s, values.batch_size, values.refresh)
+            return run_script(tuple(values.program), *script_of)
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened, _warnings_are_lines():
             _run(name, values, console)
