@@ -33,10 +33,13 @@ from tf_placer.rewrite.placed_function import (
     captured_handles,
     check_nothing_is_lost,
     copied_function,
+    cut_to_fit,
+    fits,
     movable_variables,
     move_back,
     move_variables,
     placed_concrete_function,
+    shapes_of_inputs,
 )
 from tf_placer.rewrite.random_state import (
     RandomState,
@@ -129,44 +132,18 @@ class Signature:
 
         A tensor where only a run knows: inside another function, sizes may be open.
         """
-        if not self._shapes:
-            return True
-        unknown = []
-        for shape, tensor in zip(self._shapes, inputs, strict=True):
-            if shape is None or tensor.shape == shape:
-                continue
-            if tensor.shape.rank is None or not tensor.shape.is_compatible_with(shape):
-                return False
-            unknown.append(tf.reduce_all(tf.shape(tensor) == shape))
-        return tf.reduce_all(unknown) if unknown else True
+        return fits(self._shapes, inputs)
 
     def cut_to_fit(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The inputs of a call that fits, which may be a branch beside one that does not.
-
-        Grappler infers sizes without regard to branches: a tensor that is said to have eight rows in one would have
-        them in the other and in the condition, too, which it then takes for true. Slices have sizes of their own.
-        """
-        return [
-            tensor
-            if shape is None
-            else tensor[
-                tuple(
-                    slice(size if known is None else None)
-                    for size, known in zip(shape, tensor.shape, strict=True)
-                )
-            ]
-            for shape, tensor in zip(self._shapes, inputs, strict=True)
-        ]
+        """The inputs of a call that fits, which may be a branch beside one that does not."""
+        return cut_to_fit(self._shapes, inputs)
 
     @functools.cached_property
     def _shapes(self) -> tuple[tf.TensorShape | None, ...]:
         """Of each input that a plan of the batch in parts is for; empty where the batch is whole."""
         if self.item is None or self.splitting is None:
             return ()
-        captured = {id(tensor) for tensor in self.traced.graph.internal_captures}
-        shape_of = {feed.node: tf.TensorShape(feed.shape) for feed in self.item.feeds}
-        inputs = (tensor for tensor in self.traced.inputs if id(tensor) not in captured)
-        return tuple(shape_of.get(tensor.op.name) for tensor in inputs)
+        return shapes_of_inputs(self.traced, self.item)
 
     def taken_back(self) -> Signature:
         """The signature as it was before it was placed, its variables, too.

@@ -187,7 +187,7 @@ def _write_meta_graph(
     source: Source, outcome: Outcome, console: rich.console.Console, folder: pathlib.Path
 ) -> None:
     try:
-        file = source.placed_meta_graph(outcome.placement)
+        file = source.placed_meta_graph(outcome.placement, outcome.item)
         (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
     except InputError as error:
         text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"

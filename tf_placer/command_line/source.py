@@ -160,11 +160,11 @@ class Source:
         """
         return read_meta_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
 
-    def placed_meta_graph(self, placement: Placement) -> GraphFile:
-        """The file with a placement's devices in it.
+    def placed_meta_graph(self, placement: Placement, item: Item | None) -> GraphFile:
+        """The file with a placement of its item in it.
 
         Raises:
           InputError: as ``place_meta_graph``.
         """
         file = self.read_meta_graph()
-        return dataclasses.replace(file, meta_graph=place_meta_graph(file.meta_graph, placement))
+        return dataclasses.replace(file, meta_graph=place_meta_graph(file.meta_graph, placement, item))

@@ -22,15 +22,22 @@ from colocation.tensorflow_internals import (
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import (
+    Program,
     called_functions,
     fresh_name,
     function_names,
     functions_in,
     functions_of,
     is_compiled,
+    is_stateful,
+    op_def,
+    renamed_input,
+    renamed_node,
+    with_nodes,
     write_body,
 )
 from tf_placer.graph.reading.saved_model import SavedModel
+from tf_placer.transform.split.open_batch import NotOpen, OpenForm
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
@@ -326,39 +333,210 @@ def call_of(model: SavedModel, signature: str) -> SignatureCall | None:
     return SignatureCall(node, functions_of(graph_def.library)[node.attr["f"].func.name])
 
 
-def replace_body(
-    model: SavedModel, signature: str, call: SignatureCall, item: Item, placed: tf.compat.v1.GraphDef
-) -> None:
-    """Makes a placed graph the body of the function that a signature calls; ``model`` is changed.
+def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed: Program) -> None:
+    """Makes a placed program the body of the function that a signature calls; ``model`` is changed.
 
     Args:
       model: the SavedModel.
       signature: name of the signature.
       call: ``call_of(model, signature)``.
-      item: the signature's program.
-      placed: ``item.graph_def`` with devices.
+      placed: the signature's program, with devices.
 
     Raises:
       InputError: the signature leaves out results of its function.
     """
     library = model.meta_graph.graph_def.library
-    own = with_functions_renamed(placed, f"__placed_{call.body.signature.name}")
+    own = with_functions_renamed(placed.graph_def, f"__placed_{call.body.signature.name}")
     outputs = model.signature(signature).outputs
     position_of_fetch = [parse_input(outputs[key].name)[2] for key in sorted(outputs)]
     body = call.body
     results = [argument.name for argument in body.signature.output_arg]
-    ret = {results[position]: fetch for position, fetch in zip(position_of_fetch, item.fetches, strict=True)}
+    ret = {
+        results[position]: fetch for position, fetch in zip(position_of_fetch, placed.fetches, strict=True)
+    }
     if len(ret) != len(results):
         raise InputError(
             f"{model.path}: signature {signature!r} names {len(ret)} of the {len(results)} results of its function; "
             "export the model again with all of them"
         )
-    arguments = call.arguments
-    for node in own.node:  # an argument is there as the body begins
-        node.input[:] = [one for one in node.input if not (one[0] == "^" and one[1:] in arguments)]
-    write_body(body, own, arguments, ret, item.control_outputs)
+    write_body(body, own, call.arguments, ret, placed.control_outputs)
     library.function.extend(own.library.function)
     library.gradient.extend(own.library.gradient)
+
+
+# Programs in parts for some sizes of their inputs, and whole for all others.
+
+
+def chosen_by_size(
+    item: Item, placed: Program, declared: Mapping[str, tf.TensorShape], form: OpenForm, device: str
+) -> Program:
+    """The program that runs in parts where the sizes of its inputs are those that the parts are for, else whole.
+
+    It is the placed program alone where inputs can have no other sizes.
+
+    Args:
+      item: the program, whole.
+      placed: the same in parts, with devices.
+      declared: feed -> its shape, open where calls may have any size.
+      form: the batches that the parts are for.
+      device: runs what compares sizes.
+
+    Raises:
+      NotOpen: the program has state that no function can be given.
+    """
+    with tf.Graph().as_default() as graph:
+        feeds = {
+            feed.node: tf.compat.v1.placeholder(feed.dtype, declared[feed.node], feed.node)
+            for feed in item.feeds
+        }
+        with tf.device(device), tf.name_scope("sizes_fit"):
+            checks = _checks_of_sizes(item, feeds, form)
+            fits = tf.reduce_all(tf.stack(checks)).name if checks else ""
+    if not fits:
+        return placed
+    chooser = graph.as_graph_def()
+    library = functions_of(placed.graph_def.library)
+    state = [node for node in placed.graph_def.node if not node.input and holds_state(node, library)]
+    if any(argument.is_ref for node in state for argument in op_def(node, library).output_arg):
+        raise NotOpen("it has reference variables, which no branch can be given")
+    taken = {*feeds, *(node.name for node in chooser.node), *(node.name for node in item.graph_def.node)}
+    name = fresh_name("by_size", taken)
+    dtype_of = {node: tensor.dtype.as_datatype_enum for node, tensor in feeds.items()}
+    dtype_of |= {node.name: tf.resource.as_datatype_enum for node in state}
+    types = [tf.as_dtype(_type_of(item, text)).as_datatype_enum for text in item.fetches]
+    branches = [
+        _as_function(f"{name}_{branch}", program, dtype_of, types)
+        for branch, program in (
+            ("in_parts", _with_sizes(item, placed, feeds, form, _cut)),
+            ("whole", item.as_program()),
+        )
+    ]
+    chooser.node.extend(state)
+    node = chooser.node.add(name=name, input=[fits, *dtype_of])
+    node.op = "If" if any(function.signature.is_stateful for function in branches) else "StatelessIf"
+    node.attr["Tcond"].type = types_pb2.DT_BOOL
+    node.attr["Tin"].list.type[:] = dtype_of.values()
+    node.attr["Tout"].list.type[:] = types
+    node.attr["_lower_using_switch_merge"].b = True  # ops in branches are on devices of their own
+    for attribute, function in zip(("then_branch", "else_branch"), branches, strict=True):
+        node.attr[attribute].func.name = function.signature.name
+    for source in (placed.graph_def.library, item.graph_def.library):
+        names = {function.signature.name for function in chooser.library.function}
+        chooser.library.function.extend(one for one in source.function if one.signature.name not in names)
+        chooser.library.gradient.extend(one for one in source.gradient if one not in chooser.library.gradient)
+    chooser.library.function.extend(branches)
+    chooser.versions.CopyFrom(placed.graph_def.versions)
+    return dataclasses.replace(
+        placed,
+        graph_def=chooser,
+        fetches=tuple(f"{name}:{i}" for i in range(len(types))),
+        control_outputs=(name,) if item.control_outputs else (),
+    )
+
+
+def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm) -> list[tf.Tensor]:
+    """What has to be true of the inputs' sizes for parts; nothing where it is of all that may come."""
+    checks, batches = [], []
+    for feed in item.feeds:
+        tensor = feeds[feed.node]
+        if tensor.shape.rank is None:
+            own = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
+            checks.append(tf.reduce_all(own))
+            continue
+        sizes = tf.shape(tensor, tf.int64)
+        for axis in [axis for axis, size in enumerate(tensor.shape) if size is None]:
+            if form.examples.get(feed.node) == axis:
+                batches.append(sizes[axis])
+            else:
+                checks.append(tf.equal(sizes[axis], feed.shape[axis]))
+    if batches and form.least > 1:
+        checks.append(batches[0] >= form.least)
+    return checks + [tf.equal(batches[0], other) for other in batches[1:]]
+
+
+def of_these_sizes_alone(item: Item, placed: Program, declared: Mapping[str, tf.TensorShape]) -> Program:
+    """The program in parts that ends in an error where its inputs have other sizes; arguments as above."""
+    with tf.Graph().as_default():
+        feeds = _placeholders(item, declared)
+    return _with_sizes(item, placed, feeds, OpenForm(placed.graph_def, 1, {}), tf.ensure_shape)
+
+
+def _placeholders(item: Item, declared: Mapping[str, tf.TensorShape]) -> dict[str, tf.Tensor]:
+    return {
+        feed.node: tf.compat.v1.placeholder(feed.dtype, declared[feed.node], feed.node) for feed in item.feeds
+    }
+
+
+def _cut(tensor: tf.Tensor, sizes: Sequence[int | None], name: str) -> tf.Tensor:
+    """A slice from the begin of each axis: ``placed_function.cut_to_fit`` says why a branch has it."""
+    return tf.slice(tensor, [0] * len(sizes), [-1 if size is None else size for size in sizes], name)
+
+
+def _with_sizes(
+    item: Item,
+    placed: Program,
+    feeds: Mapping[str, tf.Tensor],
+    form: OpenForm,
+    give: Callable[[tf.Tensor, Sequence[int | None], str], tf.Tensor],
+) -> Program:
+    """The program with its inputs given the sizes that it is for; None for those that it is for any of."""
+    node_of = {node.name: node for node in placed.graph_def.node}
+    taken, new_name, nodes = set(node_of), dict[str, str](), []
+    for feed in item.feeds:
+        shape = feeds[feed.node].shape
+        sizes = [
+            None if shape.rank is not None and (shape[axis] or form.examples.get(feed.node) == axis) else size
+            for axis, size in enumerate(feed.shape)
+        ]
+        if feed.node not in node_of or all(size is None for size in sizes):
+            continue
+        new_name[feed.node] = fresh_name(f"{feed.node}/of_the_plan", taken)
+        with tf.Graph().as_default() as graph, tf.device(node_of[feed.node].device):
+            give(tf.compat.v1.placeholder(feed.dtype, name=feed.node), sizes, new_name[feed.node])
+        nodes += [node for node in graph.as_graph_def().node if node.name != feed.node]
+    renamed = [renamed_node(node, new_name) for node in placed.graph_def.node if node.name not in new_name]
+    nodes += renamed + [node_of[name] for name in new_name]
+    return dataclasses.replace(
+        placed,
+        graph_def=with_nodes(placed.graph_def, nodes),
+        fetches=tuple(renamed_input(text, new_name) for text in placed.fetches),
+    )
+
+
+def holds_state(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
+    """Whether an op makes a handle or a reference."""
+    outputs = op_def(node, library).output_arg
+    return any(argument.is_ref or argument.type == types_pb2.DT_RESOURCE for argument in outputs)
+
+
+def _type_of(item: Item, text: str) -> tf.DType:
+    _, name, output = parse_input(text)
+    return item.outputs[item.index.id_of_name[name]][output].dtype
+
+
+def _as_function(
+    name: str, program: Program, dtype_of: Mapping[str, int], types: Sequence[int]
+) -> function_pb2.FunctionDef:
+    """A program as a function of its inputs and handles."""
+    function = function_pb2.FunctionDef()
+    signature = function.signature
+    signature.name = name
+    for i, dtype in enumerate(dtype_of.values()):
+        signature.input_arg.add(name=f"argument_{i}", type=dtype)
+    for i, dtype in enumerate(types):
+        signature.output_arg.add(name=f"result_{i}", type=dtype)
+    library = functions_of(program.graph_def.library)
+    signature.is_stateful = any(
+        is_stateful(node, library) for node in program.graph_def.node if node.name not in dtype_of
+    )
+    write_body(
+        function,
+        program.graph_def,
+        {node: f"argument_{i}" for i, node in enumerate(dtype_of)},
+        {f"result_{i}": fetch for i, fetch in enumerate(program.fetches)},
+        program.control_outputs,
+    )
+    return function
 
 
 # Functions of a SavedModel's objects: model.serve, which a signature calls, runs as the signature is placed.

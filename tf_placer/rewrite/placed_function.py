@@ -16,6 +16,7 @@ from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
     add_function,
+    call_flat,
     call_gradients,
     concrete_function_like,
     copy_handle_data,
@@ -242,8 +243,8 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
       placement: one for ``Item.from_function(fn, *example_args)``, or of its batch in parts (``tf_placer.split``):
         whole inputs go in and whole outputs come out of that, too.
       *example_args: what it was made for; without, zeros of the shapes that it was traced with. A ``tf.TensorSpec``
-        stands for zeros of its shape. Other sizes of dimensions that were traced as unknown may be passed later; of a
-        batch in parts the plan's size alone.
+        stands for zeros of its shape. Other sizes of dimensions that were traced as unknown may be passed later; where
+        the plan has the batch in parts, calls of another size run as ``fn`` does.
 
     Raises:
       InputError: the placement was made for another graph or batch, this process lacks a device, a variable cannot
@@ -252,8 +253,8 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     check_placement("placement", placement)
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
-    item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
-    item = program_of_plan(item, placement)
+    whole = Item.from_function(concrete, *(example_args or _zeros(concrete)))
+    item = program_of_plan(whole, placement)
     placement = placement.for_program(item.index.names)
     check_clusters_of(item, placement)  # before any variable moves
     cluster, planned = placement.problem.cluster, placement.device_names
@@ -261,7 +262,10 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     here = attach_and_tell(cluster, set(planned.values()))
     devices = {op: here[device] for op, device in planned.items()}
     move_variables(concrete, item, devices)
-    return placed_concrete_function(concrete, item, placement, devices)
+    placed = placed_concrete_function(concrete, item, placement, devices)
+    if item.splitting is None:
+        return placed
+    return _whole_elsewhere(concrete, placed, shapes_of_inputs(concrete, whole))
 
 
 _KEPT = ("a queue", "a summary writer", "a table")  # by ``resources_kept``
@@ -278,6 +282,93 @@ def check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
             f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
             "after a first function was placed on them"
         )
+
+
+# Calls of a function whose plan has the batch in parts, with inputs of other sizes than the plan's.
+
+
+def shapes_of_inputs(concrete: ConcreteFunction, item: Item) -> tuple[tf.TensorShape | None, ...]:
+    """The shape that an item was made for, of each argument of its function; None of one that it does not read."""
+    captured = {id(tensor) for tensor in concrete.graph.internal_captures}
+    shape_of = {feed.node: tf.TensorShape(feed.shape) for feed in item.feeds}
+    inputs = (tensor for tensor in concrete.inputs if id(tensor) not in captured)
+    return tuple(shape_of.get(tensor.op.name) for tensor in inputs)
+
+
+def fits(shapes: Sequence[tf.TensorShape | None], inputs: Sequence[tf.Tensor]) -> bool | tf.Tensor:
+    """Whether inputs have these shapes; a tensor where only a run knows. Without shapes, all fit."""
+    unknown = []
+    for shape, tensor in zip(shapes, inputs, strict=False):
+        if shape is None or tensor.shape == shape:
+            continue
+        if not tensor.shape.is_compatible_with(shape):
+            return False
+        same = tf.raw_ops.Equal(x=tf.shape(tensor), y=shape.as_list(), incompatible_shape_error=False)
+        unknown.append(tf.reduce_all(same))
+    return tf.reduce_all(unknown) if unknown else True
+
+
+def cut_to_fit(shapes: Sequence[tf.TensorShape | None], inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Inputs that fit, in a branch beside one for those that do not.
+
+    Grappler infers sizes without regard to branches: a tensor that is said to have eight rows in one would have them in
+    the other and in the condition, too, which it then takes for true. Slices have sizes of their own.
+    """
+    return [
+        tensor
+        if shape is None
+        else tf.slice(tensor, [0] * shape.rank, shape)
+        if tensor.shape.rank is None
+        else tensor[
+            tuple(slice(n if known is None else None) for n, known in zip(shape, tensor.shape, strict=True))
+        ]
+        for shape, tensor in zip(shapes, inputs, strict=True)
+    ]
+
+
+def _whole_elsewhere(
+    concrete: ConcreteFunction, placed: ConcreteFunction, shapes: Sequence[tf.TensorShape | None]
+) -> ConcreteFunction:
+    """A function that runs by a plan where its inputs have the plan's shapes, and as it is where they have not."""
+    inputs = concrete.inputs[: len(shapes)]
+    if all(shape is None or tensor.shape == shape for shape, tensor in zip(shapes, inputs, strict=True)):
+        return placed
+
+    def flat(function: ConcreteFunction, given: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return [
+            one
+            for one in tf.nest.flatten(call_flat(function, given), expand_composites=True)
+            if one is not None
+        ]
+
+    def either(*given: tf.Tensor) -> list[tf.Tensor]:
+        found = tf.cond(
+            fits(shapes, given),
+            lambda: flat(placed, cut_to_fit(shapes, given)),
+            lambda: flat(concrete, list(given)),
+        )
+        return [one for one in tf.nest.flatten(found) if isinstance(one, tf.Tensor)]
+
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.op.name) for tensor in inputs]
+    graph = tf.function(either, tuple(specs), autograph=False).get_concrete_function().graph
+    for output, original in zip(graph.outputs, concrete.outputs, strict=False):
+        if original.dtype not in (tf.resource, tf.variant):
+            output.set_shape(original.shape)
+    graph.structured_input_signature = concrete.structured_input_signature
+    graph.structured_outputs = _structured(concrete, graph.outputs)
+    result = concrete_function_like(concrete, graph)
+    mark_as_placed(result)
+    return result
+
+
+def _structured(concrete: ConcreteFunction, outputs: Sequence[tf.Tensor]) -> Any:
+    """Outputs in the structure that a function returns them in."""
+    flat = iter(outputs)
+    return tf.nest.map_structure(
+        lambda leaf: None if leaf is None else next(flat),
+        concrete.graph.structured_outputs,
+        expand_composites=True,
+    )
 
 
 def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
@@ -577,11 +668,6 @@ def _connect(
         else:  # of what a cluster gives TensorFlow infers no shape
             output.set_shape(original.shape)
     graph.outputs = outputs
-    flat = iter(outputs)
-    graph.structured_outputs = tf.nest.map_structure(
-        lambda leaf: None if leaf is None else next(flat),
-        concrete.graph.structured_outputs,
-        expand_composites=True,
-    )
+    graph.structured_outputs = _structured(concrete, outputs)
     # What others may only write, or print, once a call is done: automatic control dependencies wait for these.
     graph.control_outputs = [graph.get_operation_by_name(name) for name in ends.control_outputs]

@@ -198,7 +198,8 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
         raise InputError(
             f"the placement is for {problem.name!r} with {splitting} (split from fingerprint "
             f"{splitting.fingerprint[:12]}), but item {item.name!r}, of another graph or batch, has fingerprint "
-            f"{item.fingerprint[:12]}; split this item and search a placement for that"
+            f"{item.fingerprint[:12]}; give batch_size={splitting.batch}, or examples of that batch, or a placement of "
+            "this graph"
         )
     kept_whole = splitting.names_kept(item.index.names)
     result = split(item, splitting.parts, splitting.batch_statistics, kept_whole)
@@ -210,13 +211,13 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
     return result
 
 
-# Device strings of a MetaGraphDef; nothing else in it changes.
+# Devices and order in a MetaGraphDef; nothing else in it changes.
 
 
 def place_meta_graph(
-    meta_graph: tf.compat.v1.MetaGraphDef, placement: Placement
+    meta_graph: tf.compat.v1.MetaGraphDef, placement: Placement, item: Item | None = None
 ) -> tf.compat.v1.MetaGraphDef:
-    """Returns a copy with the placement's device on every node that it is about.
+    """Returns a copy with the placement's device on every node that it is about, and its order as control inputs.
 
     Ops in the bodies of functions get theirs there. Nodes that the fetches did not need, and calls, whose bodies are
     placed op by op, keep what device they had.
@@ -224,36 +225,34 @@ def place_meta_graph(
     Args:
       meta_graph: what the placement's item was made of (``Item.from_meta_graph``); left alone.
       placement: of that item.
+      item: that item; its loops and moved ops take no control inputs.
 
     Raises:
       InputError: a function is called several times, and the plan has one of its ops in several places, which its one
-        body cannot say; or the plan has the batch in parts, or decides more than devices.
+        body cannot say; or has one op before another that is in another function; or the plan has the batch in parts,
+        or fusion clusters.
     """
-    more = placement.problem.splitting or next(
-        (
-            said
-            for said, decided in (
-                ("an order", placement.priority_of_op),
-                ("fusion clusters", placement.cluster_of_op),
-            )
-            if decided is not None
-        ),
-        None,
-    )
-    if more is not None:
+    more = "fusion clusters (without --fuse it has none)" if placement.cluster_of_op is not None else ""
+    if placement.problem.splitting is not None:
+        more = f"{placement.problem.splitting} (with --parts=1 it is whole)"
+    if more:
         raise InputError(
-            f"the plan is of {more}, and devices alone cannot say that of this graph; take what apply_placement returns"
+            f"the plan is of {more}, and this graph's own ops cannot say that; take what apply_placement returns"
         )
     placed = tf.compat.v1.MetaGraphDef()
     placed.CopyFrom(meta_graph)
     devices = placement.device_names
     library = functions_of(placed.graph_def.library)
+    inside: dict[str, tuple[str, str]] = {}
+    _collect(placed.graph_def.node, "", library, inside)
     wanted: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    _collect(placed.graph_def.node, "", devices, library, wanted)
-    for (name, child), found in wanted.items():
+    for name, place in inside.items():
+        if name in devices:
+            wanted[place].add(devices[name])
+    for (function, child), found in wanted.items():
         if len(found) > 1:
             raise InputError(
-                f"function {name!r} is called several times, and the plan has its op {child!r} on "
+                f"function {function!r} is called several times, and the plan has its op {child!r} on "
                 f"{' and '.join(sorted(found))}, which one body cannot say"
             )
     for node in placed.graph_def.node:
@@ -262,24 +261,45 @@ def place_meta_graph(
         for node in function.node_def:
             for device in wanted.get((function.signature.name, node.name), ()):
                 node.device = device
+    _write_order(placed.graph_def, placement, item, inside)
     return placed
+
+
+def _write_order(
+    graph_def: tf.compat.v1.GraphDef,
+    placement: Placement,
+    item: Item | None,
+    inside: Mapping[str, tuple[str, str]],
+) -> None:
+    """Writes a plan's order as control inputs, in the main graph and within bodies that are called once."""
+    names = placement.problem.op_names
+    node_of: dict[tuple[str, str], node_def_pb2.NodeDef] = {("", node.name): node for node in graph_def.node}
+    for function in graph_def.library.function:
+        node_of |= {(function.signature.name, node.name): node for node in function.node_def}
+    times = collections.Counter(inside.values())
+    for before, after in order_edges(placement, item).tolist():
+        source, target = (inside.get(names[op], ("", names[op])) for op in (before, after))
+        scopes = {names[op].removesuffix(place[1]) for op, place in ((before, source), (after, target))}
+        if len(scopes) > 1 or times[target] > 1 or target not in node_of or source not in node_of:
+            raise InputError(
+                f"the plan has {names[before]!r} run before {names[after]!r}, which are not in one body, or in one "
+                "that is called several times, so no control input can say that; with --order=none it has no order"
+            )
+        node_of[target].input.append(f"^{source[1]}")
 
 
 def _collect(
     nodes: Iterable[node_def_pb2.NodeDef],
     prefix: str,
-    devices: Mapping[str, str],
     library: Mapping[str, function_pb2.FunctionDef],
-    wanted: dict[tuple[str, str], set[str]],
+    inside: dict[str, tuple[str, str]],
 ) -> None:
-    """Adds the devices of the ops in all bodies that these nodes call; inlining names an op ``call/op``."""
+    """Adds the ops in all bodies that these nodes call, and where they are; inlining names an op ``call/op``."""
     for node in nodes:
         name = node.attr["f"].func.name if node.op in CALLS else node.op
         body = library.get(name)
         if body is None:
             continue
         path = f"{prefix}{node.name}/"
-        for child in body.node_def:
-            if path + child.name in devices:
-                wanted[name, child.name].add(devices[path + child.name])
-        _collect(body.node_def, path, devices, library, wanted)
+        inside.update({path + child.name: (name, child.name) for child in body.node_def})
+        _collect(body.node_def, path, library, inside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -12,14 +13,15 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import tensorflow as tf
-from tensorflow.core.framework import function_pb2, node_def_pb2
+from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import appearing_whole
+from tf_placer.graph.cleaning.clean import READ_ONLY_OPS
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import functions_of, op_def, renamed_input, renamed_node
+from tf_placer.graph.program.program import Program, functions_of, renamed_input, renamed_node
 from tf_placer.graph.reading.from_graph_def import InputShapes
 from tf_placer.graph.reading.saved_model import (
     FILE_NAME,
@@ -32,14 +34,17 @@ from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.rewrite.functions import (
     SignatureCall,
     call_of,
+    chosen_by_size,
+    holds_state,
     listed,
+    of_these_sizes_alone,
     place_object_functions,
     replace_body,
     with_functions_renamed,
 )
 from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
-from tf_placer.transform.split.open_batch import NotOpen, telling_batches, with_open_batch
-from tf_placer.transform.split.split_batch import split_program
+from tf_placer.transform.split.open_batch import NotOpen, OpenForm, telling_batches, with_open_batch
+from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
 # Signatures of TensorFlow 1: a placed graph is added next to their ops, and their results are taken from it.
 
@@ -47,19 +52,18 @@ from tf_placer.transform.split.split_batch import split_program
 def state_of(graph_def: tf.compat.v1.GraphDef) -> list[str]:
     """The ops of a graph that hold state, variables and tables: there must not be two of them."""
     library = functions_of(graph_def.library)
-    return [node.name for node in graph_def.node if _holds_state(node, library)]
+    return [node.name for node in graph_def.node if holds_state(node, library)]
 
 
-def add_graph(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.GraphDef) -> None:
-    """Adds a placed graph to the main graph, as ``placed/SIGNATURE/...``; ``model`` is changed.
+def add_graph(model: SavedModel, signature: str, placed: Program) -> None:
+    """Adds a placed program to the main graph, as ``placed/SIGNATURE/...``; ``model`` is changed.
 
     The signature's own ops stay for whoever else needs them. What is fed and what holds state is the same for both.
 
     Args:
       model: the SavedModel.
       signature: name of the signature.
-      item: the signature's program.
-      placed: ``item.graph_def`` with devices.
+      placed: the signature's program, with devices.
     """
     graph_def = model.meta_graph.graph_def
     outputs = model.signature(signature).outputs
@@ -68,8 +72,8 @@ def add_graph(model: SavedModel, signature: str, item: Item, placed: tf.compat.v
         nodes = [node for node in graph_def.node if not node.name.startswith(scope)]
         del graph_def.node[:]
         graph_def.node.extend(nodes)
-    own = with_functions_renamed(placed, f"__placed_{signature}")
-    stays = {*state_of(own), *(feed.node for feed in item.feeds)}
+    own = with_functions_renamed(placed.graph_def, f"__placed_{signature}")
+    stays = {*state_of(own), *(feed.node for feed in placed.feeds)}
     name_of = {
         node.name: node.name if node.name in stays else scope + node.name.removeprefix(scope)
         for node in own.node
@@ -77,9 +81,11 @@ def add_graph(model: SavedModel, signature: str, item: Item, placed: tf.compat.v
     graph_def.node.extend(renamed_node(node, name_of) for node in own.node if node.name not in stays)
     graph_def.library.function.extend(own.library.function)
     graph_def.library.gradient.extend(own.library.gradient)
-    effects = [f"^{name_of[name]}" for name in item.side_effects]
-    node_of_name = {node.name: node for node in placed.node}
-    for key, fetch in zip(sorted(outputs), item.fetches, strict=True):
+    node_of_name = {node.name: node for node in own.node}
+    effects = [
+        f"^{name_of[name]}" for name in placed.control_outputs if node_of_name[name].op not in READ_ONLY_OPS
+    ]
+    for key, fetch in zip(sorted(outputs), placed.fetches, strict=True):
         tensor = renamed_input(fetch, name_of)
         if effects:  # happen whatever is fetched, as those of a call do
             device = node_of_name[parse_input(fetch)[1]].device
@@ -90,13 +96,6 @@ def add_graph(model: SavedModel, signature: str, item: Item, placed: tf.compat.v
             graph_def.node.append(result)
             tensor = f"{result.name}:0"
         outputs[key].name = tensor
-
-
-def _holds_state(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
-    return any(
-        argument.is_ref or argument.type == tf.resource.as_datatype_enum
-        for argument in op_def(node, library).output_arg
-    )
 
 
 PLANS = pathlib.Path("assets.extra") / "placement"
@@ -147,7 +146,8 @@ def export_saved_model(
         (``tf_placer.split``), or a search's result with one; or one of these for each of several signatures, by name.
       signature: the placed signature, where ``result`` is not a mapping.
       batch_size: what the placements were made for; other sizes may be served. Where the batch is in parts, the sizes
-        of parts are computed from an input; where that cannot be, a warning says so, and TensorFlow refuses them.
+        of parts are computed from an input; where nothing proves that this is right for other batches, these run
+        whole, and a warning says so.
       input_shapes, tags: as ``Item.from_saved_model`` was given them.
 
     Raises:
@@ -196,14 +196,14 @@ def export_placed(
     for name, placement in placements.items():
         item = program_of_plan(items[name], placement)
         placement = placement.for_program(item.index.names)
-        placed = apply_placement(item, placement)
+        placed = dataclasses.replace(item.as_program(), graph_def=apply_placement(item, placement))
+        devices = {node.name: node.device for node in placed.graph_def.node}
         if item.splitting is not None:
-            try:
-                placed = _of_any_batch(source, name, placement, placed, input_shapes)
-            except NotOpen as why:
-                of_one_batch[name] = f"{item.splitting}, and of no other: {why}"
+            placed, why = _of_any_size(source, name, items[name], placement, placed, input_shapes)
+            if why:
+                of_one_batch[name] = f"{item.splitting} {why}"
         shared.add(name, placement.device_names)
-        unplaced[name] = _place(model, name, item, placed)
+        unplaced[name] = _place(model, name, placed, devices, item.splitting is not None)
     with appearing_whole(target) as unfinished:
         _copy(model.path, unfinished)
         for name in SAVED_MODEL_FILES:
@@ -213,7 +213,7 @@ def export_placed(
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
     for name, said in of_one_batch.items():
-        warnings.warn(f"{model.path}: signature {name!r} is of {said}", stacklevel=2)
+        warnings.warn(f"{model.path}: signature {name!r} runs {said}", stacklevel=2)
     for name, paths in unplaced.items():
         if paths:
             warnings.warn(
@@ -223,36 +223,67 @@ def export_placed(
             )
 
 
+def _of_any_size(
+    model: SavedModel,
+    name: str,
+    item: Item,
+    placement: Placement,
+    placed: Program,
+    input_shapes: InputShapes | None,
+) -> tuple[Program, str]:
+    """The placed program of a batch in parts, for inputs of any size: in parts where that is proven, else whole.
+
+    Returns:
+      The program; a clause where other batches than the plan's own do not run in parts.
+    """
+    splitting, cluster = placement.problem.splitting, placement.problem.cluster
+    assert splitting is not None  # asked of a batch in parts
+    if item.splitting is not None:
+        item = Item.from_saved_model(model, name, splitting.batch, input_shapes=input_shapes)
+    host = "" if cluster.host is None else cluster.devices[cluster.host].name
+    why = ""
+    try:
+        form = _of_any_batch(model, name, placement, placed, host, input_shapes)
+    except NotOpen as reason:
+        form = OpenForm(placed.graph_def, 1, {})
+        why = f"alone, and whole for all others: {reason}"
+    nodes = {node.name: node for node in model.meta_graph.graph_def.node}
+    declared = {feed.node: tf.TensorShape(nodes[feed.node].attr["shape"].shape) for feed in item.feeds}
+    in_parts = dataclasses.replace(placed, graph_def=form.graph_def)
+    try:
+        return chosen_by_size(item, in_parts, declared, form, host), why
+    except NotOpen as reason:
+        return of_these_sizes_alone(item, placed, declared), f"alone, and refuses all others: {reason}"
+
+
 def _of_any_batch(
     model: SavedModel,
     name: str,
     placement: Placement,
-    placed: tf.compat.v1.GraphDef,
+    placed: Program,
+    host: str,
     input_shapes: InputShapes | None,
-) -> tf.compat.v1.GraphDef:
-    """The placed graph of a batch in parts, for any batch (``with_open_batch``).
+) -> OpenForm:
+    """The placed graph of a batch in parts, for other batches (``with_open_batch``).
 
     Raises:
       NotOpen: it has to be of the batch that its plan was made for.
     """
-    splitting, cluster = placement.problem.splitting, placement.problem.cluster
+    splitting = placement.problem.splitting
     assert splitting is not None  # asked of a batch in parts
-    items = [
-        Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
-        for batch in telling_batches(splitting.batch, splitting.parts)
-    ]
-    if items[0].fingerprint == items[1].fingerprint:  # its batch is said
-        return placed
-    if items[0].fingerprint != splitting.fingerprint:
-        raise NotOpen("what is open is not its batch")
-    programs = [
-        split_program(
-            item, splitting.parts, splitting.batch_statistics, splitting.names_kept(item.index.names)
-        )
-        for item in items
-    ]
-    host = "" if cluster.host is None else cluster.devices[cluster.host].name
-    return with_open_batch(placed, programs, host)
+    programs: list[SplitProgram] = []
+    for batch in telling_batches(splitting.batch, splitting.parts):
+        try:
+            item = Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
+            if programs and item.fingerprint == splitting.fingerprint:  # its batch is said
+                return OpenForm(placed.graph_def, 1, {})
+            kept = splitting.names_kept(item.index.names)
+            programs.append(split_program(item, splitting.parts, splitting.batch_statistics, kept))
+        except InputError as error:
+            raise NotOpen(f"a batch of {batch} is none of this program ({error})") from error
+        if item.fingerprint != splitting.fingerprint and len(programs) == 1:
+            raise NotOpen("what is open is not its batch")
+    return with_open_batch(placed.graph_def, programs, host)
 
 
 def _placements(result: object, signature: str) -> dict[str, Placement]:
@@ -321,17 +352,18 @@ class _Shared:
                 )
 
 
-def _place(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.GraphDef) -> list[str]:
-    """Writes one signature's placed graph into ``model``; returns the functions of objects that run unplaced."""
-    devices = {node.name: node.device for node in placed.node}
+def _place(
+    model: SavedModel, signature: str, placed: Program, devices: Mapping[str, str], is_split: bool
+) -> list[str]:
+    """Writes one signature's placed program into ``model``; returns the functions of objects that run unplaced."""
     call = call_of(model, signature)
     handles = set(state_of(model.meta_graph.graph_def) if call is None else call.handles)
     unplaced: list[str] = []
     if call is None:
-        add_graph(model, signature, item, placed)
+        add_graph(model, signature, placed)
     else:
-        unplaced = place_object_functions(model, signature, call, devices, item.splitting is not None)
-        replace_body(model, signature, call, item, placed)
+        unplaced = place_object_functions(model, signature, call, devices, is_split)
+        replace_body(model, signature, call, placed)
         _place_objects(model, call, devices)
     for node in model.meta_graph.graph_def.node:
         if node.name in handles:

@@ -1,7 +1,5 @@
 """MetaGraphDefs with a placement: their devices change, and nothing else."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +9,9 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
+from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.rewrite import place_meta_graph
+from tf_placer.transform.order import ordered_pairs
 
 
 def exported(build) -> tf.compat.v1.MetaGraphDef:
@@ -106,9 +106,44 @@ def test_one_body_cannot_be_in_two_places():
     assert without_devices(place_meta_graph(meta_graph, together)) == without_devices(meta_graph)
 
 
-def test_a_schedule_is_refused_rather_than_left_out():
-    meta_graph = exported(calls(1))
-    placement = placement_of(meta_graph, ["y"])
-    scheduled = dataclasses.replace(placement, priority_of_op=np.arange(placement.problem.num_ops))
-    with pytest.raises(InputError, match="the plan is of an order, and devices alone cannot say that"):
-        place_meta_graph(meta_graph, scheduled)
+def products(where: str):
+    """Products that are ready at once: in the main graph, in a function that is called once, or in both."""
+
+    def add(x):
+        return tf.add_n([tf.tanh(x @ tf.fill([64, 64], float(i))) for i in range(4)])
+
+    def build() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [64, 64], name="x")
+        found = add(x) if where != "inside" else x
+        tf.identity(found if where == "outside" else found + tf.function(add)(x), name="y")
+
+    return build
+
+
+@pytest.mark.parametrize("where", ["outside", "inside", "both"])
+def test_an_order_is_written_as_control_inputs_where_the_ops_are(where: str, monkeypatch: pytest.MonkeyPatch):
+    """With every pair that the order is about, and not only those that change the simulated step."""
+    monkeypatch.setattr(rewrite, "order_edges", ordered_pairs)
+    meta_graph = exported(products(where))
+    item = Item.from_meta_graph(meta_graph, ["y:0"])
+    problem = analytic_problem(item, Cluster.logical(2))
+    order = np.random.default_rng(0).permutation(problem.num_ops)
+    plan = Placement(problem, np.zeros(problem.num_units, np.int32), order)
+    edges = {tuple(problem.op_names[op] for op in edge) for edge in ordered_pairs(plan, item).tolist()}
+    assert edges
+    if where == "both":
+        with pytest.raises(InputError, match="with --order=none it has no order"):
+            place_meta_graph(meta_graph, plan, item)
+        return
+    placed = place_meta_graph(meta_graph, plan, item)
+    nodes, path = placed.graph_def.node, ""
+    if where == "inside":
+        nodes = placed.graph_def.library.function[0].node_def
+        path = next(node.name for node in placed.graph_def.node if node.op.endswith("PartitionedCall")) + "/"
+    controls = {
+        (path + text[1:], path + node.name) for node in nodes for text in node.input if text.startswith("^")
+    }
+    assert controls == edges
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.import_graph_def(placed.graph_def, name="")
+        session.run("y:0", {"x:0": np.zeros([64, 64])})

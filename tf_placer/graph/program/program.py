@@ -310,7 +310,9 @@ def write_body(
 
     for field in ("node_def", "ret", "control_ret"):
         function.ClearField(field)
-    function.node_def.extend(copy_of(node, map(inside, node.input)) for node in nodes)
+    for node in nodes:  # an argument is there as the body begins
+        texts = [text for text in node.input if text[0] != "^" or text[1:] not in argument_of]
+        function.node_def.append(copy_of(node, map(inside, texts)))
     function.ret.update({name: inside(text) for name, text in results.items()})
     function.signature.control_output[:] = effects
     function.control_ret.update({name: name for name in effects})

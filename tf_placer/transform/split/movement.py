@@ -54,7 +54,7 @@ def reshaped(batch: int, source: Sequence[int], target: Sequence[int], state: Pa
     after = elements(source) // max(before * batch, 1)
     for axis in reversed(range(len(target))):
         rows = elements(target[:axis])
-        if rows == 0 or before % rows or target[axis] % (before // rows * batch):
+        if not rows or not before or before % rows or target[axis] % (before // rows * batch):
             continue
         if target[axis] and target[axis] // (before // rows * batch) * elements(target[axis + 1 :]) == after:
             return Part(axis, before // rows)

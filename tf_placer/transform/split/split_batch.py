@@ -56,6 +56,8 @@ class SplitProgram:
       split_ops: ops of the program that have copies.
       stayed_whole: those that work on examples and have none.
       own_statistics: ops whose result is of each part by itself; empty unless that was asked for.
+      straight: the program with loops written out, of which copies are made; None in one part.
+      states: of the tensors of ``straight``; None in one part.
     """
 
     item: Item
@@ -66,6 +68,8 @@ class SplitProgram:
     split_ops: tuple[str, ...]
     stayed_whole: tuple[StayedWhole, ...]
     own_statistics: tuple[str, ...] = ()
+    straight: Unrolled | None = None
+    states: States | None = None
 
     def split_share(self, time_of_op: Mapping[str, float]) -> float:
         """Share of the time of ops that work on examples that is in split ops; 1 where they take no time.
@@ -182,6 +186,8 @@ def split_program(
         split_ops=tuple(name for name in split_ops if name not in stayed_whole),
         stayed_whole=tuple(stayed_whole.values()),
         own_statistics=tuple(dict.fromkeys(straight.origin_of[names[op]] for op in sorted(own))),
+        straight=straight,
+        states=states,
     )
 
 

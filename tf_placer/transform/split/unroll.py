@@ -59,12 +59,15 @@ class Unrolled:
       origin_of: op of ``item`` -> op of the program with loops.
       loops: those of the program that are written out.
       why_not: loop that is there still -> why, one clause.
+      steps: the program before and after each round of loops was written out, lists still in it, with the tensors
+        that the trips of these loops follow from; empty where none was.
     """
 
     item: Item
     origin_of: Mapping[str, str]
     loops: frozenset[str]
     why_not: Mapping[str, str]
+    steps: tuple[tuple[Item, frozenset[tuple[int, int]]], ...] = ()
 
 
 _Values = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
@@ -87,31 +90,36 @@ def unrolled(item: Item, kept: Collection[str] = ()) -> Unrolled:
     origin_of = {name: name for name in item.index.names}
     why_not: dict[str, str] = {}
     found, left, loops = item, _MOST_OPS, set[str]()
+    steps: list[tuple[Item, frozenset[tuple[int, int]]]] = []
     while any(op_type in LOOPS for op_type in found.index.op_types):
         why_not = {}
         trips: dict[str, int] = {}
+        read: set[tuple[int, int]] = set()
         known = known_values(found.index, found.outputs)
         for op, node in enumerate(found.graph_def.node):
             if node.op not in LOOPS or origin_of[node.name] in kept:
                 continue
             try:
-                count, ops = _trips(found, op, known, left)
+                count, ops, producers = _trips(found, op, known, left)
             except _StaysALoop as reason:
                 why_not[node.name] = str(reason)
                 continue
             trips[node.name], left = count, left - ops
+            read.update(producers)
         if not trips:
             break
         loops |= {origin_of[name] for name in trips}
+        steps.append((found, frozenset(read)))
         found, origin_of = _written_out(found, trips, origin_of)
+        steps.append((found, frozenset()))
         found, origin_of = without_lists(found, origin_of)
-    return Unrolled(found, origin_of, frozenset(loops), why_not)
+    return Unrolled(found, origin_of, frozenset(loops), why_not, tuple(steps))
 
 
 def _trips(
     item: Item, loop: int, known: Mapping[tuple[int, int], np.ndarray], most_ops: int
-) -> tuple[int, int]:
-    """Trips of a loop, and the ops that they are.
+) -> tuple[int, int, list[tuple[int, int]]]:
+    """Trips of a loop, the ops that they are, and the tensors that they follow from.
 
     The condition and what it reads of earlier trips is run, and nothing else.
 
@@ -146,7 +154,7 @@ def _trips(
     ops_of_trip = sum(len(function.node_def) for function in inside)
     for trips in range(1 + most_ops // max(1, ops_of_trip)):
         if not goes_on(values)[0]:
-            return trips, trips * ops_of_trip
+            return trips, trips * ops_of_trip, producers
         values = following(values)
     raise _StaysALoop(f"its trips are more ops than the {_MOST_OPS:,} that loops may become")
 
