@@ -8,9 +8,10 @@ PYTHON := $(VENV)/bin/python
 # A stamp is written only after its step succeeded, so an interrupted step is run again.
 VENV_STAMP := $(VENV)/.stamp
 OP_STAMP := $(VENV)/.op.stamp
-OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h tf_placer/workers/cc/*.cc) \
+OP_SOURCES := $(wildcard tf_placer/ops/cc/*.* tf_placer/workers/cc/*.cc) \
   $(wildcard tf_placer/rewrite/cc/*.cc tf_placer/rewrite/cc/*.h) tf_placer/rewrite/plug_in.py \
-  tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/compiled_library.py
+  tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/compiled_library.py \
+  tools/compile_libraries.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 # The tests start many processes; compiling every module again takes each a second or two.
@@ -29,9 +30,7 @@ $(VENV_STAMP): requirements.txt
 	touch $@
 
 $(OP_STAMP): $(VENV_STAMP) $(OP_SOURCES)
-	$(PYTHON) -m tf_placer.ops.build
-	$(PYTHON) -c 'from tf_placer.workers.fork_server import loopback_library; print(loopback_library())'
-	$(PYTHON) -c 'from tf_placer.rewrite.plug_in import plug_in; print(plug_in())'
+	$(PYTHON) -m tools.compile_libraries
 	touch $@
 
 # The demo is for reading: what TensorFlow logs at start-up as errors (no GPU, say) stays off.

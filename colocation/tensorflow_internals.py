@@ -51,6 +51,7 @@ __all__ = [
     "called_graph",
     "capture_containers",
     "concrete_function_like",
+    "connect_to_servers",
     "copy_handle_data",
     "copy_stack_trace",
     "eager_mode",
@@ -574,6 +575,19 @@ def live_resources() -> list[tf.Tensor]:
     # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
     tensors = [found for found in gc.get_objects() if type(found) is ops.EagerTensor]
     return [tensor for tensor in tensors if tensor.dtype == tf.resource and not tensor.is_packed]
+
+
+def connect_to_servers(addresses: Mapping[str, Mapping[int, str]]) -> None:
+    """Connects the eager context to servers, job -> task -> address, and tells them of the functions that it has.
+
+    ``tf.config.experimental_connect_to_cluster`` tells them of later ones alone, but asks them to remove earlier ones,
+    too, which they then print as an error each. Those that are added to a cluster are told of all.
+    """
+    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+    server_def = context.get_server_def()
+    for job, tasks in addresses.items():
+        server_def.cluster.job.add(name=job, tasks=tasks)
+    context.update_server_def(server_def)
 
 
 def is_identity_key(found: object) -> bool:

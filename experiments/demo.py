@@ -17,6 +17,7 @@ from absl import flags
 
 import experiments
 from experiments.main_program import out_flag, run, seed_flag
+from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
@@ -37,6 +38,7 @@ out_flag("out/demo", "Folder for the results.")
 
 def main(out: pathlib.Path) -> None:
     console = rich.console.Console(highlight=False)
+    steps = []
     for workload, cluster, budget_s in (
         ("inception_v3", Cluster.preset("k40x2"), _DESCRIBED_S.value),
         ("two_towers", Cluster.local(), _LOCAL_S.value),
@@ -49,8 +51,13 @@ def main(out: pathlib.Path) -> None:
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)
+        steps.append(
+            f"{workload} {milliseconds(report.row_written.seconds(report.clock))} a step on {cluster.name}"
+        )
     console.print("\nA Keras model, built, trained, saved and loaded on two CPU workers:")
     _run_example("keras_on_two_devices", out / "keras")
+    pages = " and ".join(str(page) for page in sorted(out.glob("*/report.html")))
+    console.print(f"\nPlaced {', '.join(steps)}, and a Keras model: open {pages}", soft_wrap=True)
 
 
 def _run_example(name: str, folder: pathlib.Path) -> None:

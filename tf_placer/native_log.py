@@ -6,11 +6,13 @@ process is the command: a program that uses tf_placer as a library keeps its own
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
 import pathlib
 import sys
+from collections.abc import Iterator
 
 _OUR_PACKAGES = ("tf_placer", "experiments")
 
@@ -24,19 +26,20 @@ def is_command() -> bool:
     return pathlib.Path(sys.argv[0]).name == "tf-placer"
 
 
-def import_quietly(module: str) -> None:
-    """Imports a module with file descriptor 2 pointing nowhere.
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    """Has file descriptor 2 point nowhere within it.
 
     ``TF_CPP_MIN_LOG_LEVEL`` does not reach the messages of static initializers ("All log messages
-    before absl::InitializeLog() is called ..."), so nothing less helps. An ImportError is raised
-    as usual and printed after the descriptor is back.
+    before absl::InitializeLog() is called ...") and of CUDA's (a failed cuInit), so nothing less helps. An error is
+    raised as usual and printed after the descriptor is back.
     """
     sys.stderr.flush()
     saved = os.dup(2)
     with open(os.devnull, "w", encoding="utf8") as nowhere:
         os.dup2(nowhere.fileno(), 2)
         try:
-            importlib.import_module(module)
+            yield
         finally:
             os.dup2(saved, 2)
             os.close(saved)
@@ -55,11 +58,11 @@ def is_command_line() -> bool:
 
 def load_tensorflow() -> None:
     """Imports TensorFlow and Keras, without their messages where this process is a command."""
-    for module in ("tensorflow", "keras"):
+    with _without_stderr() if _IS_COMMAND else contextlib.nullcontext():
+        tensorflow = importlib.import_module("tensorflow")
+        importlib.import_module("keras")
         if _IS_COMMAND:
-            import_quietly(module)
-        else:
-            importlib.import_module(module)
+            tensorflow.config.list_physical_devices()  # once: the first look at GPUs says what it misses
 
 
 _IS_COMMAND = is_command()

@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tools.compile_libraries import all_libraries
 from tools.module_map import SOURCE_ROOTS, source_modules
 
 
@@ -102,7 +103,7 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
     installed = sorted(set(SOURCE_ROOTS) - {"tools"})
     for folder in (*installed, "tests", "tools"):
         shutil.copytree(root / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(root / file, source / file)
     # Compiled against this machine's TensorFlow, so it must stay here.
     (source / "tf_placer" / "ops" / "_tf_placer_ops_0.so").touch()
@@ -122,10 +123,11 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
         str(file.relative_to(root))
         for folder in installed
         for file in (root / folder).rglob("*")
-        if file.suffix in (".py", ".cc", ".h", ".toml", ".json", ".npz", ".html", ".css", ".js")
+        if file.suffix in (".py", ".cc", ".h", ".inc", ".toml", ".json", ".npz", ".html", ".css", ".js")
         or file.name in ("LICENSE", "NOTICE", "py.typed")
     }
-    assert packed == expected
+    compiled = {str(library.folder.relative_to(root) / library.file_name) for library in all_libraries()}
+    assert len(compiled) == 3 and packed == expected | compiled
     assert {
         "tf_placer/ops/cc/simulator.cc",
         "tf_placer/ops/cc/simulator.h",

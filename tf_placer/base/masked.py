@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 # The logit of a choice that is not there. Its probability is exactly 0 in float32, whatever noise is added, as with
 # -inf; and 0 times it is 0 in an entropy and in every gradient, where -inf gives NaN.
@@ -18,6 +17,10 @@ def masked(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
 
 def gumbel(shape: list[int], seed: tf.Tensor) -> tf.Tensor:
     """Noise whose sum with logits is largest at choice c as often as softmax says."""
+    # Here, as most of what imports this module draws nothing, and the import compares versions by distutils, which
+    # Python 3.12 and later have from setuptools alone.
+    import tensorflow_probability as tfp
+
     return tfp.distributions.Gumbel(0.0, 1.0).sample(shape, seed=seed)
 
 

@@ -1,25 +1,26 @@
 """Compiles the C++ ops against the installed TensorFlow, once per source and TensorFlow version.
 
-``python -m tf_placer.ops.build`` compiles ahead of time; the ops compile themselves on first use otherwise.
+A wheel carries them (``setup.py``); where that lacks them they are compiled on first use.
 """
 
 from __future__ import annotations
 
 import pathlib
 
-import tensorflow as tf
-
-from tf_placer.base.compiled_library import Library, compiled, is_compiled, prebuilt_file
+from tf_placer.base.compiled_library import Library, compiled, is_compiled, prebuilt_file, tensorflow
 
 _FOLDER = pathlib.Path(__file__).parent
-_FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare")
+_FLAGS = ("-O3", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare", "-Wno-deprecated-declarations")
 
 
-def build_library() -> pathlib.Path:
+def build_library(is_announced: bool = False) -> pathlib.Path:
     """The shared object with the ops, compiled if there is none for this source and this TensorFlow.
 
     It is kept beside this module, or in the user's cache directory when that is read-only. The environment
     variable TF_PLACER_OPS_LIBRARY names a library that was built elsewhere (by Bazel, say).
+
+    Args:
+      is_announced: the caller has said that something is compiled, and how long that takes.
 
     Returns:
       Path of the library.
@@ -27,33 +28,31 @@ def build_library() -> pathlib.Path:
     Raises:
       InputError: there is no g++, or it fails; or TF_PLACER_OPS_LIBRARY names no file.
     """
-    return compiled(_library())
+    return compiled(ops_library(), is_announced)
 
 
 def library_name() -> str:
     """Name of the file that ``build_library`` gives, which tells of every change of the code; compiles nothing."""
-    prebuilt = prebuilt_file(_library())
-    return _library().file_name if prebuilt is None else prebuilt.name
+    prebuilt = prebuilt_file(ops_library())
+    return ops_library().file_name if prebuilt is None else prebuilt.name
 
 
 def is_built() -> bool:
     """Whether ``build_library`` has nothing to compile."""
-    return is_compiled(_library())
+    return is_compiled(ops_library())
 
 
-def _library() -> Library:
-    include, *flags = tf.sysconfig.get_compile_flags()
+def ops_library() -> Library:
+    """The library of the ops, for the installed TensorFlow."""
+    version, shape, places = tensorflow()
     return Library(
         name="_tf_placer_ops",
         purpose="the simulator",
         sources=_FOLDER / "cc",
         folder=_FOLDER,
-        flags=(*_FLAGS, *flags),
+        flags=(*_FLAGS, *shape),
         prebuilt="TF_PLACER_OPS_LIBRARY",
-        depends_on=(tf.__version__,),
-        places=(include, *tf.sysconfig.get_link_flags()),
+        depends_on=(version,),
+        places=places,
+        core_s=65.0,
     )
-
-
-if __name__ == "__main__":
-    print(build_library())

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import live_resources
 from tf_placer.base.compilations import DEVICE_TYPES, compilations_folder
+from tf_placer.ops.build import build_library
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,9 +29,6 @@ def library() -> ModuleType:
 
 
 def _path() -> str:
-    # Imported here so that `python -m tf_placer.ops.build` does not find itself imported already.
-    from tf_placer.ops.build import build_library
-
     return str(build_library())
 
 
@@ -43,19 +41,10 @@ def resources_kept() -> Iterator[None]:
     can be read and added to. But the op that assigns looks in the list, by name, does not find it, and makes another
     one under that name, which nothing reads: what is assigned is lost without a word, eagerly and in functions.
     """
-    held = [(handle, _held(handle)) for handle in live_resources()]
+    held = [(handle, library().tf_placer_hold_resource(handle=handle)) for handle in live_resources()]
     yield
     for handle, resource in held:
-        if resource is not None:
-            library().tf_placer_list_resource(handle=handle, held=resource)
-
-
-def _held(handle: tf.Tensor) -> tf.Tensor | None:
-    """A handle that keeps the resource of another; None where that is gone already, or of a type that is not kept."""
-    try:
-        return library().tf_placer_hold_resource(handle=handle)
-    except (tf.errors.NotFoundError, tf.errors.UnimplementedError):
-        return None
+        library().tf_placer_list_resource(handle=handle, held=resource)
 
 
 @functools.cache

@@ -110,7 +110,7 @@ def compiling(stages: Stages) -> list[Stage]:
     return [
         stages.kept(
             COMPILE,
-            lambda _: None if is_built() else build_library(),
+            lambda _: None if is_built() else build_library(is_announced=True),
             _COMPILE_S,
             _COMPILING,
             is_once=True,

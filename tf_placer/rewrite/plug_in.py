@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import importlib.metadata
-import importlib.util
 import itertools
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.compiled_library import Library, compiled
+from tf_placer.base.compiled_library import Library, compiled, tensorflow
 
 LOADED_BY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 PREBUILT = "TF_PLACER_PLUG_IN_LIBRARY"
 DISABLE = "TF_PLACER_DISABLE"
 
 _FOLDER = pathlib.Path(__file__).parent
-# As tf.sysconfig.get_compile_flags has them. NDEBUG must be as in the wheel: passes over graphs crash without.
-_FLAGS = (
-    "-std=c++17",
-    "-O2",
-    "-DNDEBUG",
-    "-fPIC",
-    "-shared",
-    "-w",  # of TensorFlow's headers
-    "-D_GLIBCXX_USE_CXX11_ABI=1",
-    "-DEIGEN_MAX_ALIGN_BYTES=64",
-)
+_FLAGS = ("-O2", "-fPIC", "-shared", "-w")  # no warnings of TensorFlow's headers
 _BUILT_FOR = re.compile(rb"tf_placer plug-in for TensorFlow ([^;]+);")
 _TEXT_BYTES = 4096
 
@@ -46,17 +34,8 @@ def plug_in() -> pathlib.Path:
       InputError: it cannot be compiled; or ``TF_PLACER_PLUG_IN_LIBRARY`` names a file that is not there, is no plug-in
         of ours, or was built for another TensorFlow.
     """
-    version, folder = _tensorflow()
-    library = Library(
-        name="_tf_placer_plug_in",
-        purpose="the plug-in that places functions",
-        sources=_FOLDER / "cc",
-        folder=_FOLDER,
-        flags=(*_FLAGS, f"-DTF_PLACER_TENSORFLOW={version}"),
-        prebuilt=PREBUILT,
-        places=(f"-isystem{folder / 'include'}", f"-L{folder}", "-l:libtensorflow_framework.so.2"),
-    )
-    path = compiled(library)
+    path = compiled(plug_in_library())
+    version, *_ = tensorflow()
     found = _BUILT_FOR.search(path.read_bytes())
     if found is None:
         raise InputError(f"{path} is no plug-in of tf_placer; unset {PREBUILT} to compile it")
@@ -68,12 +47,19 @@ def plug_in() -> pathlib.Path:
     return path
 
 
-def _tensorflow() -> tuple[str, pathlib.Path]:
-    """Version and folder of the installed TensorFlow, which is not imported."""
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or spec.origin is None:
-        raise InputError("TensorFlow is not installed; run pip install tensorflow")
-    return importlib.metadata.version("tensorflow"), pathlib.Path(spec.origin).parent
+def plug_in_library() -> Library:
+    """The plug-in's library, for the installed TensorFlow."""
+    version, shape, places = tensorflow()
+    return Library(
+        name="_tf_placer_plug_in",
+        purpose="the plug-in that places functions",
+        sources=_FOLDER / "cc",
+        folder=_FOLDER,
+        flags=(*_FLAGS, *shape, f"-DTF_PLACER_TENSORFLOW={version}"),
+        prebuilt=PREBUILT,
+        places=places,
+        core_s=18.0,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import tensorflow as tf
 
+from colocation.tensorflow_internals import connect_to_servers
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
@@ -143,6 +144,7 @@ def _connect_to_workers(cluster: Cluster) -> None:
     names = tuple(device.name for device in cluster.devices)
     workers = LocalWorkers(cluster)
     workers.start()
+    workers.outlive_python()
     _connected[names] = workers
     with own_listeners_confined():
         _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
@@ -179,7 +181,7 @@ def _connect(addresses: dict[str, dict[int, str]]) -> None:
     # Without the stream each eager op is waited for, whatever this process was told.
     os.environ[STREAMING] = "false"
     with tf.init_scope(), resources_kept():
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+        connect_to_servers(addresses)
         tf.config.list_logical_devices()  # initializes: or this process would begin to listen later
 
 

@@ -31,7 +31,7 @@ REMEDY = f"--open_workers or {OPEN_WORKERS}=1 goes on without, on a machine whos
 _LOOPBACK_INTERFACE = b"lo"
 _TAIL_BYTES = 2000  # of an stderr, in which its last line is looked for
 _FOLDER = pathlib.Path(__file__).parent
-_LIBRARY = Library(
+LOOPBACK_LIBRARY = Library(
     name="_tf_placer_loopback",
     purpose="what keeps workers off the network",
     sources=_FOLDER / "cc",
@@ -49,7 +49,7 @@ def loopback_library() -> pathlib.Path:
       InputError: it cannot be compiled.
     """
     try:
-        return compiled(_LIBRARY)
+        return compiled(LOOPBACK_LIBRARY)
     except InputError as error:
         raise InputError(f"{error}; {REMEDY}") from error
 
@@ -292,6 +292,11 @@ class ForkServer:
         self._process.wait()
         self._stderr.close()
 
+    def outlive_python(self) -> None:
+        """Has it end with this process, and not before: at Python's exit."""
+        atexit.unregister(self.close)
+        os.dup(self._control.fileno())  # which nothing closes
+
     def _forked(self, descriptors: list[int], deadline_s: float) -> tuple[int, int]:
         with self._lock:
             try:
@@ -348,6 +353,10 @@ class ForkedProcess:
         status = self._told(None)
         assert status is not None  # there is no end of waiting
         return status
+
+    def outlive_python(self) -> None:
+        """Has it end with this process, and not before: when Python closes files."""
+        os.dup(self.stdin.fileno())  # which nothing closes
 
     def kill(self) -> None:
         """Ends it, if it lives."""

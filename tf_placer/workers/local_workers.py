@@ -183,6 +183,16 @@ class LocalWorkers:
         for stderr in stderrs:
             stderr.close()
 
+    def outlive_python(self) -> None:
+        """Has the workers end with this process, and not before: at Python's exit.
+
+        Functions, iterators and the context that used them are deleted only then, and ask the workers for it.
+        """
+        atexit.unregister(self.close)
+        self._fork_server().outlive_python()
+        for process in self._processes:
+            process.outlive_python()
+
     def kill(self) -> None:
         """Kills all workers but keeps their records, so that ``death`` can still tell about them.
 

@@ -307,7 +307,7 @@ def test_a_budget_of_the_search_is_the_searchs_alone(item, tmp_path, monkeypatch
 @pytest.mark.medium
 def test_compiling_is_told_with_its_time_and_apart_from_the_wait(item, tmp_path, monkeypatch):
     monkeypatch.setattr(road, "is_built", lambda: False)
-    monkeypatch.setattr(road, "build_library", lambda: None)
+    monkeypatch.setattr(road, "build_library", lambda **_: None)
     line = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0)
     assert (
         line.startswith("This takes about 10 min: ") and f"Once, and not in that: {road.COMPILE} 40 s" in line

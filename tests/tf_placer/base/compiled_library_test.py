@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 import stat
+import sys
 import types
 
 import pytest
 
 from tf_placer.base import compiled_library
 from tf_placer.base.arguments import InputError
-from tf_placer.base.compiled_library import Library, compiled
+from tf_placer.base.compiled_library import Library, compiled, compiled_all, tensorflow
 
 
 @pytest.fixture
@@ -118,3 +120,67 @@ def test_without_a_home_there_is_a_folder_that_cannot_be_made(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where the user is unknown
     assert str(user_cache_folder()) == "/nonexistent/.cache/tf_placer"
+
+
+def test_sources_are_compiled_side_by_side(library, tmp_path, monkeypatch):
+    (library.sources / "two.cc").write_text('extern "C" int two() { return 2; }\n')
+    (library.sources / "both.cc").write_text(
+        'extern "C" int one(); extern "C" int two();\nextern "C" int three() { return one() + two(); }\n'
+    )
+    # Each compilation but the link waits until another has begun.
+    script = f"""
+case "$*" in *" -c "*)
+  touch {tmp_path}/begun_$$
+  for i in $(seq 200); do [ $(ls {tmp_path} | grep -c begun_) -ge 2 ] && break; sleep 0.05; done
+  [ $(ls {tmp_path} | grep -c begun_) -ge 2 ] || exit 1;;
+esac
+exec g++ "$@\""""
+    compiler(tmp_path, monkeypatch, script)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert ctypes.CDLL(str(compiled(library))).three() == 3
+
+
+def test_several_libraries_come_in_their_order(library, tmp_path):
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "more.cc").write_text('extern "C" int more() { return 7; }\n')
+    more = dataclasses.replace(library, name="_more", sources=folder)
+    path = compiled(library)
+    for libraries in ([more, library], [library, more]):
+        paths = compiled_all(libraries)
+        assert [found.name for found in paths] == [one.file_name for one in libraries] and path in paths
+    assert ctypes.CDLL(str(paths[1])).more() == 7
+
+
+@pytest.mark.parametrize(
+    ("core_s", "is_announced", "said"),
+    [
+        (1.0, False, ""),
+        (120.0, True, ""),
+        (120.0, False, "compiling the number one, this once: about 60 s\n"),
+    ],
+)
+def test_what_takes_long_is_announced(library, monkeypatch, capfd, core_s, is_announced, said):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    slow = dataclasses.replace(library, core_s=core_s)
+    for _ in range(2):  # what is there is not announced again
+        compiled(slow, is_announced)
+    assert capfd.readouterr().err == said
+
+
+def test_a_terminal_shows_a_bar(library, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    compiled(dataclasses.replace(library, core_s=1e4))
+    shown = capsys.readouterr().err
+    assert shown.startswith("\rcompiling the number one, this once: about ")
+    assert shown.endswith("[" + 30 * "#" + "]\n")
+
+
+def test_code_is_shaped_as_tensorflow_says():
+    import tensorflow as tf
+
+    version, shape, places = tensorflow()
+    include, *flags = tf.sysconfig.get_compile_flags()
+    assert version == tf.__version__
+    assert set(shape) == {"-DNDEBUG", *(flag.replace("--std", "-std") for flag in flags)}
+    assert places == (include.replace("-I", "-isystem", 1), *tf.sysconfig.get_link_flags())

@@ -63,7 +63,7 @@ def test_the_first_line_names_every_phase(tmp_path):
 def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeypatch):
     built = []
     monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
-    monkeypatch.setattr(road_module, "build_library", lambda: built.append("ops"))
+    monkeypatch.setattr(road_module, "build_library", lambda **_: built.append("ops"))
     first = ran(tmp_path, "place", "--budget_s=1", "--method=random")
     assert first.endswith(f"Once, and not in that: {COMPILE} 40 s, building the graph 20 s.")
     assert built == ["ops"]
@@ -77,7 +77,7 @@ def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, mon
     ran(tmp_path, "place", "--budget_evaluations=4", "--method=single")
     built = []
     monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
-    monkeypatch.setattr(road_module, "build_library", lambda: built.append("ops"))
+    monkeypatch.setattr(road_module, "build_library", lambda **_: built.append("ops"))
     flags = {
         "compare": [
             "--workload=dense_small",

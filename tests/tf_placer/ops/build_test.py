@@ -18,8 +18,8 @@ def test_library_is_reused():
 def test_what_is_built_is_seen_and_named(monkeypatch, tmp_path):
     assert build.is_built()
     assert build.library_name() == build.build_library().name
-    other = dataclasses.replace(build._library(), flags=("-O1",), folder=tmp_path)
-    monkeypatch.setattr(build, "_library", lambda: other)
+    other = dataclasses.replace(build.ops_library(), flags=("-O1",), folder=tmp_path)
+    monkeypatch.setattr(build, "ops_library", lambda: other)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TF_PLACER_OPS_LIBRARY", raising=False)
     assert not build.is_built()
@@ -32,7 +32,7 @@ def test_what_is_built_is_seen_and_named(monkeypatch, tmp_path):
 
 
 def test_fingerprint_follows_the_flags_and_tensorflow():
-    library = build._library()
+    library = build.ops_library()
     other_flags = dataclasses.replace(library, flags=("-O1",))
     other_tensorflow = dataclasses.replace(library, depends_on=("0.0",))
     assert len({library.fingerprint, other_flags.fingerprint, other_tensorflow.fingerprint}) == 3

@@ -27,10 +27,6 @@ def run_compiled(test: pathlib.Path, folder: pathlib.Path) -> None:
 def _compiled_sources() -> tempfile.TemporaryDirectory[str]:
     """A folder of objects, made once for all tests of this process."""
     folder = tempfile.TemporaryDirectory(prefix="tf_placer_")
-    algorithm = [path for path in _SOURCES.glob("*.cc") if not _needs_tensorflow(path)]
+    algorithm = [path for path in _SOURCES.glob("*.cc") if path.stem != "tensorflow_ops"]
     subprocess.run([*_COMPILE, "-c", *algorithm], check=True, cwd=folder.name)
     return folder
-
-
-def _needs_tensorflow(path: pathlib.Path) -> bool:
-    return "tensorflow/" in path.read_text(encoding="utf-8") or path.stem == "simulator_tensors"

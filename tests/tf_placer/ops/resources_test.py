@@ -36,10 +36,20 @@ def test_a_table_that_was_deleted_is_listed_again():
     assert given.lookup(tf.constant(["a", "b"])).numpy().tolist() == [1, -1]
 
 
-def test_what_cannot_be_held_or_listed_is_an_error():
-    iterator, variable = iter(tf.data.Dataset.range(3)), tf.Variable(1.0)
-    with pytest.raises(tf.errors.UnimplementedError, match=r"got .*IteratorResource"):
-        library().tf_placer_hold_resource(handle=iterator._iterator_resource)
+def test_of_other_types_and_of_what_is_gone_nothing_is_held_and_nothing_printed(capfd):
+    iterator, gone = iter(tf.data.Dataset.range(3)), table()
+    tf.raw_ops.DestroyResourceOp(resource=gone.resource_handle)
+    for handle in (iterator._iterator_resource, gone.resource_handle):
+        held = library().tf_placer_hold_resource(handle=handle)
+        library().tf_placer_list_resource(handle=handle, held=held)
+    with pytest.raises(tf.errors.NotFoundError):
+        gone.lookup(tf.constant(["a"]))
+    assert next(iterator) == 0
+    assert "resource_kernel" not in capfd.readouterr().err
+
+
+def test_what_cannot_be_listed_is_an_error():
+    variable = tf.Variable(1.0)
     with pytest.raises(tf.errors.AlreadyExistsError, match="there is another resource"):
         library().tf_placer_list_resource(handle=variable.handle, held=tf.Variable(2.0).handle)
     with pytest.raises(tf.errors.InvalidArgumentError, match="wrong type"):

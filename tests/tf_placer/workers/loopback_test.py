@@ -120,7 +120,7 @@ def test_without_a_compiler_workers_are_refused_in_one_line(monkeypatch, tmp_pat
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.delenv("TF_PLACER_LOOPBACK_LIBRARY", raising=False)  # Bazel sets it
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(loopback._LIBRARY.__class__, "kept_in", property(lambda library: (tmp_path,)))
+    monkeypatch.setattr(loopback.LOOPBACK_LIBRARY.__class__, "kept_in", property(lambda library: (tmp_path,)))
     workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"), open_workers=False)
     refused = (
         r"^cannot compile .* network: no-such-compiler not found; install g\+\+ or set CXX; --open_workers"
