@@ -134,3 +134,104 @@ def test_xla_has_a_kernel_for_every_op_type_that_it_is_said_to_compile():
     ]
     assert not without
     assert any(kernel.device_type == "XLA_CPU_JIT" for kernel in registered_kernels("MatMul"))
+
+
+def of_type(item: Item, op_type: str) -> list[bool]:
+    """Of each op of a type, in order: it may be fused."""
+    return [
+        not why
+        for kind, why in zip(item.index.op_types, why_not_fusible(item), strict=True)
+        if kind == op_type
+    ]
+
+
+TABLE = np.arange(20.0, dtype=np.float32).reshape([5, 4])
+X, IDS = tf.ones([3, 4]), tf.constant([0, 1, 4])
+PROVEN = {
+    "a constant": lambda x, n: tf.gather(TABLE, [0, 4]),
+    "a constant out of range": lambda x, n: tf.gather(TABLE, tf.abs([0, 5])),
+    "any number": lambda x, n: tf.gather(TABLE, n),
+    "a remainder": lambda x, n: tf.gather(TABLE, n % 5),
+    "a larger remainder": lambda x, n: tf.gather(TABLE, n % 6),
+    "a remainder of a bounded sum": lambda x, n: tf.gather(TABLE, tf.clip_by_value(n, 0, 2) + 1),
+    "a sum that may wrap": lambda x, n: tf.gather(TABLE, tf.maximum(n + 2147483647, 0) % 5 - 1),
+    "the largest of as many": lambda x, n: tf.gather(tf.exp(x), tf.argmax(x, axis=1), axis=1),
+    "the largest of more": lambda x, n: tf.gather(tf.exp(x), tf.argmax(x, axis=1), axis=0),
+    "booleans": lambda x, n: tf.gather(TABLE, tf.cast(x > 0.5, tf.int32)),
+    "bytes": lambda x, n: tf.gather(np.zeros([256, 2], np.float32), tf.cast(tf.cast(n, tf.uint8), tf.int32)),
+    "two, one of them any": lambda x, n: tf.gather(TABLE, tf.concat([n % 5, n], axis=0)),
+    "a choice": lambda x, n: tf.gather(TABLE, tf.where(n > 1, n % 5, 0)),
+}
+
+
+@pytest.mark.parametrize("case", PROVEN)
+def test_indices_are_in_range_by_proof_alone(case):
+    item = Item.from_function(tf.function(PROVEN[case]), X, IDS)
+    may = ["a constant", "a remainder", "a remainder of a bounded sum", "the largest of as many", "booleans"]
+    may += ["bytes", "a choice"]
+    assert of_type(item, "GatherV2") == [case in may]
+
+
+def test_what_was_checked_before_is_in_range():
+    table = tf.Variable(TABLE)
+
+    @tf.function
+    def f(x, n):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, n) ** 2)
+        before = tf.convert_to_tensor(tape.gradient(loss, table))
+        apart = tf.math.unsorted_segment_sum(tf.exp(x), n, 5)  # needs nothing of what was gathered
+        smaller = tf.gather(TABLE[:4] * loss, n)
+        return before, apart, smaller
+
+    item = Item.from_function(f, X, IDS)
+    assert of_type(item, "UnsortedSegmentSum") == [True, False]
+    assert of_type(item, "GatherV2") == [False]
+
+
+def test_sizes_that_may_be_others_prove_nothing():
+    def f(x):
+        return tf.gather(tf.exp(x), [0, 2]), tf.broadcast_to(x[:1], tf.shape(x)), x[:, 1]
+
+    of_any_size = tf.function(f, input_signature=[tf.TensorSpec([None, 4])])
+    for function, is_known in ((tf.function(f), True), (of_any_size, False)):
+        item = Item.from_function(function, X)
+        assert of_type(item, "GatherV2") == of_type(item, "BroadcastTo") == [is_known]
+        assert of_type(item, "StridedSlice")[-1]
+        assert why_not_fusible(item.without_values()) == why_not_fusible(item)
+
+
+def test_a_large_constant_is_not_looked_at_because_an_item_may_lack_it():
+    numbers = np.zeros(20_000, np.int32)
+    numbers[1] = 9
+
+    def taking(ids) -> Item:
+        return Item.from_function(tf.function(lambda x: tf.gather(x, ids)), X)
+
+    for item in (taking(numbers), taking(np.zeros_like(numbers))):
+        assert of_type(item, "GatherV2") == of_type(item.without_values(), "GatherV2") == [False]
+
+
+def test_divisors_exponents_and_shifts_of_whole_numbers():
+    def f(x, n):
+        return (
+            n // 3,
+            3 // n,
+            n % (tf.abs(n) % 7 + 1),
+            x / x,
+            n**2,
+            2**n,
+            tf.bitwise.left_shift(n, n % 32),
+            x**x,
+        )
+
+    item = Item.from_function(tf.function(f), X, IDS)
+    assert of_type(item, "FloorDiv") == [True, False]
+    assert of_type(item, "FloorMod")[1:] == [True, True] and of_type(item, "RealDiv") == [True]
+    assert sorted(of_type(item, "Pow")) == [False, True, True] and of_type(item, "LeftShift") == [True]
+
+
+def test_a_plan_that_would_lose_an_error_is_refused():
+    item = Item.from_function(tf.function(lambda x, n: tf.exp(tf.gather(x, n, name="taken"))), X, IDS)
+    with pytest.raises(InputError, match="op 'taken' cannot be in cluster 0: XLA does not check indices"):
+        check_clusters(item, named(item, "taken"), on_one(item))
