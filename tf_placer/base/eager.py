@@ -28,6 +28,14 @@ def eagerly() -> Iterator[None]:
         yield
 
 
+_for_good = contextlib.ExitStack()
+
+
+def eagerly_from_here() -> None:
+    """Does as ``eagerly``, for the rest of this thread: a script that has run in it may have switched all that off."""
+    _for_good.enter_context(eagerly())
+
+
 @contextlib.contextmanager
 def outside_functions() -> Iterator[None]:
     """Runs the block as ``tf.init_scope`` does, and a variable made there is none of the function being traced.

@@ -13,6 +13,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.auto_placed import AutoPlaced
 from tf_placer.base.arguments import InputError, shown
+from tf_placer.base.eager import eagerly_from_here
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.graph.item import Item
 
@@ -35,6 +36,7 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
       InputError: the script fails, has no such name, does not say its arguments, or what it names cannot be traced.
     """
     module = script.imported()
+    eagerly_from_here()  # what comes after the program, up to the last file, is ours
     found = script.find(module)
     if isinstance(found, AutoPlaced):
         found = found.unplaced
