@@ -18,6 +18,8 @@ def elementwise(op: OpStates, argument: str = "") -> Split:
             from_end.append((len(shape) - state.axis, state.outer))
     if not from_end:
         raise NotSplit("it is not linear in its addends")
+    if len(op.out_shapes[0]) != rank:  # two shapes that do not fit are not equal, in one word
+        raise NotSplit("its operands have shapes that do not fit")
     distance, outer = max(from_end, key=from_end.count)
     given = Part(rank - distance, outer)
     length = op.out_shapes[0][given.axis]

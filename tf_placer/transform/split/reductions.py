@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tf_placer.transform.split.states import (
     WHOLE,
@@ -53,13 +54,19 @@ def reduction(op: OpStates, argument: str) -> Split:
         return Split((state, WHOLE), (joined,))
     if not _divides(op, argument):
         raise NotSplit("it is a mean of whole numbers over the examples")
-    count = elements([op.shapes[0][axis] for axis in axes])
+    count, dtype = elements([op.shapes[0][axis] for axis in axes]), op.out_dtypes[0]
 
     def write(writer: Any, copies: Sequence[Sequence[str]]) -> list[list[str]]:
         totals = []
         for c, inputs in enumerate(copies):
+            if dtype.size < tf.float32.size:  # a sum, and a count, may be more than a half float holds
+                mean = writer.cast(writer.copy(c, inputs, name="mean"), dtype, tf.float32, c)
+                weighted = writer.binary("Mul", mean, op.batch.sizes[c], tf.float32, c)
+                share = writer.binary("RealDiv", weighted, op.batch.size, tf.float32, c)
+                totals.append(writer.cast(share, tf.float32, dtype, c))
+                continue
             total = writer.copy(c, inputs, op_type="Sum", name="sum")
-            totals.append(writer.binary("RealDiv", total, count, op.out_dtypes[0], c))
+            totals.append(writer.binary("RealDiv", total, count, dtype, c))
         return [totals]
 
     return Split((state, WHOLE), (joined,), write=write)

@@ -220,3 +220,27 @@ def test_examples_are_a_batch(shape: list[int], loss_of: Callable, weights: list
     found = split_program(item, 2)
     assert found.batch == 5
     assert complaints(item, 2, found) == []
+
+
+@pytest.mark.parametrize("kind", [tf.float16, tf.bfloat16])
+def test_a_mean_of_more_half_floats_than_they_can_count(kind: tf.DType) -> None:
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.cast(x, kind)) * 2.0
+
+    item = Item.from_function(step, tf.cast(tf.reshape(tf.range(200_000) % 7, [5, 40_000]), tf.float32))
+    found = split_program(item, 2)
+    assert complaints(item, 2, found) == []
+    node_of = {node.name: node for node in found.item.graph_def.node}
+    assert node_of["part_0/Mean/mean"].op == "Mean", "a sum of 120,000 is more than float16 holds"
+
+
+@pytest.mark.parametrize("op_type", ["Equal", "NotEqual"])
+def test_shapes_that_do_not_fit_are_compared_whole(op_type: str) -> None:
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        compare = getattr(tf.raw_ops, op_type)
+        return compare(x=x, y=tf.ones([3, 5]), incompatible_shape_error=False), tf.sin(x)
+
+    item = Item.from_function(step, tf.ones([4, 2]))
+    assert complaints(item, 4) == []
