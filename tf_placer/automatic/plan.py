@@ -45,7 +45,7 @@ from tf_placer.planning.road import (
     compiling,
     searching,
 )
-from tf_placer.planning.stages import Stage
+from tf_placer.planning.stages import LEFT_OUT, Stage
 from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
@@ -84,6 +84,7 @@ def of_copies(ops: str) -> str:
 ProgressFactory = Callable[[str, Budget], Progress]
 
 APPLY = "applying the plan"
+_APPLY_S = 1.0
 
 
 def default_plan_folder() -> pathlib.Path:
@@ -209,13 +210,13 @@ class _FirstCall(Road):
             self.stages.then([])
             return
         self._kept = None if config.refresh else kept
-        began_s = time.monotonic()
-        self._before_search(problem)  # a trial of what the plan has to go through in the end, as long as that
-        apply_s = time.monotonic() - began_s
-        apply = Stage(APPLY, lambda _: None, apply_s)  # by the caller, from the plan
-        self.stages.then([*compiling(self.stages), *self._rest(), apply])
+        rest = [*compiling(self.stages), *self._rest()]
+        self.stages.then([*rest, _applying(_APPLY_S)])
         if not self._profiling_s:
             self.stages.announce()
+        began_s = time.monotonic()
+        self._before_search(problem)  # a trial of what the caller does with the plan, and as long as that
+        self.stages.then([*rest, _applying(time.monotonic() - began_s)])
 
     def _decided(self, problem: Problem) -> Problem:
         return with_fixed_ops(self.program, with_pins(self.program, problem, self._pins), self._fixed)
@@ -454,6 +455,11 @@ class _FirstCall(Road):
             timed_at_s=time.time(),
         )
         self._keep(told, self._is_interrupted)
+
+
+def _applying(seconds: float) -> Stage:
+    """Time that is left for the caller, who applies the plan."""
+    return Stage(APPLY, lambda _: LEFT_OUT, seconds)
 
 
 def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:

@@ -246,7 +246,8 @@ class Stages:
         if not stage.key or not was_done:
             return
         if stage.share:
-            self.durations.keep(stage.key, max(took_s - given_s, 0.0))
+            if took_s > given_s or self.durations.of(stage.key):
+                self.durations.keep(stage.key, max(took_s - given_s, 0.0))
         elif corrected is not stage:  # what was announced within it is done once; it takes the rest each time
             self.durations.keep(stage.key, max(took_s - (corrected.seconds or 0.0), 0.0))
         elif all(stage.key != other.key for other in self._ahead):
