@@ -361,6 +361,62 @@ def a_saved_model_of_one_batch_says_why() -> bool:
         )
 
 
+def layers_of_any_batch() -> bool:
+    """Convolutions, recurrent layers and attention in parts; one example, for which a part would be empty, whole."""
+    layers = keras.layers
+    image, series = keras.Input((8, 8, 2)), keras.Input((3, 8))
+    pooled = layers.MaxPooling2D()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(image)))
+    attended = layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(series, series) + series)
+    models = (
+        keras.Model(image, layers.Dense(3)(layers.Flatten()(layers.Conv2D(4, 3, strides=2)(pooled)))),
+        keras.Model(series, layers.Dense(3)(layers.LSTM(4)(attended))),
+    )
+    found = []
+    for model in models:
+        with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            source, target = pathlib.Path(name) / "model", pathlib.Path(name) / "placed"
+            model.export(source, verbose=False)
+            plan = plan_of(Item.from_saved_model(source, "serving_default", 6), 2)
+            export_saved_model(source, target, plan, batch_size=6)
+            signature = load_saved_model(target).signatures["serving_default"]
+        found.append(not any("whole for all others" in str(one.message) for one in told))
+        for count in (1, 2, 6, 7, 40):
+            x = tf.random.stateless_normal([count, *model.inputs[0].shape[1:]], [7, count])
+            found.append(are_close(model(x), next(iter(signature(x).values()))))
+    return all(found)
+
+
+def models_of_tensorflow_1() -> bool:
+    """A clipped batch: with reference variables, which no branch can be given, another one is refused."""
+    found = []
+    for is_resource in (True, False):
+        with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            source, target = pathlib.Path(name) / "model", pathlib.Path(name) / "placed"
+            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                x = tf.compat.v1.placeholder(tf.float32, [None, 3], "x")
+                ones = tf.compat.v1.ones_initializer()
+                weight = tf.compat.v1.get_variable("w", [3, 2], use_resource=is_resource, initializer=ones)
+                y = tf.nn.relu(tf.tanh(x @ weight)[:10])
+                session.run(tf.compat.v1.global_variables_initializer())
+                tf.compat.v1.saved_model.simple_save(session, str(source), {"x": x}, {"y": y})
+            plan = plan_of(Item.from_saved_model(source, "serving_default", 6), 2)
+            export_saved_model(source, target, plan, batch_size=6)
+            whole, placed = (
+                tf.saved_model.load(str(path)).signatures["serving_default"] for path in (source, target)
+            )
+            for count in (1, 6, 12, 40):
+                given = tf.random.stateless_normal([count, 3], [7, count])
+                try:
+                    found.append(are_close(whole(x=given), placed(x=given)))
+                except tf.errors.InvalidArgumentError:
+                    found.append(not is_resource and count != 6)
+        says = "whole for all others" if is_resource else "refuses all others: it has reference variables"
+        found.append(any(says in str(one.message) for one in told))
+    return all(found)
+
+
 def a_meta_graph_is_refused() -> bool:
     graph = tf.Graph()
     with graph.as_default():
@@ -383,6 +439,8 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     a_saved_model_of_any_batch,
     statistics_of_parts_of_any_batch,
     a_saved_model_of_one_batch_says_why,
+    layers_of_any_batch,
+    models_of_tensorflow_1,
     a_meta_graph_is_refused,
 )
 

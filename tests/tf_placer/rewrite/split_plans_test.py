@@ -18,6 +18,8 @@ CHECKS = (
     "a_saved_model_of_any_batch",
     "statistics_of_parts_of_any_batch",
     "a_saved_model_of_one_batch_says_why",
+    "layers_of_any_batch",
+    "models_of_tensorflow_1",
     "a_meta_graph_is_refused",
 )
 

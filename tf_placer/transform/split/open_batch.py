@@ -62,7 +62,8 @@ class OpenForm:
 
     Attributes:
       graph_def: the graph.
-      least: smallest batch that it computes what the program does for; any larger one is right, too.
+      least: smallest batch that it computes what the program does for, with an example in each part: kernels may refuse
+        what is empty, and of one example more axes are of length one.
       examples: the feeds that hold the examples, and the axis of them; all have to be of one batch.
     """
 
@@ -98,7 +99,7 @@ def with_open_batch(placed: tf.compat.v1.GraphDef, programs: Sequence[SplitProgr
       NotOpen: the graphs differ in something else, or nothing proves that they do not for another batch.
     """
     source = _open_input(programs)
-    least = _proven(programs)
+    _check_proven(programs)
     graphs = [program.item.graph_def for program in programs]
     named = [
         {_name(node.name, program): node for node in graph_def.node}
@@ -128,7 +129,7 @@ def with_open_batch(placed: tf.compat.v1.GraphDef, programs: Sequence[SplitProgr
     axis_of = {text.partition(":")[0]: axis for text, axis in programs[0].example_inputs.items()}
     return OpenForm(
         with_nodes(placed, writer.nodes),
-        max(least, writer.least),
+        programs[0].parts,
         {node: axis for node, axis in axis_of.items() if node in feeds},
     )
 
@@ -195,8 +196,8 @@ def _open_input(programs: Sequence[SplitProgram]) -> tuple[Feed, int]:
     raise NotOpen("no input that is fed holds the examples")
 
 
-def _proven(programs: Sequence[SplitProgram]) -> int:
-    """The smallest batch from which on all that copies were made by is proven for every batch.
+def _check_proven(programs: Sequence[SplitProgram]) -> None:
+    """Checks that all that copies were made by is proven for every batch of two examples or more.
 
     A copy's constants, its axes and whether there is one follow from sizes of what the op reads and makes and from
     known values that its rule looks at: equations between these, which linear formulas meet for every batch where they
@@ -209,16 +210,13 @@ def _proven(programs: Sequence[SplitProgram]) -> int:
     states = programs[0].states
     if states is None or len({len(one.steps) for one in straight}) != 1 or len(straight) < len(programs):
         raise NotOpen("another batch has other loops written out")
-    least = 1
     examples = {text.partition(":")[0] for text in programs[0].example_inputs}
     for steps in zip(*(one.steps for one in straight), strict=True):
         sizes = _Sizes([Program.of(item) for item, _ in steps], examples)
         sizes.check_trips(steps[0][1])
         sizes.check_lists()
-        least = max(least, sizes.least)
     sizes = _Sizes([Program.of(one.item) for one in straight], examples)
     sizes.check_splits(states)
-    return max(least, sizes.least)
 
 
 def _line(values: np.ndarray, batches: np.ndarray) -> np.ndarray | None:
@@ -250,10 +248,7 @@ class _Sizes:
 
     An op whose results are polynomials of what it reads, by its definition, and of a low degree, gives a line where the
     numbers of several batches are on one. What is compared, clipped, rounded or chosen by is no polynomial: nothing is
-    known of that, and of what follows from it, unless no batch can be on the other side.
-
-    Attributes:
-      least: smallest batch that the lines hold for: of one example, more axes are of length one.
+    known of that, and of what follows from it, unless no batch of two or more can be on the other side.
     """
 
     def __init__(self, programs: Sequence[Program], examples: Collection[str]) -> None:
@@ -263,7 +258,6 @@ class _Sizes:
           programs: the program for each of ``telling_batches``.
           examples: nodes of inputs that hold the examples.
         """
-        self.least = 1
         self._programs, self._read = programs, programs[0]
         self._index = self._read.item.index
         if any(program.item.index.names != self._index.names for program in programs):
@@ -461,10 +455,7 @@ class _Sizes:
         """Of ``Squeeze``: without names it takes away the batch of one example, too."""
         sizes = self._sizes[inputs[0]]
         is_named = "squeeze_dims" in node.attr and len(node.attr["squeeze_dims"].list.i) > 0
-        if not is_named and sizes[0].any():
-            self.least = 2
-            return _never_below((sizes * [[2], [1]])[:, sizes[0] > 0], 2)
-        return True
+        return is_named or _never_below((sizes * [[2], [1]])[:, sizes[0] != 0], 2)
 
     def follows_range(self, node: node_def_pb2.NodeDef, inputs: Sequence[Tensor]) -> bool:
         """Of ``Range``: steps of one, which round nothing."""
@@ -474,8 +465,6 @@ class _Sizes:
 
     def follows_broadcast(self, line: np.ndarray, given: Sequence[np.ndarray]) -> bool:
         """Of ``BroadcastGradientArgs``: of one example, the batch is an axis of length one as well."""
-        if any(one[0].any() for one in given):
-            self.least = 2
         return not line[0].any() and all(_never_below(one[:, one[0] != 0] * [[2], [1]], 2) for one in given)
 
     def follows_quotient(self, line: np.ndarray, given: Sequence[np.ndarray]) -> bool:
@@ -534,12 +523,10 @@ class _Writer:
 
     Attributes:
       nodes: what has been written.
-      least: smallest batch for which they divide by no empty part.
     """
 
     def __init__(self, device: str, batches: Sequence[Batch]) -> None:
         self.nodes: list[node_def_pb2.NodeDef] = []
-        self.least = 1
         self._device, self._parts = device, batches[0].parts
         self._sizes = np.array([[batch.size, *batch.sizes, 1] for batch in batches])  # [S, 1 + parts + 1]
 
@@ -571,8 +558,6 @@ class _Writer:
         if ratio is None:
             raise NotOpen(f"constant {node.name!r} is neither a size nor a ratio of sizes of the batch")
         times, over, factor = ratio
-        if 0 < over <= self._parts:
-            self.least = self._parts
         shape = values[0].shape
         over_text = self._cast(
             f"{node.name}/over", self._of_sizes(f"{node.name}/over", np.full(shape, over)), dtype
