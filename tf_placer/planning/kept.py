@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tf_placer.base.quantities import percentage
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Outcome, Timed
@@ -98,7 +99,7 @@ def why_measured_again(kept: Outcome) -> str:
     if kept.timed_at_s is None or kept.written.raced_s is None:
         return ""
     if kept.load is not None and kept.load >= BUSY:
-        return f"its verdict is of a busy machine, of which other processes took {kept.load:.0%}"
+        return f"its verdict is of a busy machine, of which other processes took {percentage(kept.load)}"
     age_s = time.time() - kept.timed_at_s
     return f"its verdict is {age_s / _DAY_S:.0f} days old" if age_s > _OLD_S else ""
 
