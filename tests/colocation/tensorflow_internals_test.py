@@ -538,6 +538,25 @@ def errors_name_lines() -> None:
     assert copy(tf.constant([1.0, 2.0])).shape == [2]
 
 
+def servers_know_older_functions() -> None:
+    """In a process of its own, which stays connected: TensorFlow prints what a server lacks when it is removed."""
+    program = """
+import tensorflow as tf
+from colocation.tensorflow_internals import connect_to_servers
+older = tf.function(lambda x: x + 1.0)
+older(tf.ones([2]))
+server = tf.distribute.Server.create_local_server()
+connect_to_servers({"worker": {0: server.target.removeprefix("grpc://")}})
+with tf.device("/job:worker/replica:0/task:0/device:CPU:0"):
+    print(tf.function(lambda x: x * 2.0)(tf.ones([2])).device)
+del older
+tf.ones([2]).numpy()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "/job:worker/replica:0/task:0/device:CPU:0\n", done.stderr
+    assert "non-existent function" not in done.stderr
+
+
 CONTRACTS: dict[str, Callable[[], None]] = {
     "BaseResourceVariable": a_class_is_what_tensorflow_makes,
     "ConcreteFunction": a_concrete_function_tells_its_parts,
@@ -551,6 +570,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "called_graph": a_called_function_is_found,
     "capture_containers": captures_are_in_known_containers,
     "concrete_function_like": a_graph_becomes_a_concrete_function,
+    "connect_to_servers": servers_know_older_functions,
     "copy_handle_data": handles_are_told_their_variables,
     "copy_stack_trace": errors_name_lines,
     "eager_mode": execution_is_eager_where_it_is_off,
