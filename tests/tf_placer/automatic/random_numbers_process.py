@@ -205,7 +205,7 @@ def main(kind: str, folder: str, *names: str) -> None:
     told = {}
     is_used = kind == "used"
     with (
-        unittest.mock.patch("tf_placer.planning.road.clearly_slower", lambda *_: True),
+        unittest.mock.patch("tf_placer.planning.outcome.clearly_slower", lambda *_: True),
         unittest.mock.patch("tf_placer.automatic.trial.clearly_slower", lambda *_: is_used),
     ):
         for program in PROGRAMS:
