@@ -107,6 +107,19 @@ def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, o
 
 
 @pytest.mark.medium
+def test_a_kept_plan_that_fuses_what_stays_outside_now_is_searched_anew(item, tmp_path, caplog):
+    problem = find_plan(item, CLUSTER, config(tmp_path)).placement.problem
+    (file,) = tmp_path.glob("plan_by_clock-*.json")
+    document = json.loads(file.read_text())
+    for fused, is_taken in ((problem.fusible_of_op, True), (~problem.fusible_of_op, False)):
+        assert fused.any()
+        clusters = np.where(fused, 0, -1).tolist()
+        Cache(tmp_path).save(document["key"], {**document["value"], "cluster_of_op": clusters})
+        assert find_plan(item, CLUSTER, config(tmp_path)).from_cache is is_taken
+    assert "is damaged" in caplog.text
+
+
+@pytest.mark.medium
 def test_a_home_that_cannot_be_written_to_is_one_warning(item, tmp_path, caplog, monkeypatch):
     (tmp_path / "home").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
