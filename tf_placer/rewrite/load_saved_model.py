@@ -289,7 +289,11 @@ def _check_ops(
 
 def _check(model: SavedModel, what: str, device: str, wanted: str) -> None:
     if wanted and not _is_one(completed(device, str(model.path)), wanted):
-        raise InputError(
-            f"{model.path}: TensorFlow put {what} on {device or 'no device'} instead of {wanted}; "
+        remedy = (
             "load it outside of tf.device and tf.distribute scopes"
+            if tf.distribute.has_strategy()
+            else "the file asks for several devices for what shares one; export the model again"
+        )
+        raise InputError(
+            f"{model.path}: TensorFlow put {what} on {device or 'no device'} instead of {wanted}; {remedy}"
         )

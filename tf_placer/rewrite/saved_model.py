@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import pathlib
@@ -15,7 +16,8 @@ from typing import Protocol
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import parse_input
+from colocation.constraints import class_lists, ref_edges
+from colocation.op_facts import index_graph, parse_input, reached
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import appearing_whole
@@ -365,10 +367,28 @@ def _place(
         unplaced = place_object_functions(model, signature, call, devices, is_split)
         replace_body(model, signature, call, placed)
         _place_objects(model, call, devices)
-    for node in model.meta_graph.graph_def.node:
-        if node.name in handles:
-            node.device = devices.get(node.name, node.device)
+    graph_def = model.meta_graph.graph_def
+    moved = {name: devices[name] for name in handles if name in devices}
+    for node in graph_def.node:
+        node.device = moved.get(node.name, node.device)
+    if call is None:
+        _take_along(graph_def, moved)
     return unplaced
+
+
+def _take_along(graph_def: tf.compat.v1.GraphDef, moved: Mapping[str, str]) -> None:
+    """Moves what shares the device of a variable or a table, ops of other signatures, too.
+
+    Importing puts these ops there, whatever device they ask for.
+    """
+    index = index_graph(graph_def)
+    tied: dict[int, list[int]] = collections.defaultdict(list)
+    for merge in (*class_lists(index), *ref_edges(index)):
+        tied[merge.op_a].append(merge.op_b)
+        tied[merge.op_b].append(merge.op_a)
+    for name, device in moved.items():
+        for op in reached([index.id_of_name[name]], tied.__getitem__):
+            graph_def.node[op].device = device
 
 
 def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from tests.logical_devices import NUM_DEVICES, report
@@ -21,7 +22,11 @@ from tests.tf_placer.rewrite.saved_model_process import answers, placement_of
 from tests.tf_placer.rewrite.saved_models import Example
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
 from tf_placer.graph.reading.saved_model import read_saved_model
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.pins import pinned
+from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model
 
@@ -120,6 +125,32 @@ def from_tensorflow_1(folder: pathlib.Path) -> bool:
         and is_as_planned(loaded, signature, plan)
         and same(example, loaded, signature)
     )
+
+
+def shared_references_move(folder: pathlib.Path) -> bool:
+    """A variable takes along what other signatures read from it, whatever device that asks for."""
+    for seed in range(12):
+        example = saved_models.references_on_devices(folder, seed)
+        target, placements = folder / f"placed_{seed}", {}
+        for signature in ("first", "second", "third")[seed % 3 :]:
+            item = Item.from_saved_model(example.path, signature)
+            problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+            held = {
+                node.name: plan.device_names[node.name]
+                for plan in placements.values()
+                for node in item.graph_def.node
+                if node.op in ("VariableV2", "VarHandleOp") and node.name in plan.device_names
+            }
+            problem = pinned(item, problem, held)
+            generator = np.random.default_rng(seed)
+            row = [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed]
+            placements[signature] = Placement(problem, row)
+        export_saved_model(example.path, target, placements)
+        loaded, before = load_saved_model(target), tf.saved_model.load(str(example.path))
+        for signature, question in example.questions.items():
+            if answers(loaded, signature, question) != answers(before, signature, question):
+                return False
+    return True
 
 
 def scopes_do_not_move_it(folder: pathlib.Path) -> bool:
@@ -230,6 +261,7 @@ CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     everything_goes_where_it_is_sent,
     it_can_be_saved_again,
     from_tensorflow_1,
+    shared_references_move,
     scopes_do_not_move_it,
     a_strategy_that_moves_it_is_refused,
     what_others_saved_is_checked_too,

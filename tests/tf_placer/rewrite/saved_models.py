@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 
@@ -176,6 +177,44 @@ def a_call_from_tensorflow_1(folder: pathlib.Path) -> Example:
         tf.compat.v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y, "n": n})
     question = np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)
     return Example(path, {"serving_default": {"x": question}})
+
+
+def references_on_devices(folder: pathlib.Path, seed: int) -> Example:
+    """Three signatures that share reference variables of TensorFlow 1, and ``tf.device`` around anything."""
+    path, generator = folder / f"references_{seed}", np.random.default_rng(seed)
+
+    def anywhere() -> contextlib.AbstractContextManager:
+        return tf.device([None, "/cpu:0", *(f"/device:CPU:{k}" for k in range(4))][generator.integers(6)])
+
+    def variable(name: str, *shape: int) -> tf.Tensor:
+        value = tf.constant(generator.normal(size=shape), tf.float32)
+        with anywhere():
+            is_resource = bool(generator.random() < 0.3)
+            return tf.compat.v1.get_variable(name, initializer=value, use_resource=is_resource)
+
+    with tf.Graph().as_default():
+        shared, left, right = variable("shared", 3, 3), variable("left", 3, 3), variable("right", 3, 2)
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
+        with anywhere():
+            hidden = tf.tanh(x @ shared)
+        with anywhere():
+            y = tf.nn.relu(hidden @ left)
+        with anywhere():
+            z = hidden @ right + tf.reduce_mean(tf.nn.embedding_lookup(shared, [0, 2]))
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        with tf.compat.v1.Session(config=config) as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            signature = tf.compat.v1.saved_model.predict_signature_def
+            signatures = {
+                "first": signature({"x": x}, {"y": y}),
+                "second": signature({"x": x}, {"z": z, "sum": tf.reduce_sum(shared)}),
+                "third": signature({"x": x}, {"y": y, "hidden": hidden}),
+            }
+            builder = tf.compat.v1.saved_model.Builder(str(path))
+            builder.add_meta_graph_and_variables(session, ["serve"], signatures)
+            builder.save()
+    question = {"x": generator.normal(size=(2, 3)).astype(np.float32)}
+    return Example(path, dict.fromkeys(signatures, question))
 
 
 def a_recurrent_model(folder: pathlib.Path, *, by_keras: bool) -> Example:
