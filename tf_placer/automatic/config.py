@@ -21,6 +21,7 @@ from tf_placer.cluster.cluster import (
     local_cores,
 )
 from tf_placer.problem.pins import Pin
+from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.known import BUDGETS, DEFAULT, SLOW_DOWN, TIME, WHOLE, Objective
 from tf_placer.workers.connection import check_not_described
@@ -39,6 +40,7 @@ class Settings(TypedDict, total=False):
     budget_of: Literal["whole", "search"]
     seed: int
     cache_dir: str | os.PathLike[str] | None
+    plan: str | os.PathLike[str] | None
     variables: Literal["move", "stay"]
     pins: Mapping[str, str]
     respect_devices: bool
@@ -67,6 +69,8 @@ class AutoPlaceConfig:
       budget_of: ``"whole"``, or ``"search"``: ``budget_s`` is the method's search alone.
       seed: of the search.
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
+      plan: the placement.json of ``place``, or of ``Placement.save``, to run by: nothing is searched. It is for one
+        program and batch; other signatures run as they are, with one warning.
       variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
         they are, and the plan puts the ops that use them there.
       pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
@@ -102,6 +106,7 @@ class AutoPlaceConfig:
     budget_of: str = WHOLE
     seed: int = 0
     cache_dir: str | os.PathLike[str] | None = None
+    plan: str | os.PathLike[str] | None = None
     variables: str = "move"
     pins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     respect_devices: bool = True
@@ -141,6 +146,12 @@ class AutoPlaceConfig:
         if self.cache_dir is not None:
             folder = arguments.path("cache_dir", self.cache_dir, "a folder")
             check_writable(pathlib.Path(folder), f"cache_dir={folder}")
+        if self.plan is not None:
+            object.__setattr__(self, "plan", arguments.path("plan", self.plan, "a placement.json").absolute())
+            try:
+                PlanFile.read(self.plan)
+            except InputError as error:
+                raise InputError(f"plan: {error}") from error
         known = methods.names()
         if arguments.text("method", self.method, f"give one of {', '.join(known)}") not in known:
             raise InputError(f"method is {self.method!r}; {arguments.nearest(self.method, known)}")
@@ -174,7 +185,9 @@ class AutoPlaceConfig:
         elif cluster.partition(":")[0] == "local":
             local_cores(cluster, self._said)
             return
-        check_not_described(self.chosen_cluster())
+        chosen = self.chosen_cluster()
+        if self.plan is None:
+            check_not_described(chosen)
 
     def chosen_cluster(self) -> Cluster:
         """The devices, found by ``choose_cluster`` where a word stands for them."""

@@ -29,6 +29,7 @@ from tf_placer.planning.in_parts import InParts, about_parts, in_parts
 from tf_placer.planning.kept import (
     kept_of_plan,
     outcome_kept,
+    outcome_of_file,
     outcome_of_plan,
     progress_of_all,
     why_measured_again,
@@ -48,7 +49,7 @@ from tf_placer.planning.road import (
 from tf_placer.planning.stages import LEFT_OUT, Stage
 from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
@@ -120,6 +121,8 @@ def find_plan(
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
+    if config.plan is not None:
+        return outcome_of_file(item, cluster, PlanFile.read(config.plan), fixed or {})
     if cluster.is_live and not item.runs_standalone and (config.keep_unplaced or config.fuse):
         raise InputError(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "

@@ -24,7 +24,7 @@ from tf_placer.graph.splitting import Splitting
 from tf_placer.planning.in_parts import about_parts, with_splitting
 from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.stages import begins_at
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.report.page import section_of_plan
 from tf_placer.report.text import plan_report
@@ -255,35 +255,22 @@ def placed_signature(
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
     config = config.with_pins_for(item.index.names, [other.index.names for other in others])
+    given, kept_whole = None if config.plan is None else PlanFile.read(config.plan), []
+    if given is not None and given.splitting is not None:
+        how, kept_whole = given.splitting, given.splitting.names_kept(item.index.names)
+        config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     why_whole = "" if is_called or config.parts == 1 else _why_not_in_parts(inputs)
     if why_whole and not config.tries_parts:
         raise InputError(f"parts={config.parts}: {why_whole}")
     config = dataclasses.replace(config, parts=1) if why_whole else config
-    program = split_program(item, config.num_parts, config.batch_statistics)
+    program = split_program(item, config.num_parts, config.batch_statistics, kept_whole)
     form, is_split = program.item, config.num_parts > 1
     names = item.index.names
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
-    console = rich.console.Console(stderr=True)
-
     check_nothing_is_lost(item, cluster)
-
-    def before_search(problem: Problem) -> None:
-        """Fails early, with a trivial plan, where applying the final plan would fail."""
-        check_attachable(cluster)
-        placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
-
     with begins_at(began_s):
-        plan = find_plan(
-            form,
-            cluster,
-            config,
-            fixed,
-            lambda title, budget: ConsoleProgress(f"{title} for {item.name}", budget, console),
-            console,
-            before_search,
-            item if is_split else None,
-        )
+        plan = _found_plan(concrete, form, cluster, config, fixed, item if is_split else None)
     if why_whole:
         plan = dataclasses.replace(plan, why_not_split=f"The batch is not split: {why_whole}.")
     if is_split:
@@ -373,8 +360,36 @@ class _Placing:
             self.state.move_back()
 
     def _devices(self) -> dict[str, str]:
-        here = attach_and_tell(self.cluster)
+        here = attach_and_tell(self.cluster, set(self.placement.device_names.values()))
         return {op: here[device] for op, device in self.placement.device_names.items()}
+
+
+def _found_plan(
+    concrete: ConcreteFunction,
+    form: Item,
+    cluster: Cluster,
+    config: AutoPlaceConfig,
+    fixed: Mapping[int, int],
+    as_it_is: Item | None,
+) -> Outcome:
+    """The plan that is given, kept or searched (``find_plan``)."""
+    console = rich.console.Console(stderr=True)
+
+    def before_search(problem: Problem) -> None:
+        """Fails early, with a trivial plan, where applying the final plan would fail."""
+        check_attachable(cluster)
+        placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
+
+    return find_plan(
+        form,
+        cluster,
+        config,
+        fixed,
+        lambda title, budget: ConsoleProgress(f"{title} for {form.name}", budget, console),
+        console,
+        before_search,
+        as_it_is,
+    )
 
 
 def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:

@@ -23,6 +23,7 @@ from tf_placer.cluster.device import (
     check_devices,
     check_links,
     device_labels,
+    fitting_devices,
     named_parts,
 )
 from tf_placer.cluster.local import check_cores, local_devices, logical_devices
@@ -106,8 +107,7 @@ def limited(devices: tuple[Device, ...], limits: Mapping[str, int], name: str) -
 
 def _position(devices: tuple[Device, ...], text: str, name: str) -> int:
     """Position of the one device that has every part of its name that the text has."""
-    wanted = named_parts(text).items()
-    fitting = [d for d, device in enumerate(devices) if wanted <= named_parts(device.name).items()]
+    fitting = fitting_devices(devices, text)
     if len(fitting) != 1:
         which = "no device" if not fitting else "more than one device"
         names = ", ".join(device.name for device in devices)

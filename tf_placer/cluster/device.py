@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 
-_NAME = re.compile(
-    r"(?:/job:(?P<job>\w+))?(?:/replica:(?P<replica>\d{1,9}))?(?:/task:(?P<task>\d{1,9}))?"
-    r"(?:/device:|/)?(?P<type>[A-Za-z_]+):(?P<index>\d{1,9})",
-    re.ASCII,
-)
+_TASK = r"(?:/job:(?P<job>\w+))?(?:/replica:(?P<replica>\d{1,9}))?(?:/task:(?P<task>\d{1,9}))?"
+_DEVICE = r"(?:/device:|/)?(?P<type>[A-Za-z_]+):(?P<index>\d{1,9})"
+_NAME = re.compile(_TASK + _DEVICE, re.ASCII)
+_IN_PART = re.compile(f"{_TASK}(?:{_DEVICE})?", re.ASCII)
 
 DEVICE_TYPES = ("CPU", "GPU")
 MAX_DEVICES = 64  # of the simulator
@@ -144,11 +143,24 @@ def named_parts(name: str) -> dict[str, str]:
     Raises:
       InputError: it is not a TensorFlow device name.
     """
-    full_device_name(name)
-    match = _NAME.fullmatch(name)
-    assert match is not None  # or it had no full name
+    match = _IN_PART.fullmatch(name)
+    if match is None or not name:
+        full_device_name(name)  # raises
+        raise AssertionError("a whole name is one in part, too")
     said = {part: text for part, text in match.groupdict().items() if text is not None}
-    return said | {"type": said["type"].upper(), "index": str(int(said["index"]))}
+    return {part: text.upper() if part == "type" else text for part, text in said.items()} | {
+        part: str(int(said[part])) for part in ("replica", "task", "index") if part in said
+    }
+
+
+def fitting_devices(devices: Sequence[Device], text: str) -> list[int]:
+    """Positions of the devices that have every part of a name that a text has.
+
+    Raises:
+      InputError: it is not a TensorFlow device name.
+    """
+    wanted = named_parts(text).items()
+    return [d for d, device in enumerate(devices) if wanted <= named_parts(device.name).items()]
 
 
 def task_of(name: str) -> str:

@@ -17,8 +17,8 @@ from tf_placer.graph_file.read import read_graph_file
 from tf_placer.planning.in_parts import replicas_of
 from tf_placer.planning.road import BUILD, PROFILE, Road, compiling
 from tf_placer.planning.stages import Stage
-from tf_placer.problem.pins import narrowed_units, pinned, with_fixed_ops, with_pins, with_requested_devices
-from tf_placer.problem.placement import PlanFile
+from tf_placer.problem.pins import narrowed_units, with_fixed_ops, with_pins, with_requested_devices
+from tf_placer.problem.placement import PlanFile, device_positions
 from tf_placer.problem.problem import Problem
 from tf_placer.workers.local_workers import workers_of
 from tf_placer.workloads.registry import is_kept
@@ -144,7 +144,8 @@ def _anew(name: str) -> str:
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:
     """The problem with what is held, pinned or planned allowed only where it is to be."""
-    problem = with_pins(item, pinned(item, problem, request.held), request.pins)
+    held = with_fixed_ops(item, problem, device_positions(problem, request.held))
+    problem = with_pins(item, held, request.pins)
     return problem if request.plan is None else _with_plan(item, problem, request.plan, request.complete_plan)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -285,9 +286,20 @@ def budget(values: flags.FlagValues) -> Budget:
 
 
 def made_for(values: flags.FlagValues) -> dict[str, Any]:
-    """Flags that describe the program and the devices, as a plan keeps them; its parts are the outcome's to tell."""
+    """Flags that describe the program and the devices, as a plan keeps them; its parts are the outcome's to tell.
+
+    Paths are whole, so that the plan is of use in another folder.
+    """
+
+    def whole(name: str, value: Any) -> Any:
+        where, colon, function = str(value).rpartition(":")
+        if name == "script" and where.endswith(".py"):
+            return f"{os.path.abspath(where)}{colon}{function}"
+        is_file = name == "cluster" and (os.sep in str(value) or str(value).endswith(".toml"))
+        return os.path.abspath(value) if is_file or name in ("saved_model", "meta_graph", "graph") else value
+
     return {
-        name: values[name].value
+        name: whole(name, values[name].value)
         for name in _DESCRIPTION
         if name in values and name != "parts" and values[name].value not in (None, [])
     }

@@ -56,8 +56,9 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         told: dict[str, Any] = {}
 
         def finish(outcome: Outcome) -> None:
-            also = functools.partial(_write_meta_graph, request.source, outcome, console)
-            told.update(_finish(outcome, out, values, console, also if request.source.meta_graph else None))
+            write = functools.partial(_write_meta_graph, request.source, outcome, console)
+            also = write if request.source.meta_graph else None
+            told.update(_finish(outcome, out, values, console, also, called=request.source.called))
 
         place(request, values.method, console, finish)
         return told
@@ -133,10 +134,12 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     told: dict[str, Any] = {}
 
     def finish(outcome: Outcome) -> None:
-        told.update(_finish(outcome, out, values, console, functools.partial(write_comparison, outcome)))
+        also = functools.partial(write_comparison, outcome)
+        told.update(_finish(outcome, out, values, console, also, called=request.source.called))
 
     with reserved_out(out):
-        compare(flag_values.request(values, flag_values.budget(values)), values.methods, console, finish)
+        request = flag_values.request(values, flag_values.budget(values))
+        compare(request, values.methods, console, finish)
         return told
 
 
@@ -147,11 +150,12 @@ def _finish(
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
     signature: str = "",
+    called: str = "",
 ) -> dict[str, Any]:
     """Prints and writes what was found; returns the summary and which files were written."""
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
         print_report(outcome, console)
-        told = _written(outcome, out, _made_for(values, outcome, signature), console, also)
+        told = _written(outcome, out, _made_for(values, outcome, signature), console, also, called)
     _write_tensorboard(outcome, values, console)
     return told
 
@@ -162,10 +166,11 @@ def _written(
     made_for: Mapping[str, Any],
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
+    called: str = "",
 ) -> dict[str, Any]:
     """Writes what was found; returns the summary and which files were written."""
     with patient() as ctrl_c, ctrl_c.shielded():
-        written = write_report(outcome, out, made_for, also)
+        written = write_report(outcome, out, made_for, also, called)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
     return {**summary(outcome), "files": [str(path) for path in written]}

@@ -8,7 +8,7 @@ import pathlib
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import script_item
+from tf_placer.command_line.scripts.script_item import kind_of, script_item
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_graph_def import InputShapes
 from tf_placer.graph.reading.saved_model import (
@@ -107,6 +107,11 @@ class Source:
             self.workload
             or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
         )
+
+    @property
+    def called(self) -> str:
+        """What a script's program is in Python, once it has run (``kind_of``); empty of others."""
+        return kind_of(Script.named(self.script)) if self.script and self.items else ""
 
     @property
     def is_split_unasked(self) -> bool:

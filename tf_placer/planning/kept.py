@@ -7,11 +7,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_placer.base.quantities import percentage
+import numpy as np
+
+from tf_placer.base.quantities import known, percentage
 from tf_placer.calibration.refit import Correction
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
 from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Outcome, Timed
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.pins import with_fixed_ops
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchCurve, SearchResult, progress_of
 
@@ -85,6 +91,32 @@ def _of_json(key: str, value: Any) -> Any:
     if key == "spread_s":
         return tuple(map(float, value))
     return bool(value) if key == "is_clear" else float(value)
+
+
+def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping[int, int]) -> Outcome:
+    """The outcome for a function's plan that is given as a file.
+
+    Args:
+      item: the program, in as many parts as the plan is of.
+      cluster: the devices.
+      plan: of the item; names of ops may be those of an equal one.
+      fixed: op -> device, both as positions: ops that must be there.
+
+    Raises:
+      InputError: the plan is for another program or batch, or has a fixed op elsewhere.
+    """
+    problem = with_fixed_ops(item, analytic_problem(item, cluster), fixed)
+    placement = Placement.from_plan(plan, problem)
+    evaluator = SimulatedEvaluator(problem)
+    rows = np.stack([problem.everything_on(device) for device in range(problem.num_devices)])
+    singles_s = [s for s in map(known, evaluator.evaluate(rows).runtime_s) if s is not None]
+    step_s = known(evaluator.evaluate(placement.decisions).runtime_s[0])
+    return outcome_of_plan(
+        placement,
+        Timed(PLAN, simulated_s=step_s),
+        (Timed(SINGLE, simulated_s=min(singles_s, default=None)),),
+        why=f"it is the plan of {plan.source}",
+    )
 
 
 def kept_of_plan(outcome: Outcome) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,10 +13,12 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import fitting_devices, named_parts
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
-from tf_placer.problem.placement import device_positions
+from tf_placer.problem.layers import Scope, scopes_of
+from tf_placer.problem.placement import Placement, device_positions
 from tf_placer.problem.problem import Problem
 
 _NAMED = 3
@@ -27,8 +29,9 @@ class Pin:
     """Ops by name, and the device that they must be on.
 
     Attributes:
-      ops: regular expression that matches their whole names, for example ``"encoder/.*"``.
-      device: TensorFlow device name, whole or in part, for example ``"/device:CPU:0"``; it must mean one device.
+      ops: regular expression that matches their whole names, for example ``"encoder/.*"``; where none has such a name,
+        those in layers whose names it matches, ``"dense_1"`` or ``"encoder/dense_1"``, with their gradients.
+      device: TensorFlow device name, whole or in part, for example ``"GPU:1"``; it must mean one device.
 
     Raises:
       InputError: ``ops`` is no regular expression, or ``device`` is no device name.
@@ -45,8 +48,8 @@ class Pin:
                 f"pin {self.ops!r} is no regular expression ({error}); write it like 'encoder/.*'"
             ) from error
         try:
-            tf.DeviceSpec.from_string(self.device)
-        except ValueError as error:
+            named_parts(self.device)
+        except InputError as error:
             raise InputError(
                 f"pin {self.ops!r} is to {self.device!r}, which is no device name; write it like /device:CPU:0"
             ) from error
@@ -68,7 +71,17 @@ class Pin:
     def matching(self, op_names: Sequence[str]) -> list[int]:
         """Positions of the ops that it is about."""
         pattern = re.compile(self.ops)
-        return [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
+        named = [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
+        if named:
+            return named
+        scopes = scopes_of(op_names, [""] * len(op_names))
+        return [op for op, scope in enumerate(scopes) if any(map(pattern.fullmatch, _layers_around(scope)))]
+
+
+def _layers_around(scope: Scope) -> Iterator[str]:
+    """Names of the layers that hold an op: ``("a", "dense")`` is in a, dense and a/dense."""
+    for end in range(1, len(scope) + 1):
+        yield from ("/".join(scope[begin:end]) for begin in range(end))
 
 
 def pins_of_each(op_names: Mapping[str, Sequence[str]], pins: Sequence[Pin]) -> dict[str, tuple[Pin, ...]]:
@@ -128,7 +141,7 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
     return with_fixed_ops(item, problem, fixed)
 
 
-def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str]) -> Problem:
+def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Placement) -> Problem:
     """The problem with some ops, and with them their units, allowed on one device only.
 
     For a second signature of a SavedModel, say, whose variables are where the plan of the first has them.
@@ -136,23 +149,29 @@ def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str]) -> Pro
     Args:
       item: the program.
       problem: of that item.
-      device_of_op: op name -> device; ops that the problem lacks are left out, so that another placement's
-        ``device_names`` will do.
+      device_of_op: ops -> device, as a ``Pin`` has them: names, regular expressions or layers; or another program's
+        placement, of which the ops that the problem lacks are left out.
 
     Raises:
-      InputError: the problem is of another item, or the cluster lacks a device; or as ``with_fixed_ops``.
+      InputError: the problem is of another item, nothing has one of the names, or the cluster lacks a device; or as
+        ``with_fixed_ops``.
     """
     arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
     arguments.instance_of(
         "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
     )
-    devices = arguments.texts_by_text("device_of_op", device_of_op, "give op name -> device, both as texts")
     if problem.fingerprint != item.fingerprint:
         raise InputError(
             f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
             f"({item.index.num_ops} ops); build it from this item"
         )
-    return with_fixed_ops(item, problem, device_positions(problem, devices))
+    if isinstance(device_of_op, Placement):
+        return with_fixed_ops(item, problem, device_positions(problem, device_of_op.device_names))
+    devices = arguments.texts_by_text("device_of_op", device_of_op, "give ops -> device, both as texts")
+    try:
+        return with_pins(item, problem, [Pin(ops, device) for ops, device in devices.items()])
+    except InputError as error:
+        raise InputError(f"device_of_op: {error}") from None
 
 
 def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Problem:
@@ -214,11 +233,8 @@ def why_not_allowed(item: Item, problem: Problem, op: int, device: int) -> str:
 
 
 def _device_of(pin: Pin, problem: Problem) -> int:
-    wanted = tf.DeviceSpec.from_string(pin.device)
     devices = problem.cluster.devices
-    # A device fits when it has every part that is asked for.
-    specs = [tf.DeviceSpec.from_string(device.name) for device in devices]
-    fitting = [d for d, spec in enumerate(specs) if spec.make_merged_spec(wanted) == spec]
+    fitting = fitting_devices(devices, pin.device)
     if len(fitting) != 1:
         names = ", ".join(device.name for device in devices)
         raise InputError(

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import os
 import pathlib
 import re
 import reprlib
@@ -60,7 +61,7 @@ class PlanFile:
     cluster: str = ""
 
     @staticmethod
-    def read(path: str | pathlib.Path) -> PlanFile:
+    def read(path: str | os.PathLike[str]) -> PlanFile:
         """Reads a placement.json.
 
         Raises:

@@ -68,6 +68,7 @@ def write_report(
     out: pathlib.Path,
     made_for: Mapping[str, Any] | None = None,
     also: Callable[[pathlib.Path], None] | None = None,
+    called: str = "",
 ) -> tuple[pathlib.Path, ...]:
     """Writes placement.json, placed_graph.pb, timeline.json, report.html and summary.json into ``out``.
 
@@ -79,6 +80,7 @@ def write_report(
       out: the folder.
       made_for: the flags that the plan remembers.
       also: writes more of ``RESULTS`` into the folder that it is given.
+      called: what the program of a script is, as ``how_to`` takes it.
 
     Returns:
       The paths of all that is there.
@@ -104,7 +106,7 @@ def write_report(
         timeline = chrome_trace(outcome.placement, outcome.written.traced if ran else None)
         (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
         files = [name for name in RESULTS if (unfinished / name).exists()]
-        page = page_html(page_of_run(outcome, out, files, made_for or {}))
+        page = page_html(page_of_run(outcome, out, files, made_for or {}, called))
         (unfinished / PAGE).write_text(page, encoding="utf8")
         text = json.dumps(summary(outcome), indent=1, allow_nan=False) + "\n"
         (unfinished / "summary.json").write_text(text, encoding="utf8")

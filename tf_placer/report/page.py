@@ -41,78 +41,149 @@ from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchCurve, progress_of
 
-# Commands for the files that a run wrote.
+# Commands and code for the files that a run wrote. Paths are whole: they hold wherever they are typed.
 
-_OF_FILES = ("signature", "tags", "batch_size", "input_shape")  # of SavedModels and MetaGraphDefs
+# Flags that are about some kinds of programs alone.
+_OF_KINDS = {
+    "args": ("script",),
+    "batch_size": ("script", "saved_model", "meta_graph"),
+    "fetches": ("meta_graph",),
+    "input_shape": ("saved_model", "meta_graph"),
+    "signature": ("saved_model",),
+    "tags": ("saved_model",),
+}
 _REPEATED = ("memory_limit", "input_shape")  # flags that are given once for each value
-_GRAPH = """\
-graph_def = tf.compat.v1.GraphDef.FromString(open({file!r}, "rb").read())
-with tf.Graph().as_default():
-    tf.import_graph_def(graph_def, name="")"""
-_FUNCTION = """\
-item = tf_placer.Item.from_function(train_step, *example_args)
-problem = tf_placer.build_problem(item, {cluster})
-placement = tf_placer.Placement.load({file!r}, problem)
-train_step = tf_placer.placed_function(train_step, placement, *example_args)"""
+_LOGICAL = """\
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {count})
+"""
+_SESSION = """\
+target = tf_placer.session_target({cluster})
+with tf.Graph().as_default(), tf.compat.v1.Session(target{config}) as session:
+    tf.import_graph_def(graph_def, name="")
+    # Here session.run(FETCHES, FEEDS): ops have the names that they had."""
+_SERVER = (
+    "A server, or another machine, has no such workers: for it, place the program on a cluster file that has the names "
+    "of its devices (--cluster=FILE.toml)."
+)
+# A script's program: a model that trains, an auto-placed function, a tf.function, or something else to call.
+MODEL, WRAPPED, FUNCTION, PLAIN = "model", "wrapped", "function", "plain"
 
 
-def how_to(out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any]) -> tuple[HowTo, ...]:
-    """Commands to type, with the names of the files that are there.
+def how_to(
+    out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any], called: str = "", op: str = "NAME"
+) -> tuple[HowTo, ...]:
+    """Commands to type and code to run, with the names of the files that are there.
 
     Args:
       out: the folder.
       files: names of what is written there.
       made_for: the flags that describe the program and the devices.
+      called: what the program of a script is: ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others.
+      op: to ask for.
     """
-    plan = str(out / "placement.json")
-    needed = {
-        name: value for name, value in made_for.items() if "workload" not in made_for or name not in _OF_FILES
-    }
-    flags = " ".join(_flag(name, value) for name, value in needed.items())
-    found = []
-    if "saved_model" in files:
-        model = str(out / "saved_model")
-        found.append(
-            HowTo("Load the model with the plan in it:", f"model = tf_placer.load_saved_model({model!r})")
-        )
-    for meta_graph in (
-        out / name for name in ("placed_meta_graph.pb", "placed_meta_graph.pbtxt") if name in files
-    ):
-        found.append(
-            HowTo(f"{meta_graph} is your MetaGraphDef with the plan in it: import it in place of yours.")
-        )
-    if "placed_graph.pb" in files:
-        graph = str(out / "placed_graph.pb")
-        found.append(
-            HowTo("Import the graph; its ops ask for the devices of the plan:", _GRAPH.format(file=graph))
-        )
-        if "saved_model" not in files:
-            code = _FUNCTION.format(file=plan, cluster=_in_python(str(made_for.get("cluster", "local"))))
-            found.append(HowTo("Or place the tf.function that the graph was made of:", code))
+    out = out.absolute()
+    plan, cluster = str(out / "placement.json"), str(made_for.get("cluster", "local"))
     if "graph" in made_for:
-        return (
-            HowTo(f"{plan} has the device of every op. There is no program behind a profiled graph."),
-            *found,
-        )
+        return (HowTo(f"{plan} has the device of every op. There is no program behind a profiled graph."),)
+    devices = _devices_of(cluster)
+    found = []
+    if "saved_model" in made_for and "compare.csv" not in files:
+        # The plans of several signatures lie in a folder each, and their one model is beside these.
+        model = (out if "saved_model" in files else out.parent) / "saved_model"
+        code = f"model = tf_placer.load_saved_model({str(model)!r})"
+        found.append(HowTo(f"Load the model with the plan in it{devices}:", _python(cluster, code)))
+    for name in ("placed_meta_graph.pb", "placed_meta_graph.pbtxt"):
+        if name in files:
+            text = f"{out / name} is your MetaGraphDef with the plan in it: import it in place of yours."
+            found.append(HowTo(text))
+    if "script" in made_for and called:
+        found += _of_script(plan, made_for, called)
+    elif "placed_graph.pb" in files and "saved_model" not in made_for:
+        text = f"Import the graph with the plan in it{devices}:"
+        found.append(HowTo(text, _import_of(out / "placed_graph.pb", cluster)))
+    if found and cluster.partition(":")[0] == "local":
+        found.append(HowTo(_SERVER))
+    kind = next(
+        (name for name in ("script", "saved_model", "meta_graph", "workload") if name in made_for), ""
+    )
+    needed = {name: value for name, value in made_for.items() if kind in _OF_KINDS.get(name, (kind,))}
+    flags = " ".join(_flag(name, value) for name, value in needed.items())
     found.append(
         HowTo(
             f"The plan is {plan}, a text file to read and edit. Apply it again, as it is or edited:",
             f"tf-placer place {flags} --plan={shlex.quote(plan)} --out=OTHER_FOLDER",
         )
     )
-    found.append(
-        HowTo("Ask why an op is where it is:", f"tf-placer explain --plan={shlex.quote(plan)} --op=NAME")
-    )
+    explain = f"tf-placer explain --plan={shlex.quote(plan)} --op={shlex.quote(op)}"
+    found.append(HowTo("Ask why an op is where it is:", explain))
     return tuple(found)
+
+
+def _devices_of(cluster: str) -> str:
+    """Where code runs that needs the devices of a plan, as the end of a sentence."""
+    word = cluster.partition(":")[0]
+    if word == "local":
+        return "; workers of this machine are started for that"
+    return "" if word == "logical" else f", where there are the devices of {cluster}"
+
+
+def _of_script(plan: str, made_for: Mapping[str, Any], called: str) -> list[HowTo]:
+    """The ways in which a function or a model of a script runs by a plan."""
+    where, _, name = str(made_for["script"]).rpartition(":")
+    cluster, batch_size = str(made_for.get("cluster", "local")), int(made_for.get("batch_size", 32))
+    folder, module = os.path.split(where.removesuffix(".py"))
+    owner = name.partition(".")[0]
+    step = f"{name}.train_step" if called == MODEL else name
+    wrapped = f"{step}.unplaced" if called == WRAPPED else step
+    batch = f", batch_size={batch_size}" if called == MODEL or batch_size != 32 else ""
+    line = f"{step} = tf_placer.auto_place({wrapped}, cluster={cluster!r}{batch}, plan={plan!r})"
+    path = f"sys.path.insert(0, {folder!r})\n" if where.endswith(".py") else ""
+    code = f"{path}from {module} import {owner}\n\n{line}"
+    then = f", before {name}.fit" if called == MODEL else ""
+    found = [
+        HowTo(
+            f"Have {step} run by the plan{_devices_of(cluster)}; in the script itself, the last line does that{then}:",
+            _python(cluster, code, *(("sys",) if path else ())),
+        )
+    ]
+    is_live = cluster.partition(":")[0] in ("local", "logical")
+    # `run` watches calls of what is a tf.function in the script, and runs plans of the whole batch.
+    if where.endswith(".py") and is_live and called in (MODEL, FUNCTION) and "parts" not in made_for:
+        flags = f"--cluster={shlex.quote(cluster)} --batch_size={batch_size} --plan={shlex.quote(plan)}"
+        text = "Or run the script by the plan, without a change of it:"
+        found.append(HowTo(text, f"tf-placer run {flags} {shlex.quote(where)}"))
+    return found
+
+
+def _python(cluster: str, code: str, *modules: str) -> str:
+    """Code behind its imports and, where a plan is for them, this process's logical devices."""
+    word, _, count = cluster.partition(":")
+    logical = _LOGICAL.format(count=count) if word == "logical" else ""
+    standard = "".join(f"import {name}\n" for name in modules)
+    tensorflow = "import tensorflow as tf\n" if "tf." in (logical + code).replace("tf_placer.", "") else ""
+    head = f"{standard}\n" if standard else ""
+    return f"{head}{tensorflow}import tf_placer\n\n{logical}{code}"
+
+
+def _import_of(graph: pathlib.Path, cluster: str) -> str:
+    """Code that imports a graph, and opens a session where its devices can be reached."""
+    word, _, count = cluster.partition(":")
+    config = (
+        f', config=tf.compat.v1.ConfigProto(device_count={{"CPU": {count}}})' if word == "logical" else ""
+    )
+    read = f'with open({str(graph)!r}, "rb") as file:\n    graph_def = tf.compat.v1.GraphDef.FromString(file.read())\n'
+    session = _SESSION.format(cluster=f"tf_placer.{_in_python(cluster)}", config=config)
+    return f"import tensorflow as tf\nimport tf_placer\n\n{read}{session}"
 
 
 def _in_python(cluster: str) -> str:
     """The cluster that a word of ``--cluster`` means."""
-    word, _, cores = cluster.partition(":")
-    if word == "local":
-        return f"tf_placer.Cluster.local({cores})"
+    word, _, count = cluster.partition(":")
+    if word in ("local", "logical"):
+        return f"Cluster.{word}({count})"
     is_file = os.sep in cluster or cluster.endswith(".toml")
-    return f"tf_placer.Cluster.{'from_file' if is_file else 'preset'}({cluster!r})"
+    return f"Cluster.{'from_file' if is_file else 'preset'}({cluster!r})"
 
 
 def _flag(name: str, value: object) -> str:
@@ -128,13 +199,10 @@ _UNPLACED = (
 _ON_TRIAL = (
     "The first calls decide whether this plan is used: some run as they are, and then as many by the plan."
 )
-_SAVE = 'train_step.placement.save("placement.json")  # a text file, to read and edit'
-_APPLY = """\
-placed = tf_placer.placed_function(train_step.unplaced, train_step.placement, *example_args)"""
 
 
 def page_of_run(
-    outcome: Outcome, out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any]
+    outcome: Outcome, out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any], called: str = ""
 ) -> Page:
     """The page of a run of `place` or `compare`.
 
@@ -143,17 +211,27 @@ def page_of_run(
       out: the folder that the results are written to.
       files: names of those that are written there.
       made_for: the flags that describe the program and the devices.
+      called: as ``how_to`` takes it.
     """
     problem = outcome.problem
+    costliest = problem.op_names[int(problem.compute_ns.max(axis=1).argmax())] if problem.num_ops else "NAME"
     section = _section(
         outcome,
         problem.name,
         problem.name,
         headline(outcome),
         (*notes(outcome), *remarks(outcome)),
-        how_to(out, files, made_for),
+        how_to(out, files, made_for, called, costliest),
     )
     return Page(f"{problem.name} on {problem.cluster.name}", (section,))
+
+
+def _word_of(outcome: Outcome) -> str:
+    """The cluster of a plan, and the batch where it is in parts, as settings of ``auto_place``."""
+    cluster, splitting = outcome.problem.cluster, outcome.problem.splitting
+    count = "" if any(device.type == "GPU" for device in cluster.devices) else f":{cluster.num_devices}"
+    word = f"{cluster.kind}{count}" if cluster.kind in ("local", "logical") else f"{cluster.name}.toml"
+    return f'cluster="{word}"' + ("" if splitting is None else f", batch_size={splitting.batch}")
 
 
 def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | None) -> Section:
@@ -182,8 +260,15 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
         ),
         (
             HowTo(applied),
-            HowTo("Keep the plan:", _SAVE),
-            HowTo("Place the function again, in this process or another:", _APPLY),
+            HowTo(
+                f"Keep the plan in a text file, to read and edit; {name} is the placed function of your program:",
+                f'{name}.placement.save("placement.json")',
+            ),
+            HowTo(
+                "In another process, place the function by that plan instead of searching again:",
+                f"import tf_placer\n\n{name} = tf_placer.auto_place({name}, {_word_of(outcome)}, "
+                'plan="placement.json")',
+            ),
         ),
     )
 

@@ -350,7 +350,8 @@ class _Shared:
             if device != devices[op]:
                 raise InputError(
                     f"{path}: signature {signature!r} puts {op!r} on {devices[op]}, but {first!r}, whose plan counts, "
-                    f"has it on {device}; search {signature!r} on tf_placer.pinned(item, problem, devices of {first!r})"
+                    f"has it on {device}; search {signature!r} on "
+                    f"tf_placer.pinned(item, problem, the placement of {first!r})"
                 )
 
 

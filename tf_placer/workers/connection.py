@@ -58,6 +58,13 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
       WorkerError: the workers cannot be started.
     """
     arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
+    if devices is not None:
+        devices = arguments.items_of("devices", devices, str, "give names of the cluster's devices, or None")
+        stranger = next((name for name in devices if name not in names_here(cluster)), None)
+        if stranger is not None:
+            raise InputError(
+                f"devices: cluster {cluster.name!r} has no {stranger!r}; it has {', '.join(names_here(cluster))}"
+            )
     check_attachable(cluster, devices)
     if _has_own_workers(cluster):
         _connect_to_workers(cluster)

@@ -34,6 +34,7 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "budget_of": (3, "", "method"),
                 "seed": (-1, 1.5, "1", True, 2**31),
                 "cache_dir": (3, "", b"a"),
+                "plan": (3, "", b"a", scene.folder / "nowhere.json"),
                 "variables": (3, "", "swap"),
                 "pins": (3, "a", ["a"], {"a": 3}, {"(": "/device:CPU:0"}, {"a": "CPU::1"}),
                 "respect_devices": (1, "yes"),
@@ -47,6 +48,16 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "batch_size": (0, -1, 1.5, "a", True),
                 "strict": (1, "yes"),
             },
+        ),
+        "attach": Row(
+            tf_placer.attach,
+            lambda: {"cluster": tf_placer.Cluster.logical(1), "devices": None},
+            {"cluster": (3, "local", None), "devices": (3, "CPU:0", [3], ["CPU:7"])},
+        ),
+        "session_target": Row(
+            tf_placer.session_target,
+            lambda: {"cluster": tf_placer.Cluster.logical(1)},
+            {"cluster": (3, "local", None)},
         ),
         "write_timeline": Row(
             tf_placer.write_timeline,

@@ -8,7 +8,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import Pin, pins_of_each, what_ties, with_fixed_ops, with_pins
+from tf_placer.problem.pins import Pin, pinned, pins_of_each, what_ties, with_fixed_ops, with_pins
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 
@@ -128,3 +129,45 @@ def test_a_pin_is_about_one_of_several_programs_at_least():
         InputError, match=r"pin 'c' matches no op of any signature; .*encode: 'a', 'both'; decode: 'b'"
     ):
         pins_of_each(names, [Pin("c", "GPU:0")])
+
+
+def test_a_layer_is_pinned_with_its_gradients():
+    names = [
+        "x",
+        "net/dense_1/MatMul",
+        "gradient_tape/net/dense_1/MatMul/MatMul",
+        "net/dense_10/MatMul",
+        "sum",
+    ]
+    assert Pin("dense_1", "GPU:0").matching(names) == Pin("net/dense_1", "GPU:0").matching(names) == [1, 2]
+    assert Pin("dense_\\d+", "GPU:0").matching(names) == Pin("net", "GPU:0").matching(names) == [1, 2, 3]
+    assert Pin(".*dense_1/.*", "GPU:0").matching(names) == [1, 2]  # names of ops come first
+    assert Pin("sum", "GPU:0").matching(names) == [4] and Pin("dense", "GPU:0").matching(names) == []
+
+
+@pytest.mark.parametrize(
+    "device", ["GPU:1", "gpu:1", "/gpu:1", "/device:GPU:1", "/job:localhost/device:GPU:1"]
+)
+@pytest.mark.parametrize("ops", ["encoder/tanh", "encoder/t.*", "encoder"])
+def test_pins_and_limits_are_written_alike(item, problem, ops, device):
+    held = pinned(item, problem, {ops: device})
+    assert np.array_equal(held.allowed, with_pins(item, problem, [Pin.parse(f"{ops}={device}")]).allowed)
+    assert not np.array_equal(held.allowed, problem.allowed)
+    assert problem.cluster.with_memory_limit({device: 7}).devices[1].memory_bytes == 7
+
+
+def test_a_name_that_nothing_has_is_told(item, problem):
+    for ops in ("decoder", "encoder/tan", "x y"):
+        with pytest.raises(InputError, match=f"pin '{ops}' matches no op of 'step'"):
+            pinned(item, problem, {ops: "GPU:1"})
+    for device in ("gpu;1", "GPU", "/job:localhost", "/device:GPU:7", ""):
+        with pytest.raises(InputError):
+            pinned(item, problem, {"encoder/tanh": device})
+
+
+def test_of_another_placement_what_both_have_is_taken(item, problem):
+    other = tf.function(lambda x: tf.nn.relu(tf.tanh(x, name="encoder/tanh")))
+    theirs = analytic_problem(Item.from_function(other, tf.ones([2])), problem.cluster)
+    held = pinned(item, problem, Placement(theirs, theirs.everything_on(1)))
+    ids = item.index.id_of_name
+    assert held.allowed[held.unit_of_op[ids["encoder/tanh"]]].tolist() == [False, True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import pathlib
@@ -14,7 +15,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds
 from tf_placer.report.files import write_report
-from tf_placer.report.page import how_to, page_of_run
+from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED, how_to, page_of_run
 from tf_placer.report.sentences import remarks, verdict
 from tf_placer.search import methods
 from tf_placer.search.search import search
@@ -109,15 +110,22 @@ def test_the_curve_ends_at_the_plan(report: Outcome, tmp_path: pathlib.Path) -> 
     assert curves["random"]["best_s"][-1] == report.search.runtime_s and curves["random"]["is_written"]
 
 
-def test_what_to_type_names_files_that_are_there() -> None:
+def code_of(made_for: dict, *files: str, called: str = "") -> str:
     out = pathlib.Path("out with space")
-    files = ["placement.json", "placed_graph.pb"]
-    text = "\n".join(f"{step.text}\n{step.code}" for step in how_to(out, files, MADE_FOR))
-    assert "--plan='out with space/placement.json'" in text and "--batch_size" not in text
+    return "\n".join(step.code for step in how_to(out, ["placement.json", *files], made_for, called))
+
+
+def test_what_to_type_names_files_that_are_there() -> None:
+    text, here = code_of(MADE_FOR, "placed_graph.pb"), pathlib.Path.cwd() / "out with space"
+    assert f"--plan='{here}/placement.json'" in text and "--batch_size" not in text
     assert "Cluster.preset('k40x2')" in text and "saved_model" not in text and "meta_graph" not in text
-    model = how_to(out, [*files, "saved_model"], {"saved_model": "m", "batch_size": 4, "cluster": "local:2"})
-    assert model[0].code == "model = tf_placer.load_saved_model('out with space/saved_model')"
-    assert "--batch_size=4" in "".join(step.code for step in model)
+    flags = {"saved_model": "/m", "batch_size": 4, "cluster": "local:2", "fetches": ["a"]}
+    model = code_of(flags, "placed_graph.pb", "saved_model")
+    assert (
+        f"model = tf_placer.load_saved_model('{here}/saved_model')" in model and "import_graph" not in model
+    )
+    assert "--batch_size=4" in model and "--fetches" not in model
+    assert f"load_saved_model('{here.parent}/saved_model')" in code_of(flags)  # of one of several signatures
 
 
 @pytest.mark.parametrize(
@@ -125,13 +133,30 @@ def test_what_to_type_names_files_that_are_there() -> None:
     [
         ("local", "Cluster.local()"),
         ("local:2", "Cluster.local(2)"),
+        ("logical:3", "Cluster.logical(3)"),
         ("p100x4", "Cluster.preset('p100x4')"),
-        ("my.toml", "Cluster.from_file('my.toml')"),
+        ("/here/my.toml", "Cluster.from_file('/here/my.toml')"),
     ],
 )
 def test_the_cluster_is_what_the_flag_means(cluster: str, python: str) -> None:
-    steps = how_to(pathlib.Path("out"), ["placement.json", "placed_graph.pb"], {"cluster": cluster})
-    assert f"tf_placer.{python})" in "".join(step.code for step in steps)
+    assert f"tf_placer.{python})" in code_of({"cluster": cluster}, "placed_graph.pb")
+
+
+@pytest.mark.parametrize("called", [MODEL, WRAPPED, FUNCTION, PLAIN])
+@pytest.mark.parametrize("cluster", ["local", "logical:2", "k40x2"])
+@pytest.mark.parametrize("script", ["/a b/train.py:net.step", "package.train:step"])
+def test_code_for_a_script_is_whole(called: str, cluster: str, script: str) -> None:
+    code = code_of({"script": script, "cluster": cluster, "batch_size": 8}, called=called)
+    python = code[: code.index("tf-placer")]
+    undefined = {
+        node.id for node in ast.walk(ast.parse(python)) if isinstance(node, ast.Name)
+    } - {alias.asname or alias.name for node in ast.walk(ast.parse(python))
+         if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
+    assert undefined <= {"cpu", "tf"} and ("tf" in undefined) is False
+    is_run = called in (MODEL, FUNCTION) and cluster != "k40x2" and script.startswith("/")
+    assert ("tf-placer run" in code) == is_run
+    assert ("train_step = " in python) == (called == MODEL)
+    assert (".unplaced" in python) == (called == WRAPPED)
 
 
 def test_a_profiled_graph_has_no_program_to_type_for() -> None:

@@ -37,7 +37,8 @@ def placement_of(
 ) -> Placement:
     """A random one, in which the ops of ``held`` are where that says."""
     item = Item.from_saved_model(path, signature, batch_size)
-    problem = pinned(item, analytic_problem(item, Cluster.logical(NUM_DEVICES)), held or {})
+    there = {op: device for op, device in (held or {}).items() if op in item.index.id_of_name}
+    problem = pinned(item, analytic_problem(item, Cluster.logical(NUM_DEVICES)), there)
     generator = np.random.default_rng(0)
     return Placement(problem, [generator.choice(np.flatnonzero(row)) for row in problem.allowed])
 

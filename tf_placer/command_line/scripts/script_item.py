@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from tf_placer.base.arguments import InputError, shown
 from tf_placer.base.eager import eagerly_from_here
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.graph.item import Item
+from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED
 
 _EXAMPLE_ARGS = "example_args"
 
@@ -49,6 +51,14 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
         example_args = tf.nest.map_structure(lambda value: _sized(script, value, batch_size), given)
         function = _train_step(found, example_args) if _is_trained(found) else found
         return Item.from_function(function, *example_args, name=script.name)
+
+
+def kind_of(script: Script) -> str:
+    """What a script's name stands for, after ``script_item``: ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``."""
+    found = script.find(sys.modules[script.module])
+    if _is_trained(found):
+        return MODEL
+    return WRAPPED if isinstance(found, AutoPlaced) else FUNCTION if isinstance(found, Function) else PLAIN
 
 
 def _kind(value: Any) -> str:
