@@ -1,6 +1,6 @@
 // Event-driven simulation of placements: the algorithm alone, no tensors, std only.
 //
-// The model is written down, precisely and slowly, in tf_placer/ops/reference_simulator.py; the two
+// The model is written down, precisely and slowly, in tests/oracles/simulator.py; the two
 // must agree to the nanosecond and to the byte.
 
 #ifndef TF_PLACER_OPS_CC_SIMULATOR_H_
