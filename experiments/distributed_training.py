@@ -26,6 +26,7 @@ import tensorflow as tf
 from absl import flags
 
 import tf_placer
+from experiments.controllers import Durations, Trained, Training, train, train_in_processes
 from experiments.main_program import out_flag, run_program
 from experiments.studies.controllers_page import (
     MEASURED,
@@ -57,7 +58,6 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig, race_times_s
 from tf_placer.search import methods
-from tf_placer.training.controllers import Durations, Trained, Training, train, train_in_processes
 
 _CONTROLLERS = flags.DEFINE_integer(
     "controllers", 8, "Most controllers; those of 1, 2, 4 ... up to it are compared.", lower_bound=1

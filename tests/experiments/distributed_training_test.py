@@ -8,10 +8,10 @@ import types
 
 import pytest
 
+from experiments.controllers import Durations, Training
 from experiments.studies import controllers_page as page
 from tests.experiments.without_flags import loaded
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.training.controllers import Durations, Training
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from experiments.controllers import Controllers, Durations, Training, train
 from experiments.studies.controllers_page import by_controllers
 from tests.tf_placer.problem.small_problems import (
     branches_problem,
@@ -21,7 +22,6 @@ from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.search.search import search
-from tf_placer.training.controllers import Controllers, Durations, Training, train
 
 PROBLEM = branches_problem(3, 4)
 # Of one op that takes 1,000 ns wherever it is.

@@ -10,13 +10,13 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
+from experiments import controllers
+from experiments.controllers import Training, train_in_processes
 from experiments.studies.controllers_page import by_controllers
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.base.arguments import InputError
 from tf_placer.search.recorder import Silent
 from tf_placer.search.search import search
-from tf_placer.training import controllers
-from tf_placer.training.controllers import Training, train_in_processes
 from tf_placer.workers.local_workers import WorkerError
 
 PROBLEM = branches_problem(3, 4)
