@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import rich.console
@@ -72,7 +73,7 @@ OF_META_GRAPHS = (
     Row("model.h5", Y, "it is a Keras model or weights in HDF5; export it with keras.models.load_model"),
     Row("model.keras", Y, "it is a Keras model; export it with keras.models.load_model"),
     Row("text_saved_model", Y, "it is the folder of a SavedModel; give --saved_model="),
-    Row("text_saved_model/saved_model.pbtxt", Y, "it is part of a SavedModel; give --saved_model="),
+    Row("text_saved_model/saved_model.pbtxt", Y, "it is the file of a SavedModel; give its folder, --saved_model="),
 )  # fmt: skip
 OF_SAVED_MODELS = (
     Row("text_saved_model"),
@@ -90,8 +91,8 @@ OF_SAVED_MODELS = (
     Row("model.tflite", (), "is a TensorFlow Lite model; give the SavedModel that it was converted from"),
     Row("model.h5", (), "is a Keras model or weights in HDF5; export it with keras.models.load_model"),
     Row("model.keras", (), "is a Keras model; export it with keras.models.load_model"),
-    Row("graph_def.pb", (), "is a file, not the folder of a SavedModel; give a graph as --meta_graph="),
-    Row("text_saved_model/saved_model.pbtxt", (), "is the file in the folder of a SavedModel; give the folder"),
+    Row("graph_def.pb", (), "it is a GraphDef; give --meta_graph="),
+    Row("text_saved_model/saved_model.pbtxt", (), "it is the file of a SavedModel; give its folder"),
 )  # fmt: skip
 OF_PROFILED_GRAPHS = (
     Row("zero_times.json"),
@@ -118,7 +119,8 @@ def made_files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     (folder / "model.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
     (folder / "model.tflite").write_bytes(b"\x1c\0\0\0TFL3\x14\0")
     (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0\0")
-    (folder / "model.keras").write_bytes(b"PK\x03\x04\0\0")
+    with zipfile.ZipFile(folder / "model.keras", "w") as keras_file:
+        keras_file.writestr("config.json", "{}")
     return folder
 
 

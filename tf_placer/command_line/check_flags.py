@@ -14,7 +14,7 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError, nearest, nearest_of
-from tf_placer.base.files import check_writable
+from tf_placer.base.files import check_kind, check_writable, kind_of
 from tf_placer.cluster.cluster import (
     LOCAL,
     LOGICAL,
@@ -100,17 +100,6 @@ def _devices(cluster: Cluster) -> list[dict[str, Any]]:
 # Remedies for mistyped commands and functions: the nearest command, and the flags that were meant.
 
 _FORM = "write FILE.py:NAME or package.module:NAME"
-_SAVED_MODEL_FILE = "saved_model.pb"
-# Flags for files of these kinds.
-_FLAG_OF_SUFFIX = {
-    ".pb": "meta_graph",
-    ".pbtxt": "meta_graph",
-    ".meta": "meta_graph",
-    ".json": "graph",
-    ".txt": "graph",
-    ".toml": "cluster",
-}
-_KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 _LONG_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"  # as word processors write --
 _MOST_NAMES = 8
 
@@ -161,9 +150,11 @@ def _of_no_script(word: str) -> str | None:
     flag, equals, _ = word.partition("=")
     if equals and flag.isidentifier():
         return f"did you mean --{word}?"
-    if path.suffix in _KERAS_SUFFIXES:
-        return _of_keras_file(path)
     is_module = (path / "__init__.py").is_file() or pathlib.Path(f"{path}.py").is_file()
+    is_script = path.suffix == ".py" or (colon and (is_module or not where))
+    kind = None if is_script else kind_of(path)
+    if kind is not None:
+        return f"that is {kind.told(path)}"
     if colon and where and path.is_dir() and not is_module:
         return _of_path(path)
     if colon and (name or not path.exists()):
@@ -192,8 +183,6 @@ def _flag_of_name(word: str) -> str | None:
 def _of_path(path: pathlib.Path) -> str | None:
     """Remedy for a file or a folder."""
     if path.is_dir():
-        if (path / _SAVED_MODEL_FILE).is_file():
-            return f"did you mean --saved_model={path}?"
         return f"that is a folder; {_FORM}"
     if path.suffix == ".py" and not path.exists():
         return f"no such file; {_FORM}"
@@ -201,18 +190,7 @@ def _of_path(path: pathlib.Path) -> str | None:
         names = _names_in(path)
         which = f"it has {', '.join(names)}; " if names else ""
         return f"which function of it? {which}write {path}:{names[0] if names else 'NAME'}"
-    if path.name == _SAVED_MODEL_FILE:
-        return f"did you mean --saved_model={path.parent}?"
-    flag = _FLAG_OF_SUFFIX.get(path.suffix)
-    return None if flag is None else f"did you mean --{flag}={path}?"
-
-
-def _of_keras_file(path: pathlib.Path) -> str:
-    there = "a file of a Keras model" if path.is_file() else "no such file"
-    return (
-        f"{there}; what is placed is a model in a script: write model = keras.models.load_model({path.name!r}) in a "
-        "file, and give FILE.py:model"
-    )
+    return None
 
 
 def _names_in(script: pathlib.Path) -> list[str]:
@@ -261,6 +239,9 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
       InputError: names the flag and the remedy.
     """
     _check_names(values)
+    for name in (*_FILES, "saved_model"):
+        if _given(values, name):
+            check_kind(name, pathlib.Path(values[name].value), f"--{name}={values[name].value}")
     _check_program(command, values)
     for name, what in _FILES.items():
         if _given(values, name):
@@ -330,9 +311,6 @@ def _check_passed_on(script: str) -> None:
 
 def _check_file(said: str, path: pathlib.Path, what: str) -> None:
     if path.is_dir():
-        holds = any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
-        if holds and said.startswith("--meta_graph="):
-            raise InputError(f"{said}: it is the folder of a SavedModel; give --saved_model={path}")
         raise InputError(f"{said}: that is a folder; give {what}")
     if not path.exists():
         raise InputError(f"{said}: no such file; give {what}")

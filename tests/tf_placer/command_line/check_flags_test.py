@@ -11,6 +11,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import zipfile
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from tf_placer.workloads import registry
 _ROOT = pathlib.Path(__file__).absolute().parents[3]
 _ON = "--cluster=k40x2 --out=o"
 _TOWERS = "place --workload=two_towers"
+_GRAPH_DEF = b"\x0a\x0a\x0a\x01x\x12\x05Const"  # a node "x"; no TensorFlow is loaded to write it
+_SAVED_MODEL = b"\x08\x01\x12\x0e\x12\x0c" + _GRAPH_DEF
 
 # Command line -> what its only line of errors says.
 WRONG = {
@@ -89,10 +92,10 @@ WRONG = {
     "place k40x2 --workload=two_towers --out=o": "did you mean --cluster=k40x2?",
     f"place hdp {_ON}": "did you mean --method=hdp?",
     f"place gpu {_ON}": "did you mean --cluster=local?",
-    f"place model {_ON}": "did you mean --saved_model=model?",
-    f"place model/saved_model.pb {_ON}": "did you mean --saved_model=model?",
-    f"place g.pb {_ON}": "did you mean --meta_graph=g.pb?",
-    f"profile g.json {_ON.removesuffix(' --out=o')}": "did you mean --graph=g.json?",
+    f"place model {_ON}": "that is the folder of a SavedModel; give --saved_model=model",
+    f"place model/saved_model.pb {_ON}": "that is the file of a SavedModel; give its folder, --saved_model=model",
+    f"place g.pb {_ON}": "that is a GraphDef; give --meta_graph=g.pb with --fetches",
+    f"profile g.json {_ON.removesuffix(' --out=o')}": "that is a profiled graph; give --graph=g.json",
     f"place folder {_ON}": "that is a folder; write FILE.py:NAME",
     f"place folder:f {_ON}": "that is a folder; write FILE.py:NAME",
     f"place model.py {_ON}": "it has train_step, step; write model.py:train_step",
@@ -102,9 +105,9 @@ WRONG = {
     f"place nowhere.py:f {_ON}": "nowhere.py:f: no such file",
     f"place model.py:train-step {_ON}": "names no function of a script",
     f"place :train_step {_ON}": "names no function of a script",
-    f"place model.keras:train {_ON}": "a file of a Keras model",
+    f"place model.keras:train {_ON}": "that is a Keras model; export it",
     f"place ./model.keras {_ON}": "write model = keras.models.load_model('model.keras')",
-    f"place nowhere.h5:model {_ON}": "no such file; what is placed is a model in a script",
+    f"place nowhere.h5:model {_ON}": "nowhere.h5:model: there is no module 'nowhere'",
     f"place ./notes.txt:f {_ON}": "notes.txt is no Python script",
     f"place notes.txt:f {_ON}": "notes.txt is no Python script",
     f"place no_such_module:f {_ON}": "there is no module 'no_such_module'",
@@ -114,15 +117,20 @@ WRONG = {
     "methods hdp": "methods takes flags only, got 'hdp'",
     "completion tcsh": "give one of bash, zsh, fish",
     # Flags that do not go together.
-    f"{_TOWERS} {_ON} --plan=g.json --pin=a=GPU:0": "--plan and --pin are given",
+    f"{_TOWERS} {_ON} --plan=p.json --pin=a=GPU:0": "--plan and --pin are given",
     f"{_TOWERS} {_ON} --complete_plan": "--complete_plan is given without --plan",
     f"place --graph=g.json {_ON} --costs=analytic": "--costs is given with --graph",
     "place --graph=g.json --cluster=local --out=o": "--cluster=local has live devices, and --graph has nothing to run",
-    "measure --workload=two_towers --cluster=k40x2 --placement=g.json": "only described; measure on --cluster=local",
+    "measure --workload=two_towers --cluster=k40x2 --placement=p.json": "only described; measure on --cluster=local",
     "profile --workload=two_towers --cluster=k40x2": "only described; profile on --cluster=local",
     f"{_TOWERS} {_ON} --memory_limit=10GB": "write it like GPU:0=10GB",
     f"{_TOWERS} {_ON} --memory_limit=GPU:7=1GB": "--memory_limit",
     # Files and folders.
+    f"place --saved_model=frozen {_ON}": "it is a folder whose saved_model.pb is a GraphDef; give --meta_graph=frozen/",
+    f"place --meta_graph=model.keras {_ON}": "--meta_graph=model.keras: it is a Keras model; export it",
+    f"place frozen {_ON}": "that is a folder whose saved_model.pb is a GraphDef; give --meta_graph=frozen/",
+    f"{_TOWERS} {_ON} --plan=model": "--plan=model: it is the folder of a SavedModel; give --saved_model=model",
+    f"{_TOWERS} {_ON} --settings=g.pb": "--settings=g.pb: it is a GraphDef; give --meta_graph=g.pb",
     f"place --saved_model=nowhere {_ON}": "cannot read nowhere/saved_model.pb",
     f"place --meta_graph=folder --fetches=x {_ON}": "--meta_graph=folder: that is a folder; give the file of a",
     f"place --meta_graph=g.pb {_ON}": "--meta_graph needs --fetches",
@@ -164,10 +172,17 @@ RIGHT = {
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Command line -> what it ended with; and under "left", what all of them left in their folder."""
     folder = tmp_path_factory.mktemp("first")
-    for name in ("folder", "model"):
+    for name in ("folder", "model", "frozen"):
         (folder / name).mkdir()
-    for name in ("model/saved_model.pb", "model.keras", "g.pb", "g.json", "box.toml", "notes.txt"):
-        (folder / name).touch()
+    for name in ("g.pb", "frozen/saved_model.pb"):
+        (folder / name).write_bytes(_GRAPH_DEF)
+    (folder / "model" / "saved_model.pb").write_bytes(_SAVED_MODEL)
+    with zipfile.ZipFile(folder / "model.keras", "w") as keras_file:
+        keras_file.writestr("config.json", "{}")
+    (folder / "g.json").write_text('{"nodes": []}')
+    (folder / "p.json").write_text('{"devices": {}}')
+    (folder / "box.toml").touch()
+    (folder / "notes.txt").write_text("notes\n")
     (folder / "model.py").write_text("def train_step(x):\n    return x\n\n\nstep = train_step\n_own = 3\n")
     (folder / "broken.py").write_text("def train_step(x:\n")
     before = sorted(folder.rglob("*"))

@@ -106,14 +106,14 @@ def nothing(folder: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (a_keras_file, "model.keras is a Keras model; export it with keras.models.load_model(FILE)"),
+        (a_keras_file, "model.keras: it is a Keras model; export it with keras.models.load_model(FILE)"),
         (
             a_frozen_graph,
-            "frozen.pb is a file, not the folder of a SavedModel; give a graph as --meta_graph=",
+            "frozen.pb: it is a GraphDef; give --meta_graph=",
         ),
         (
             a_frozen_graph_under_the_name_of_a_saved_model,
-            "frozen/saved_model.pb has no graph tagged {serve}; it has none at all",
+            "frozen: it is a folder whose saved_model.pb is a GraphDef; give --meta_graph=",
         ),
         (an_empty_folder, "empty/saved_model.pb: No such file or directory; give the folder of a SavedModel"),
         (nothing, "nothing/saved_model.pb: No such file or directory"),

@@ -116,9 +116,10 @@ def feed_much(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda file: file.unlink(), "cannot read .*saved_model.pb: No such file"),
+        (lambda file: file.unlink(), "it is a SavedModel without its saved_model.pb; export the model again"),
         (lambda file: file.write_bytes(b"\xff" * 100), "saved_model.pb is damaged"),
-        (lambda file: file.write_bytes(b""), "has no graph tagged {serve}; it has none"),
+        (lambda file: file.write_bytes(b"\x08\x01"), "has no graph tagged {serve}; it has none"),
+        (lambda file: file.write_bytes(b""), "it is a folder whose saved_model.pb is empty"),
         (lambda file: (file.parent / "variables" / "variables.index").unlink(), "variables.index is missing"),
         (lambda file: shorten(next(file.parent.glob("variables/*.data*"))), r"variables\.\* is damaged"),
         (lambda file: rewrite(file, name_an_asset), "the asset 'words.txt' is missing"),

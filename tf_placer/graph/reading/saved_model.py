@@ -18,31 +18,14 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from colocation.op_facts import CALLS, data_inputs, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
+from tf_placer.base.files import SAVED_MODEL_FILES, check_kind
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype
 from tf_placer.graph.program.program import Program, functions_of
 from tf_placer.graph.reading.from_graph_def import Input, InputShapes, program_of_graph_def
 
-# Protocol buffers in files, binary or text: graphs, SavedModels, and files mistaken for them.
-
-SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
-"""In the order in which TensorFlow looks for them."""
+# Protocol buffers in files, binary or text.
 
 _Proto = TypeVar("_Proto", bound=message.Message)
-_FROM_KERAS = "export it with keras.models.load_model(FILE).export(FOLDER) and give the folder"
-_HEADS = (  # where a file's mark begins, the mark, what the file is, and what to do
-    (0, b"\x89HDF\r\n\x1a\n", "a Keras model or weights in HDF5", _FROM_KERAS),
-    (4, b"TFL3", "a TensorFlow Lite model", "give the SavedModel that it was converted from"),
-)
-_SUFFIXES = {
-    ".keras": ("a Keras model", _FROM_KERAS),
-    ".onnx": ("an ONNX model", "convert it to a SavedModel (onnx2tf does, for example) and give the folder"),
-    ".ckpt": ("a checkpoint, which has no graph", "give the SavedModel or the .meta file that belongs to it"),
-    ".index": (
-        "a checkpoint, which has no graph",
-        "give the SavedModel or the .meta file that belongs to it",
-    ),
-}
-_GRAPH_SUFFIXES = (".pb", ".pbtxt", ".meta", ".graphdef")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,16 +60,11 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
     Raises:
       InputError: it cannot be read, or holds something else.
     """
-    if path.is_dir():
-        holds = any((path / name).is_file() for name in SAVED_MODEL_FILES)
-        remedy = f"give --saved_model={path}" if holds else "give the file of a MetaGraphDef or GraphDef"
-        raise InputError(f"{where}: it is {'the folder of a SavedModel' if holds else 'a folder'}; {remedy}")
+    check_kind("meta_graph", path, where)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{where}: {error.strerror}; give the file of a MetaGraphDef or GraphDef") from error
-    if path.name in SAVED_MODEL_FILES and parsed(saved_model_pb2.SavedModel(), data) is not None:
-        raise InputError(f"{where}: it is part of a SavedModel; give --saved_model={path.parent}")
     for is_bare in (False, True):
         for is_text in (False, True):
             meta_graph = tf.compat.v1.MetaGraphDef()
@@ -94,9 +72,6 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
             found = (parsed_text if is_text else parsed_binary)(proto, data)
             if found is not None and meta_graph.graph_def.node:
                 return GraphFile(meta_graph, is_bare, is_text)
-    other = other_kind(path, data)
-    if other is not None:
-        raise InputError(f"{where}: it is {other}")
     raise InputError(
         f"{where}: it is no MetaGraphDef and no GraphDef with nodes, neither binary nor text{_text_fault(data)}; "
         "give the file of one"
@@ -128,31 +103,6 @@ def parsed_text(proto: _Proto, data: bytes) -> _Proto | None:
     ):  # ValueError: no text, or a number that the field does not hold
         return None
     return proto
-
-
-def other_kind(path: pathlib.Path, data: bytes) -> str | None:
-    """Kind of a file that is given for a TensorFlow model, with a remedy; None if it cannot be told."""
-    for at, mark, what, remedy in _HEADS:
-        if data[at:].startswith(mark):
-            return f"{what}; {remedy}"
-    suffix = path.suffix.lower()
-    if suffix in _SUFFIXES:
-        what, remedy = _SUFFIXES[suffix]
-        return f"{what}; {remedy}"
-    return None
-
-
-def not_a_folder(path: pathlib.Path) -> str:
-    """Kind of a file that is given for the folder of a SavedModel, with a remedy."""
-    data = path.read_bytes()
-    other = other_kind(path, data)
-    if other is not None:
-        return other
-    if path.name in SAVED_MODEL_FILES:
-        return f"the file in the folder of a SavedModel; give the folder {path.parent}"
-    if path.suffix.lower() in _GRAPH_SUFFIXES:
-        return f"a file, not the folder of a SavedModel; give a graph as --meta_graph={path} with --fetches"
-    return "a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
 
 
 def _text_fault(data: bytes) -> str:
@@ -262,6 +212,7 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
     """
     folder = pathlib.Path(path)
     tags = tuple(arguments.items_of("tags", tags, str, "give the tags of a graph in a list, ['serve'] say"))
+    check_kind("saved_model", folder, str(folder))
     file, data = _file(folder)
     proto = parsed(saved_model_pb2.SavedModel(), data)
     if proto is None:
@@ -296,7 +247,9 @@ def _shown_tags(tags: Iterable[str]) -> str:
 def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:
     """The file that describes a model, and what is in it."""
     if folder.is_file():
-        raise InputError(f"{folder} is {not_a_folder(folder)}")
+        raise InputError(
+            f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
+        )
     file = next(
         (folder / name for name in SAVED_MODEL_FILES if (folder / name).is_file()), folder / FILE_NAME
     )
