@@ -26,8 +26,8 @@ import tensorflow as tf
 from absl import flags
 
 import tf_placer
-from experiments.controllers import Durations, Trained, Training, train, train_in_processes
 from experiments.main_program import out_flag, run_program
+from experiments.studies.controllers import Durations, Trained, Training, train, train_in_processes
 from experiments.studies.controllers_page import (
     MEASURED,
     NAME,

@@ -22,7 +22,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run_program
-from experiments.synthetic import random_layered_arrays
+from experiments.studies.random_arrays import random_layered_arrays
 from tf_placer import workloads
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import SimulatorInputs, simulate

@@ -5,12 +5,11 @@ What is wrong with a command line is told before TensorFlow is loaded, which tak
 
 from __future__ import annotations
 
-import atexit
 import concurrent.futures
 import contextlib
 import dataclasses
+import gc
 import itertools
-import os
 import signal
 import sys
 import warnings
@@ -331,10 +330,8 @@ def console_main() -> None:
         sys.stderr.write("tf-placer: interrupted before there was anything to keep\n")
         status = OUR_FAILURE
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: the process may end in peace
-    atexit._run_exitfuncs()
-    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        sys.stdout.flush()
-    os._exit(status)  # Python would take millions of objects apart first, for a second or more
+    gc.disable()  # Python would look for garbage among millions of objects first
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from experiments.controllers import Durations, Training
 from experiments.studies import controllers_page as page
+from experiments.studies.controllers import Durations, Training
 from tests.experiments.without_flags import loaded
 from tests.tf_placer.problem.small_problems import branches_problem
 

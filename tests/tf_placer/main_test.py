@@ -329,8 +329,10 @@ def test_a_second_run_into_one_folder_is_refused_before_the_search(
 def test_workers_that_cannot_be_kept_off_the_network_are_refused(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = dataclasses.replace(loopback._LIBRARY, name="_never_compiled", prebuilt="NEVER_PREBUILT")
-    monkeypatch.setattr(loopback, "_LIBRARY", library)
+    library = dataclasses.replace(
+        loopback.LOOPBACK_LIBRARY, name="_never_compiled", prebuilt="NEVER_PREBUILT"
+    )
+    monkeypatch.setattr(loopback, "LOOPBACK_LIBRARY", library)
     monkeypatch.setenv("CXX", "no-such-compiler")
     for name in ("place", "compare", "measure", "profile"):
         plan = tmp_path / "plan.json"

@@ -89,7 +89,7 @@ class PolicyLearner(snt.Module):
                 return self._gradients_of(lambda: ...)
 
     An update is one gradient, which is then applied: ``learn`` does both, and whoever has several copies of a policy
-    (``experiments.controllers``) calls ``gradients`` and ``apply`` by themselves. An agent whose update is more,
+    (``experiments.studies.controllers``) calls ``gradients`` and ``apply`` by themselves. An agent with more updates,
     such as steps on minibatches, has an ``_update`` of its own; where settings decide, ``pushes_gradients``, too.
 
     Rewards are R = -sqrt(r / r_ref) or the failing one (``square_root_reward``). What is not in variables, such as the

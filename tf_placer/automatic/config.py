@@ -48,7 +48,7 @@ class Settings(TypedDict, total=False):
     memory_limit: Mapping[str, int | str]
     objective: Literal["time", "memory"]
     slow_down: float
-    parts: int | Literal["auto"]
+    parts: int | str  # "auto" tries several
     batch_statistics: Literal["whole", "part"]
     fuse: bool
     batch_size: int

@@ -426,16 +426,21 @@ class Placement:
         Raises:
           InputError: names differ by more than counts.
         """
-        if self.problem.op_names == tuple(op_names):
+        names = arguments.items_of("op_names", op_names, str, "give the names of the program's ops")
+        if self.problem.op_names == names:
             return self
-        if without_counts(self.problem.op_names) != without_counts(op_names):
-            pairs = zip(self.problem.op_names, op_names, strict=True)
-            name, its_name = next(pair for pair in pairs if len(set(without_counts(pair))) > 1)
+        if len(names) != self.problem.num_ops:
             raise InputError(
-                f"the placement is for a program with op {name!r}, which is called {its_name!r} here; search a "
-                "placement for this item"
+                f"op_names has {len(names)} names, and the plan is of {self.problem.num_ops} ops; give all of them"
             )
-        return dataclasses.replace(self, problem=dataclasses.replace(self.problem, op_names=tuple(op_names)))
+        pairs = zip(self.problem.op_names, names, strict=True)
+        for planned, built in pairs:
+            if len(set(without_counts((planned, built)))) > 1:
+                raise InputError(
+                    f"op_names: the placement is for a program with op {planned!r}, which is called {built!r} here; "
+                    "search a placement for this item"
+                )
+        return dataclasses.replace(self, problem=dataclasses.replace(self.problem, op_names=names))
 
     def to_json(self, made_for: Mapping[str, Any] | None = None, by_layer: bool = False) -> str:
         """The plan as text: schema version, fingerprint of the graph, op name -> device, one op a line.

@@ -46,6 +46,7 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "batch_statistics": (3, "", "all"),
                 "fuse": (1, "yes"),
                 "batch_size": (0, -1, 1.5, "a", True),
+                "refresh": (1, "yes"),
                 "strict": (1, "yes"),
             },
         ),

@@ -119,6 +119,11 @@ def of_placements(scene: Scene) -> dict[str, Row]:
                 ),
             },
         ),
+        "Placement.for_program": Row(
+            placement.for_program,
+            lambda: {"op_names": two.op_names},
+            {"op_names": (3, "a", two.op_names[:1], ["x", *two.op_names[1:]])},
+        ),
         "Placement.to_json": Row(placement.to_json, lambda: {"made_for": {}, "by_layer": False}, written),
         "Placement.save": Row(
             placement.save,

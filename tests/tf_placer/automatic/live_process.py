@@ -30,8 +30,6 @@ from tf_placer.workers import fork_server
 from tf_placer.workers.fork_server import _listeners
 from tf_placer.workers.local_workers import LocalWorkers
 
-kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
-
 SETTINGS: dict = {"method": "random", "budget_s": 1.0}
 SMALL_BUDGET_S, SMALL_WAIT_S = 5.0, 15.0
 
@@ -312,6 +310,7 @@ def cluster_of(kind: str, folder: pathlib.Path) -> Iterator[tf_placer.Cluster]:
 
 
 def main() -> None:
+    kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)

@@ -30,8 +30,6 @@ from tf_placer.cluster.local import local_devices
 from tf_placer.planning import kept
 from tf_placer.planning.road import Road
 
-kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
-
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
 
 
@@ -414,7 +412,7 @@ def the_first_calls_decide() -> bool:
     calls = 2 * (WARMUP_STEPS + TIMED_STEPS) + 2
     pins = {"matmul.*": "task:1/device:CPU:0"}  # a plan that was not kept yet
     placed = auto_place(other.__call__, parts=2, keep_unplaced=True, pins=pins)
-    with unittest.mock.patch("tf_placer.planning.road.clearly_slower", lambda *_: True):
+    with unittest.mock.patch("tf_placer.planning.outcome.clearly_slower", lambda *_: True):
         found = [are_close(one(*examples(8)), placed(*examples(8)))]
     on_trial = placed.report().startswith("__call__ is on trial, ")
     for seed in range(calls):
@@ -455,6 +453,7 @@ AGAIN: tuple[Callable[[], bool], ...] = (plans_of_an_earlier_process_need_no_sea
 
 
 def main() -> None:
+    kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     if kind == "local":
         cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")

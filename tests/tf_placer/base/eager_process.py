@@ -54,7 +54,7 @@ def outcomes(methods: Sequence[str]) -> dict[str, Any]:
         found[method] = [result.runtime_s, result.lower_bound_s, result.placement.device_names]
     placed = tf_placer.apply_placement(item, result.placement)
     found["apply_placement"] = {node.name: node.device for node in placed.node}
-    pinned = tf_placer.pinned(item, problem, {"MatMul": problem.cluster.devices[1].name})
+    pinned = tf_placer.pinned(item, problem, {problem.op_names[0]: problem.cluster.devices[1].name})
     found["pinned"] = pinned.allowed.sum().item()
     with tempfile.TemporaryDirectory() as folder:
         tf_placer.write_timeline(pathlib.Path(folder) / "timeline.json", result.placement)

@@ -37,9 +37,10 @@ FOUND = (
 @pytest.fixture
 def report() -> Outcome:
     problem = problem_of([100, 300], [])
-    return Outcome(
-        None, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)), ()
+    written, single = (
+        Timed.of_search(name, search(problem, name, budget_evaluations=4)) for name in ("random", "single")
     )
+    return Outcome(None, problem, written, (single,))
 
 
 def printed(report: Outcome) -> str:

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from experiments.synthetic import random_layered_arrays
+from experiments.studies.random_arrays import random_layered_arrays
 from tf_placer.ops import SimulatorInputs, simulate
 
 

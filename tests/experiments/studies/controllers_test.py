@@ -9,7 +9,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from experiments.controllers import Controllers, Durations, Training, train
+from experiments.studies.controllers import Controllers, Durations, Training, train
 from experiments.studies.controllers_page import by_controllers
 from tests.tf_placer.problem.small_problems import (
     branches_problem,

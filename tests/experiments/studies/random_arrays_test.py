@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.synthetic import FREE_FRACTION, random_layered_arrays
+from experiments.studies.random_arrays import FREE_FRACTION, random_layered_arrays
 from tf_placer.ops.simulator import SimulatorInputs, simulate
 
 

@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from experiments import controllers
-from experiments.controllers import Training, train_in_processes
+from experiments.studies import controllers
+from experiments.studies.controllers import Training, train_in_processes
 from experiments.studies.controllers_page import by_controllers
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.base.arguments import InputError
