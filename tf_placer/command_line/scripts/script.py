@@ -29,6 +29,13 @@ class _ScriptLoader(importlib.machinery.SourceFileLoader):
         """Called with the compiled script, which is not kept."""
 
 
+class Called(SystemExit):
+    """Ends a script where it calls what is placed; ``except Exception`` lets it pass.
+
+    Its ``code`` is the script's module.
+    """
+
+
 @dataclasses.dataclass(frozen=True)
 class Script:
     """Script, and the name in it.
@@ -91,7 +98,7 @@ class Script:
     def imported(self) -> types.ModuleType:
         """Runs the script as a module, not as ``__main__``; its folder is on ``sys.path`` from then on.
 
-        A module is looked for in the working folder first.
+        A module is looked for in the working folder first. ``Called`` ends the script, and is no failure.
 
         Raises:
           InputError: it fails, with the error and the script's line.
@@ -107,12 +114,62 @@ class Script:
             assert spec is not None and spec.loader is not None  # a .py file has both
             module = importlib.util.module_from_spec(spec)
             sys.modules[self.module] = module
-            spec.loader.exec_module(module)
+            with contextlib.suppress(Called):
+                spec.loader.exec_module(module)
             return module
+
+    def run_as_main(self) -> types.ModuleType:
+        """Runs the script once more, as ``python SCRIPT`` does; its names stand for those of the module from then on.
+
+        Raises:
+          InputError: as ``imported``.
+        """
+        main, before, imported = (
+            types.ModuleType("__main__"),
+            sys.modules["__main__"],
+            sys.modules[self.module],
+        )
+        main.__dict__.update(__file__=self.path, __package__=imported.__package__, __imported__=imported)
+        remedy = (
+            f"it runs as __main__ up to its first call of {self.name}; set {self.args_name} to do without"
+        )
+        with _arguments_of_a_script(self.path), self.errors_told(remedy, remedy):
+            sys.modules["__main__"] = sys.modules[self.module] = main
+            try:
+                exec(self.code(), main.__dict__)
+            except SystemExit as error:
+                if not isinstance(error, Called) and error.code not in (None, 0):
+                    raise
+            finally:
+                sys.modules["__main__"] = before
+        return main
+
+    @property
+    def args_name(self) -> str:
+        """Name in the script for the arguments of a function."""
+        return f"{self.name.replace('.', '_')}_args"
+
+    def code(self) -> types.CodeType:
+        """The script, compiled; an empty one where it has no text, once it has been imported."""
+        code = None
+        if self.path.endswith(".py"):
+            code = _ScriptLoader(self.module, self.path).get_code(self.module)
+        return code or compile("", self.path, "exec")
+
+    def names_its_own_as_main(self) -> bool:
+        """True for a script that has ``if __name__ == "__main__":``, and the name that is meant outside functions."""
+        code = self.code()
+        return "__main__" in code.co_consts and {"__name__", self.name.partition(".")[0]} <= set(
+            code.co_names
+        )
 
     def _module(self) -> types.ModuleType:
         try:
             return importlib.import_module(self.module)
+        except Called as call:
+            module: Any = call.code
+            sys.modules[self.module] = module  # an import that does not end is forgotten
+            return module
         except ModuleNotFoundError as error:
             if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
                 raise  # one that the module imports
@@ -135,7 +192,9 @@ class Script:
         return found
 
     @contextlib.contextmanager
-    def errors_told(self, remedy: str) -> Iterator[None]:
+    def errors_told(
+        self, remedy: str, at_exit: str = 'put that behind `if __name__ == "__main__":`'
+    ) -> Iterator[None]:
         """Within it, errors of the user's code become one line: the error, and the script's line that it came from.
 
         Raises:
@@ -146,9 +205,7 @@ class Script:
         except InputError:
             raise
         except SystemExit as error:
-            raise InputError(
-                f'{self.said}: it ends the process (exit {error.code}); put that behind `if __name__ == "__main__":`'
-            ) from None
+            raise InputError(f"{self.said}: it ends the process (exit {error.code}); {at_exit}") from None
         except Exception as error:  # a script can raise anything
             line = _line_of(error, self.path)
             said = error.msg if isinstance(error, SyntaxError) else told(error)

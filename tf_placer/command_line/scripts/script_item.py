@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
+import operator
 import sys
+import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -15,7 +19,7 @@ from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.auto_placed import AutoPlaced
 from tf_placer.base.arguments import InputError, shown
 from tf_placer.base.eager import eagerly_from_here
-from tf_placer.command_line.scripts.script import Script
+from tf_placer.command_line.scripts.script import Called, Script
 from tf_placer.graph.item import Item
 from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED
 
@@ -26,8 +30,9 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
     """Imports a script and makes a program of what it names.
 
     The arguments are, in this order: what ``args`` names; the function's own ``input_signature``; ``NAME_args`` in the
-    script; ``example_args`` there. Each is a tuple of arguments, a single argument, or a function without parameters
-    that gives one of these; a ``tf.TensorSpec`` stands for zeros.
+    script; ``example_args`` there; the script's first call of the function, where the script ends. Each is a tuple of
+    arguments, a single argument, or a function without parameters that gives one of these; a ``tf.TensorSpec`` stands
+    for zeros. A script that makes no call when it is imported is run as ``__main__`` for it.
 
     Args:
       script: what of which script.
@@ -37,7 +42,11 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
     Raises:
       InputError: the script fails, has no such name, does not say its arguments, or what it names cannot be traced.
     """
-    module = script.imported()
+    first_call = _FirstCall(script, args is None)
+    with first_call.awaited():
+        module = script.imported()
+        if first_call.may_be_in_main(module):
+            module = script.run_as_main()
     eagerly_from_here()  # what comes after the program, up to the last file, is ours
     found = script.find(module)
     if isinstance(found, AutoPlaced):
@@ -48,14 +57,151 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
         )
     with script.errors_told("it must run when it is traced with its example arguments"):
         given = _arguments(script, module, found, args)
+        function, given = (found, given) if given is not None else first_call.of(found)
         example_args = tf.nest.map_structure(lambda value: _sized(script, value, batch_size), given)
-        function = _train_step(found, example_args) if _is_trained(found) else found
+        if _is_trained(found):
+            function = _train_step(found, example_args)
         return Item.from_function(function, *example_args, name=script.name)
 
 
+class _FirstCall:
+    """Ends a script at its first call of what is placed, and keeps the arguments; meanwhile nothing is placed."""
+
+    def __init__(self, script: Script, may_end: bool) -> None:
+        self._script, self._may_end = script, may_end
+        self._arguments: tuple | None = None  # those by position first
+        self._keywords: tuple[str, ...] = ()  # of the last ones
+        self._code_names = {"__call__", script.name.rpartition(".")[2]}
+
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Calls within it are looked at."""
+        profiles, tell = (sys.getprofile(), threading.getprofile()), threading.excepthook
+        with contextlib.ExitStack() as restored:
+            for owner, name, substitute in (
+                (AutoPlaced, "__call__", lambda placed, *args, **kwargs: placed.unplaced(*args, **kwargs)),
+                (keras.Model, "make_train_function", self._step_of(keras.Model.make_train_function)),
+                (threading, "excepthook", lambda error: error.exc_type is Called or tell(error)),
+            ):
+                restored.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, substitute)
+            threading.setprofile(self._entered)
+            sys.setprofile(self._entered)
+            try:
+                yield
+            finally:
+                sys.setprofile(profiles[0])
+                threading.setprofile(profiles[1])
+
+    def _step_of(self, make: Callable[..., Any]) -> Callable[..., None]:
+        """Makes a model's function of batches, which ``fit`` calls; that of the model to place ends the script."""
+
+        def make_train_function(model: keras.Model, force: bool = False) -> None:
+            make(model, force)
+            if model is self._named() and self._is_wanted():
+                model.train_function = lambda batches: self._end(_as_arguments(next(batches)), ())
+
+        return make_train_function
+
+    def _entered(self, frame: types.FrameType, event: str, _: Any) -> None:
+        """Looks at a call as a profiler does: a ``tf.function`` is an object whose ``__call__`` is called."""
+        code = frame.f_code
+        if event != "call" or code.co_name not in self._code_names:
+            return
+        named = self._named()
+        is_own = getattr(named, "__code__", None) is code
+        is_object = code.co_name == "__call__" and callable(named) and not isinstance(named, keras.Model)
+        if not is_own and not is_object:
+            return  # a call of a model may come before it is compiled
+        passed = inspect.getargvalues(frame)
+        args = [passed.locals[name] for name in passed.args[: code.co_argcount]]
+        owner = getattr(named, "__self__", None) if is_own else named
+        if owner is not None and args.pop(0) is not owner:
+            return
+        args += passed.locals[passed.varargs] if passed.varargs else ()
+        by_name = {name: passed.locals[name] for name in passed.args[code.co_argcount :]}
+        by_name |= passed.locals[passed.keywords] if passed.keywords else {}
+        bound = _parameters(named).bind(*args, **by_name)
+        bound.apply_defaults()
+        keywords = tuple(name for name in bound.kwargs if name in by_name)
+        self._end((*bound.args, *(by_name[name] for name in keywords)), keywords)
+
+    def _named(self) -> Any:
+        """What the name stands for by now; None where it stands for nothing yet."""
+        try:
+            value = operator.attrgetter(self._script.name)(sys.modules.get(self._script.module))
+        except AttributeError:
+            return None
+        return value.unplaced if isinstance(value, AutoPlaced) else value
+
+    def _is_wanted(self) -> bool:
+        """False where the script states the arguments itself, perhaps further down."""
+        names = {self._script.args_name, _EXAMPLE_ARGS}
+        self._may_end = self._may_end and names.isdisjoint(self._script.code().co_names)
+        return self._may_end
+
+    def _end(self, arguments: tuple, keywords: tuple[str, ...]) -> None:
+        if self._is_wanted():
+            if self._arguments is None:
+                self._arguments, self._keywords = arguments, keywords
+            raise Called(sys.modules[self._script.module])
+
+    def may_be_in_main(self, module: types.ModuleType) -> bool:
+        """True where an imported script leaves the arguments open, and may make the call as ``__main__``."""
+        named = self._named()
+        if self._arguments is not None or not self._is_wanted() or not self._script.names_its_own_as_main():
+            return False
+        if named is None:
+            return not hasattr(module, self._script.name.partition(".")[0])
+        is_function = callable(named) and not isinstance(named, type)
+        return is_function and _signature(named) is None and not _needs_no_arguments(named)
+
+    def of(self, function: Any) -> tuple[Any, tuple]:
+        """The function, callable with arguments by position, and those of the call.
+
+        Raises:
+          InputError: there was no call, or it was in a graph where a size is not known.
+        """
+        if self._arguments is None and _needs_no_arguments(function):
+            return function, ()
+        if self._arguments is None:
+            raise self._unknown(function, f"the arguments of {self._script.name} are not known")
+        values = tf.nest.map_structure(functools.partial(self._example, function), self._arguments)
+        names, count = self._keywords, len(values) - len(self._keywords)
+
+        @tf.function
+        def call(*values: Any) -> Any:
+            return function(*values[:count], **dict(zip(names, values[count:], strict=True)))
+
+        return (call if names else function), values
+
+    def _example(self, function: Any, value: Any) -> Any:
+        if not any(tf.is_symbolic_tensor(part) for part in tf.nest.flatten(value, expand_composites=True)):
+            return value
+        if isinstance(value, tf.Tensor) and value.shape.is_fully_defined():
+            return tf.TensorSpec(value.shape, value.dtype)
+        why = f"{self._script.name} is called in a graph, where {shown(value)} has no known size"
+        raise self._unknown(function, why)
+
+    def _unknown(self, function: Any, why: str) -> InputError:
+        is_trained, name = _is_trained(function), self._script.args_name
+        own = "" if isinstance(function, keras.Model) else "give it an input_signature, or "
+        batch, call = ("a batch (x, y)", "its fit") if is_trained else ("a tuple", "it")
+        return InputError(
+            f"{self._script.said}: {why}; {own}set {name} in the script to {batch} (--args=NAME for another name), "
+            f"or call {call} in the script"
+        )
+
+
 def kind_of(script: Script) -> str:
-    """What a script's name stands for, after ``script_item``: ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``."""
-    found = script.find(sys.modules[script.module])
+    """What a script's name stands for, after ``script_item``: ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``.
+
+    Empty where it is there in ``__main__`` only, so that no other program can import it.
+    """
+    module = sys.modules[script.module]
+    if not hasattr(getattr(module, "__imported__", module), script.name.partition(".")[0]):
+        return ""
+    found = script.find(module)
     if _is_trained(found):
         return MODEL
     return WRAPPED if isinstance(found, AutoPlaced) else FUNCTION if isinstance(found, Function) else PLAIN
@@ -70,24 +216,17 @@ def _is_trained(value: Any) -> bool:
     return isinstance(value, keras.Model) and value.compiled and value.loss is not None
 
 
-def _arguments(script: Script, module: types.ModuleType, function: Any, args: str | None) -> tuple:
-    """The example arguments, with sizes that are open."""
+def _arguments(script: Script, module: types.ModuleType, function: Any, args: str | None) -> tuple | None:
+    """The example arguments that a script states, with sizes that are open; None where only a call can tell."""
     if args is not None:
         return _as_arguments(script.find(module, args))
     signature = _signature(function)
     if signature is not None:
         return signature
-    for name in (f"{script.name.replace('.', '_')}_args", _EXAMPLE_ARGS):
+    for name in (script.args_name, _EXAMPLE_ARGS):
         if hasattr(module, name):
             return _as_arguments(getattr(module, name))
-    if _needs_no_arguments(function):
-        return ()
-    batch = "a batch (x, y)" if _is_trained(function) else "a tuple"
-    own = "" if isinstance(function, keras.Model) else "give it an input_signature, or "
-    raise InputError(
-        f"{script.said}: the arguments of {script.name} are not known; {own}set {script.name.replace('.', '_')}_args "
-        f"in the script to {batch}, or name what gives them: --args=NAME"
-    )
+    return None
 
 
 def _as_arguments(value: Any) -> tuple:
@@ -118,13 +257,15 @@ def _inputs_of_model(model: keras.Model) -> tuple | None:
     return (tf.nest.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype), structure),)
 
 
+def _parameters(function: Any) -> inspect.Signature:
+    return inspect.signature(function.python_function if isinstance(function, Function) else function)
+
+
 def _needs_no_arguments(function: Any) -> bool:
     """True if a function can be called without arguments."""
     if isinstance(function, keras.Model):
         return False
-    python = function.python_function if isinstance(function, Function) else function
-    parameters = inspect.signature(python).parameters.values()
-    return all(one.default is not one.empty for one in parameters)
+    return all(one.default is not one.empty for one in _parameters(function).parameters.values())
 
 
 def _sized(script: Script, value: Any, batch_size: int) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import script_item
+from tf_placer.command_line.scripts.script_item import kind_of, script_item
 from tf_placer.command_line.source import Source
 
 _SCRIPT = """
@@ -158,7 +158,7 @@ def test_what_cannot_be_placed_is_one_line(
     [
         ("import tensorflow\nimport no_such_thing", "line 2 of .*: ModuleNotFoundError: No module named"),
         ("x = 1\ndef f(:\n", "line 2 of my_script.py: SyntaxError: invalid syntax; it must run"),
-        ("def f():\n  raise LookupError('a\\nb')\nf()\n", "line 2 of my_script.py: LookupError: .*a.*b"),
+        ("def g():\n  raise LookupError('a\\nb')\ng()\n", "line 2 of my_script.py: LookupError: .*a.*b"),
         ("import sys\nsys.exit(3)", r"it ends the process \(exit 3\); put that behind"),
         (
             "import argparse\np = argparse.ArgumentParser()\np.parse_args()\n1 / 0",
@@ -278,3 +278,222 @@ def test_as_a_process_json_is_all_of_standard_output(script: pathlib.Path, tmp_p
     assert str(tmp_path / "out" / "placement.json") in found["files"]
     for text in ("printed by the script [] my_script", "printed by a child", "by the system"):
         assert text in done.stderr
+
+
+_STEP = """
+import numpy as np
+import tensorflow as tf
+import tf_placer
+w = tf.Variable(tf.ones([4, 3]))
+
+{decorators}
+def train_step(x, y, *, scale=1.0):
+    print("called by the script" if tf.executing_eagerly() else "traced")
+    w.assign_sub(scale * tf.ones([4, 3]) * tf.reduce_sum((x @ w - y) ** 2))
+    return tf.reduce_sum([(lambda: x)()[0, 0], y[0, 0]])
+
+def main():
+    x, y = np.ones([6, 4], np.float32), tf.zeros([6, 3])
+    {call}
+    print("trained to the end")
+"""
+_MAIN = '\nif __name__ == "__main__":\n    main()\n'
+_X, _Y = (6, 4), (6, 3)
+
+
+def fed(script: pathlib.Path, text: str, name: str = "train_step") -> list[tuple[int, ...]]:
+    """Shapes of what is fed to a function of a script with this text."""
+    script.write_text(text)
+    return shapes(script, name)
+
+
+@pytest.mark.parametrize("decorators", ["@tf.function", "@tf_placer.auto_place()\n@tf.function", ""])
+@pytest.mark.parametrize("begin", ["main()", _MAIN])
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("train_step(x, y)", [_X, _Y]),
+        ("train_step(y=y, x=x)", [_X, _Y]),
+        ("train_step(x, y, scale=tf.constant(2.0))", [_X, _Y, ()]),
+        ("train_step(x, y, scale=0.5)", [_X, _Y]),  # a Python number is part of the program
+        ("for a, b in tf.data.Dataset.from_tensors((x, y)).repeat(): train_step(a, b)", [_X, _Y]),
+        ("\n    while True:\n        try: train_step(x, y)\n        except Exception: pass", [_X, _Y]),
+    ],
+)
+def test_the_first_call_in_a_script_gives_the_arguments(
+    decorators: str,
+    begin: str,
+    call: str,
+    expected: list,
+    script: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = _STEP.format(decorators=decorators, call=call) + begin
+    assert sorted(fed(script, text)) == sorted(expected)
+    printed = capsys.readouterr().out
+    assert "trained to the end" not in printed and "called by the script" not in printed
+
+
+def test_a_method_is_awaited_on_its_own_object(script: pathlib.Path) -> None:
+    text = """
+import tensorflow as tf
+class Trainer:
+    {decorator}
+    def step(self, x, *more, **named): return tf.add_n([x, *more, *named.values()])
+one, two = Trainer(), Trainer()
+two.step(tf.ones([3]))
+one.step(tf.ones([5]), tf.ones([5]), z=tf.zeros([5]))
+"""
+    for decorator in ("", "@tf.function"):
+        assert fed(script, text.format(decorator=decorator), "one.step") == [(5,), (5,), (5,)]
+        sys.modules.pop("my_script")
+
+
+def test_a_call_in_a_graph_gives_shapes_where_they_are_known(script: pathlib.Path) -> None:
+    text = """
+import tensorflow as tf
+@tf.function
+def inner(x): return tf.sin(x)
+@tf.function{signature}
+def outer(x): return inner(x + 1.0)
+outer(tf.ones([7]))
+"""
+    assert fed(script, text.format(signature=""), "inner") == [(7,)]
+    with pytest.raises(InputError, match=r"inner is called in a graph, where .* set inner_args") as error:
+        fed(script, text.format(signature="(input_signature=[tf.TensorSpec([None])])"), "inner")
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ("model.fit(x, y, batch_size=8, verbose=0)", [(8, 5), (8,)]),
+        (
+            "model.fit(tf.data.Dataset.from_tensors((x, y)), epochs=3, verbose=0, shuffle=False)",
+            [(20, 5), (20,)],
+        ),
+        ("model.train_on_batch(x[:3], y[:3])", [(3, 5), (3,)]),
+    ],
+)
+def test_the_first_batch_of_fit_is_that_of_a_model(
+    eagerly: bool, train: str, expected: list, script: pathlib.Path
+) -> None:
+    text = f"""
+import keras
+import numpy as np
+import tensorflow as tf
+x, y = np.ones([20, 5], np.float32), np.zeros([20], np.int32)
+if __name__ == "__main__":
+    model = keras.Sequential([keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly={eagerly})
+    {train}
+    raise AssertionError("trained to the end")
+"""
+    assert fed(script, text, "model") == expected
+    assert kind_of(Script.named(f"{script}:model")) == "", "no other program can import it"
+
+
+def test_a_model_that_fits_in_main_can_be_imported(script: pathlib.Path) -> None:
+    text = """
+import keras
+import numpy as np
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+def main():
+    model(np.ones([2, 4]))  # no step of training
+    model.fit(np.ones([20, 4]), np.ones([20, 1]), batch_size=10, verbose=0)
+"""
+    assert fed(script, text + _MAIN, "model") == [(10, 4), (10, 1)]
+    assert kind_of(Script.named(f"{script}:model")) == "model"
+
+
+def test_a_thread_ends_at_its_call(script: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = _STEP.format(decorators="@tf.function", call="train_step(x, y)")
+    text += "import threading\nthread = threading.Thread(target=main)\nthread.start()\nthread.join()\n"
+    assert fed(script, text) == [_X, _Y]
+    printed = capfd.readouterr()
+    assert "called" not in printed.out and "Traceback" not in printed.err
+
+
+@pytest.mark.parametrize("name", ["train_step", "other_step"])
+def test_what_is_decorated_is_not_placed_by_a_script_that_is_read(name: str, script: pathlib.Path) -> None:
+    text = """
+import tensorflow as tf
+import tf_placer
+@tf_placer.auto_place(strict=True)
+@tf.function(jit_compile=True)
+def train_step(x): return tf.sin(x)
+@tf.function
+def other_step(x): return tf.cos(x)
+other_step(train_step(tf.ones([3])))
+"""
+    assert fed(script, text, name) == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "stated", ["train_step_args = tf.ones([2, 4]), tf.ones([2, 3])", "example_args = None"]
+)
+def test_what_a_script_states_comes_before_its_calls(
+    stated: str, script: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = _STEP.format(decorators="@tf.function", call="train_step(x, y)")
+    stated = stated.replace("None", "lambda: (tf.ones([2, 4]), tf.ones([2, 3]))")
+    assert fed(script, f"{text}main()\n{stated}") == [(2, 4), (2, 3)]
+    assert "trained to the end" in capsys.readouterr().out  # the names may come last
+    sys.modules.pop("my_script")
+    assert fed(script, f"{text}{stated}{_MAIN}") == [(2, 4), (2, 3)]
+    assert "trained to the end" not in capsys.readouterr().out
+    sys.modules.pop("my_script")
+    signature = "@tf.function(input_signature=[tf.TensorSpec([None, n]) for n in (4, 3)])"
+    text = _STEP.replace(", *, scale=1.0", "").replace("scale *", "")
+    assert fed(script, text.format(decorators=signature, call="train_step(x, y)") + "main()") == [
+        (32, 4),
+        (32, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (
+            "",
+            "the arguments of train_step are not known; give it an input_signature, .* or call it in the script",
+        ),
+        ("1 / 0", "line 15 of my_script.py: ZeroDivisionError: .* runs as __main__ up to its first call"),
+        ("raise SystemExit(3)", r"ends the process \(exit 3\); it runs as __main__ .* set train_step_args"),
+        ("raise SystemExit", "the arguments of train_step are not known"),
+        ("train_step(x)", "line 15 of my_script.py: TypeError: .*missing .*required"),
+    ],
+)
+def test_a_script_that_makes_no_call_is_one_line(call: str, expected: str, script: pathlib.Path) -> None:
+    for decorators in ("@tf.function", ""):
+        with pytest.raises(InputError, match=expected) as error:
+            fed(script, _STEP.format(decorators=decorators, call=call) + _MAIN)
+        assert len(str(error.value).splitlines()) == 1
+        sys.modules.pop("my_script")
+
+
+def test_a_module_of_a_package_ends_at_its_call_too(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    folder = tmp_path / "package_of_steps"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "sizes.py").write_text("SIZE = 9\n")
+    text = "import tensorflow as tf\nfrom .sizes import SIZE\n@tf.function\ndef step(x): return tf.sin(x)\n"
+    call = "step(tf.ones([SIZE]))\nraise AssertionError\n"
+    for name, end in (("imported", call), ("main", f'if __name__ == "__main__":\n    {call}')):
+        (folder / f"{name}.py").write_text(
+            text + end.replace("\nraise", "\n    raise" if name == "main" else "\nraise")
+        )
+        item = script_item(Script.named(f"package_of_steps.{name}:step"), None, 4)
+        assert [feed.shape for feed in item.feeds] == [(9,)]
+
+
+def test_a_misspelt_name_runs_nothing_more(script: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = _STEP.format(decorators="@tf.function", call="train_step(x, y)") + _MAIN
+    with pytest.raises(InputError, match="did you mean 'train_step'"):
+        fed(script, text, "trainstep")
+    assert capsys.readouterr().out == ""
