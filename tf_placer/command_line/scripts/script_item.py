@@ -106,10 +106,11 @@ class _FirstCall:
     def _entered(self, frame: types.FrameType, event: str, _: Any) -> None:
         """Looks at a call as a profiler does: a ``tf.function`` is an object whose ``__call__`` is called."""
         code = frame.f_code
-        if event != "call" or code.co_name not in self._code_names:
+        if event != "call" or code.co_name not in self._code_names or not self._may_end:
             return
         named = self._named()
-        is_own = getattr(named, "__code__", None) is code
+        is_python = isinstance(named, types.FunctionType | types.MethodType)
+        is_own = is_python and inspect.unwrap(named).__code__ is code  # decorators are no part of it
         is_object = code.co_name == "__call__" and callable(named) and not isinstance(named, keras.Model)
         if not is_own and not is_object:
             return  # a call of a model may come before it is compiled

@@ -334,6 +334,16 @@ def test_the_first_call_in_a_script_gives_the_arguments(
     assert "trained to the end" not in printed and "called by the script" not in printed
 
 
+def test_the_script_of_the_readme(
+    script: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (pathlib.Path(__file__).parents[4] / "README.md").read_text()
+    script.write_text(readme.split("```python\n")[1].split("```")[0])
+    flags = ["--cluster=logical:2", "--method=single", "--budget_evaluations=2", "--parts=1"]
+    assert run(["place", f"{script}:train_step", *flags, f"--out={tmp_path / 'out'}"]) == 0
+    assert "train_step on logical2: " in capsys.readouterr().out
+
+
 def test_a_method_is_awaited_on_its_own_object(script: pathlib.Path) -> None:
     text = """
 import tensorflow as tf
@@ -347,6 +357,27 @@ one.step(tf.ones([5]), tf.ones([5]), z=tf.zeros([5]))
     for decorator in ("", "@tf.function"):
         assert fed(script, text.format(decorator=decorator), "one.step") == [(5,), (5,), (5,)]
         sys.modules.pop("my_script")
+
+
+def test_a_decorator_of_the_script_is_looked_through(script: pathlib.Path) -> None:
+    text = """
+import functools
+import tensorflow as tf
+def timed(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs): return function(*args, **kwargs)
+    return wrapper
+class Trainer:
+    @timed
+    def step(self, x): return tf.sin(x)
+trainer = Trainer()
+@timed
+def step(x): return trainer.step(x[:2])
+step(tf.ones([5]))
+"""
+    assert fed(script, text, "step") == [(5,)]
+    sys.modules.pop("my_script")
+    assert fed(script, text, "trainer.step") == [(2,)]
 
 
 def test_a_call_in_a_graph_gives_shapes_where_they_are_known(script: pathlib.Path) -> None:
