@@ -227,7 +227,7 @@ def test_folders_tell_what_is_in_them(
     for name, words in {
         "variables": "a SavedModel without its saved_model.pb; export the model again",
         "keras": "a SavedModel without its saved_model.pb; export the model again",
-        "served": f"a folder of SavedModels; give --saved_model={tmp_path}/served/7",
+        "served": f"without a saved_model.pb; give a folder in it that has one, --saved_model={tmp_path}/served/7",
         "steps": "a checkpoint, which has no graph",
         "{steps}": f"checkpoints and their graphs; give --meta_graph={tmp_path}/{{steps}}/model-3.meta",
     }.items():

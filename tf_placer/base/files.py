@@ -537,7 +537,8 @@ def _kind_of_folder(folder: pathlib.Path) -> Kind | None:
             return Kind(f"a folder whose {name} is {kind.what}", remedy)
     files = sorted(folder.glob("*/saved_model.pb*"))
     if files:
-        return Kind("a folder of SavedModels", f"give --saved_model={_literal(files[-1].parent)}")
+        inner = f"give a folder in it that has one, --saved_model={_literal(files[-1].parent)}"
+        return Kind("a folder without a saved_model.pb", inner)
     if (folder / "variables" / "variables.index").is_file() or (folder / "keras_metadata.pb").is_file():
         return Kind(
             "a SavedModel without its saved_model.pb", "export the model again, and copy the whole folder"
