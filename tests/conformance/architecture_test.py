@@ -9,7 +9,16 @@ import re
 
 import pytest
 
-from tools.module_map import SOURCE_ROOTS, Module, imported_modules, read_module, source_modules
+from tools.module_map import (
+    SOURCE_ROOTS,
+    Module,
+    figures,
+    imported_modules,
+    limits,
+    read_module,
+    source_modules,
+    violations,
+)
 
 MAX_FUNCTION_LINES = 80
 # Over these the house is tangled: other modules that one imports, imports for each 1,000 lines, and modules.
@@ -114,6 +123,11 @@ def test_modules_are_not_tangled(root: pathlib.Path, modules: dict[str, Module])
     assert [name for name, count in edges.items() if count > MAX_FAN_OUT] == []
     assert 1000 * sum(edges.values()) <= MAX_EDGES * lines
     assert len(modules) <= MAX_MODULES
+
+
+def test_figures_stay_within_their_limits(root: pathlib.Path) -> None:
+    lines = violations(figures(root), limits(root))
+    assert lines == [], "\n".join(lines)
 
 
 def test_flags_are_defined_in_command_line_modules_only(modules: dict[str, Module]) -> None:
