@@ -79,6 +79,11 @@ def test_order_and_clusters_of_a_plan_are_told_with_what_they_are_worth(report):
     )
 
 
+def test_a_row_that_the_table_shows_as_equal_is_not_called_faster(report):
+    said = verdict(report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.79999, None)))
+    assert "less still" not in said
+
+
 def test_a_baseline_that_wins_is_named_and_so_is_the_plan_that_is_written(report):
     said = verdict(report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.7, None)))
     assert said.startswith("Hdp (random) takes 20.0% less time") and "Random takes less still, 700 ms" in said
