@@ -160,7 +160,7 @@ def test_the_best_so_far_is_what_the_next_is_stopped_against(chains, warm_worker
     times_s = iter([[3.0] * 4, [9.0] * 3, [2.0] * 4, [9.0] * 3, [9.0] * 2])
     incumbents_s = []
 
-    def time_steps(step, config, incumbent_s):
+    def time_steps(step, config, incumbent_s, limit):
         step()
         incumbents_s.append(list(incumbent_s))
         return next(times_s)
