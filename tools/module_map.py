@@ -32,7 +32,8 @@ JOURNEY = (
     "__main__",
     *(f"command_line/{name}" for name in ("check_flags", "flag_sets", "request", "run_command")),
     *(f"command_line/{name}" for name in ("place", "described")),
-    *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "in_parts", "fusing", "outcome")),
+    *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "race", "in_parts", "fusing")),
+    "planning/outcome",
     *(f"search/{name}" for name in ("search", "shortest", "round", "recorder", "portfolio", "ordered")),
     *(f"report/{name}" for name in ("files", "sentences", "text", "page")),
 )  # fmt: skip
