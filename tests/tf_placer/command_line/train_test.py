@@ -4,6 +4,7 @@ import io
 import pathlib
 import re
 
+import numpy as np
 import pytest
 import rich.console
 
@@ -71,8 +72,8 @@ def test_a_method_that_is_not_taught_is_told(
         "--method=single",
         f"--out={tmp_path / 'o'}",
     )
-    (tmp_path / "w").write_text("")
-    assert said(*place, f"--weights={tmp_path / 'w'}")[0] == 2
+    np.savez(tmp_path / "w.npz", weights=np.zeros(1))
+    assert said(*place, f"--weights={tmp_path / 'w.npz'}")[0] == 2
     assert "'single' is not; leave it out" in capsys.readouterr().err
 
 
