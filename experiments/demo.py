@@ -17,12 +17,12 @@ from absl import flags
 
 import experiments
 from experiments.main_program import out_flag, run, seed_flag
-from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.report.files import write_report
+from tf_placer.report.sentences import headline
 from tf_placer.report.text import print_report
 from tf_placer.search.known import DEFAULT, Budget
 
@@ -51,13 +51,12 @@ def main(out: pathlib.Path) -> None:
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)
-        steps.append(
-            f"{workload} {milliseconds(report.row_written.seconds(report.clock))} a step on {cluster.name}"
-        )
+        steps.append(f"{workload} on {cluster.name}: {headline(report)}")
     console.print("\nA Keras model, built, trained, saved and loaded on two CPU workers:")
     _run_example("keras_on_two_devices", out / "keras")
     pages = " and ".join(str(page) for page in sorted(out.glob("*/report.html")))
-    console.print(f"\nPlaced {', '.join(steps)}, and a Keras model: open {pages}", soft_wrap=True)
+    console.print("\n" + "\n".join(steps), soft_wrap=True)
+    console.print(f"Open {pages}", soft_wrap=True)
 
 
 def _run_example(name: str, folder: pathlib.Path) -> None:

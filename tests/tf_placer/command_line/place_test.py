@@ -199,6 +199,7 @@ def test_a_robust_plan_cannot_be_searched_everywhere(flags, message, capsys, tmp
     assert message in line
 
 
+@pytest.mark.medium
 def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_path):
     console = rich.console.Console(file=io.StringIO(), width=100)
     argv = ["place", "--workload=lstm_lm_small", "--cluster=k40x2", "--parts=1", "--method=list_schedule"]

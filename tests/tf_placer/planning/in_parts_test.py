@@ -41,6 +41,7 @@ def test_the_batch_is_split_over_gpus_or_else_over_cpus() -> None:
     assert replicas_of(Cluster.logical(3).devices) == (0, 1, 2)
 
 
+@pytest.mark.medium
 def test_data_parallel_is_the_plan_of_the_split_program(dense: Item) -> None:
     found = with_splitting(outcome_of(dense), dense)
     assert [row.name for row in found.instead] == [DATA_PARALLEL, STRATEGY]
@@ -50,6 +51,7 @@ def test_data_parallel_is_the_plan_of_the_split_program(dense: Item) -> None:
     assert found.written is found.recommended, "rows that are told are no candidates"
 
 
+@pytest.mark.medium
 def test_a_strategy_has_the_statistics_of_each_part() -> None:
     item = item_of_step(3, 6, ["fused_batch_norm"], "mean", "descend")
     found = with_splitting(outcome_of(item), item)

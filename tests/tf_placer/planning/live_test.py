@@ -190,6 +190,7 @@ def test_method_single_only_measures_the_devices(problem):
     assert found.written.name == "single"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("as_it_is", "is_worth_it", "recommended"),
     [(0.2, False, "as it is"), (0.995, True, None), (2.0, True, None), (None, True, None)],

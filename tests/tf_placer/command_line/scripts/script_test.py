@@ -94,6 +94,7 @@ def shapes(script: pathlib.Path, name: str, args: str | None = None) -> list[tup
     return [feed.shape for feed in script_item(Script.named(f"{script}:{name}"), args, 32).feeds]
 
 
+@pytest.mark.medium
 def test_arguments_are_what_the_script_says(script: pathlib.Path) -> None:
     assert shapes(script, "step") == [(32, 8)]  # the signature's open size is the batch size
     assert shapes(script, "Holder.inner") == [(32, 8)]

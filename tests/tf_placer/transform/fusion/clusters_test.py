@@ -52,6 +52,7 @@ def random_items():
             yield seed, item
 
 
+@pytest.mark.medium
 def test_any_labels_on_any_devices_become_legal_clusters():
     fused = 0
     for seed, item in random_items():
@@ -70,6 +71,7 @@ def test_any_labels_on_any_devices_become_legal_clusters():
     assert fused > 50
 
 
+@pytest.mark.medium
 def test_all_clusters_together_have_no_cycle():
     for seed, item in random_items():
         labels = np.random.default_rng(seed).integers(2, size=item.index.num_ops).tolist()
@@ -79,6 +81,7 @@ def test_all_clusters_together_have_no_cycle():
         assert len(set(number.tolist())) < item.index.num_ops or (clusters == NO_CLUSTER).all()
 
 
+@pytest.mark.medium
 def test_every_rule_is_legal_and_keeps_to_its_least():
     for _, item in [(0, chain()), *random_items()]:
         for rule in RULES.values():

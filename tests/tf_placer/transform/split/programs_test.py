@@ -63,6 +63,7 @@ def test_thousands_of_training_steps_compute_the_same(block: int) -> None:
         assert complaints(item, parts) == [], f"{name}, {parts} parts"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("block", range(6))
 def test_random_programs_compute_the_same(block: int) -> None:
     """Programs whose batch is as long as their features: nothing but propagation tells one from the other."""

@@ -82,6 +82,7 @@ def training_step(layers: int = 1, features: int = FEATURES) -> Callable[[tf.Ten
     return step
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_training_step_without_loops_and_lists(layers: int) -> None:
     item = item_of(training_step(layers), drawn(BATCH, TIME, FEATURES))
@@ -109,6 +110,7 @@ def test_a_variable_is_read_once_in_a_loop_in_a_loop() -> None:
     assert len(found.loops) == 1 and found.item.index.op_types.count("ReadVariableOp") == 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("parts", [2, 3, 4])
 def test_a_training_step_in_parts(parts: int) -> None:
     item = item_of(training_step(2), drawn(BATCH, TIME, FEATURES))
