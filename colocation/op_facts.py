@@ -49,7 +49,7 @@ FACTS: Mapping[str, str] = {
     # Shapes.
     "metadata": "reads the shape of its input and not the data",
     "same_shape": "its output has the shape of its first input",
-    "size": "rule for outputs whose size depends on data (``tf_placer/graph/sizes/size_rules.py``)",
+    "size": "rule for outputs whose size depends on data (``tf_placer/graph/size_rules.py``)",
     "makes_array": "makes a TensorFlow 1 array or stack",
     "puts": "keeps the input of this number in an array or on a stack",
     "takes": "takes one element, or several, out of an array or a stack",

@@ -234,7 +234,9 @@ def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
     a scope (then its first op stands for it). Names that tell nothing are left alone.
     """
     del units  # the rule is about ops
-    first_of_scope = _first_op_of_scopes(index)
+    first_of_scope: dict[str, int] = {}
+    for op, name in enumerate(index.names):
+        first_of_scope.setdefault(name.rpartition("/")[0], op)
     for op, name in enumerate(index.names):
         forward = _forward_op(name, index, first_of_scope)
         if forward is not None and forward != op:
@@ -267,7 +269,7 @@ def single_consumer(
         pairs = (
             _contract(successors, predecessors, weight, most)
             if recursive
-            else _merge_once(successors, predecessors)
+            else ((unit, min(consumers)) for unit, consumers in enumerate(successors) if len(consumers) == 1)
         )
         for unit, consumer in pairs:
             op_a, op_b = int(units.members(unit)[0]), int(units.members(consumer)[0])
@@ -369,14 +371,6 @@ def attach_metadata(index: GraphIndex, units: Units) -> Iterator[Merge]:
             yield Merge(producer, consumer, "attach_metadata", reason)
 
 
-def _first_op_of_scopes(index: GraphIndex) -> dict[str, int]:
-    """Maps each name scope to the first op directly in it."""
-    first: dict[str, int] = {}
-    for op, name in enumerate(index.names):
-        first.setdefault(name.rpartition("/")[0], op)
-    return first
-
-
 def _forward_op(name: str, index: GraphIndex, first_of_scope: dict[str, int]) -> int | None:
     match = _V1_GRADIENT.search(name)
     if match:
@@ -408,13 +402,6 @@ def _unit_graph(
             successors[producer].add(consumer)
             predecessors[consumer].add(producer)
     return successors, predecessors
-
-
-def _merge_once(successors: list[set[int]], predecessors: list[set[int]]) -> Iterator[tuple[int, int]]:
-    del predecessors
-    for unit, consumers in enumerate(successors):
-        if len(consumers) == 1:
-            yield unit, next(iter(consumers))
 
 
 def _contract(

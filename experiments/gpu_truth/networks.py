@@ -21,7 +21,7 @@ from tf_placer.costs.analytic import op_views, run_time_ns
 from tf_placer.costs.formulas import OpView, work_of
 from tf_placer.costs.op_work import Work, WorkClass
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.sizes import OutputSpec, tensor_bytes
 from tf_placer.workloads.images import with_fused_batch_normalization
 from tf_placer.workloads.spec import begin, image_batch, step_of
 

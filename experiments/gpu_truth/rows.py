@@ -18,7 +18,7 @@ from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.cluster.device import Device
 from tf_placer.costs.formulas import OpView, work_of
 from tf_placer.costs.op_work import Work
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.sizes import OutputSpec
 
 FOLDER = pathlib.Path(__file__).parent
 TRUTH, TEST_ROWS = FOLDER / "truth.csv.gz", FOLDER / "test_rows.csv"

@@ -10,11 +10,8 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from tests.equivalence.bug import Bug
-from tf_placer.graph.cleaning import clean, inline_calls
-from tf_placer.graph.cleaning import clean as clone_constants
-from tf_placer.graph.cleaning import clean as split_identity_n
-from tf_placer.graph.program.program import Program, function_names, with_nodes
-from tf_placer.graph.reading import from_function
+from tf_placer.graph import clean, inline, read_function
+from tf_placer.graph.program import Program, function_names, with_nodes
 
 _WRITES = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 
@@ -209,50 +206,50 @@ def _one_shared_name(right: Callable[..., Any]) -> Callable[..., Any]:
 BUGS: dict[str, Bug] = {
     "call_waits_for_nothing": Bug(
         "ops of an inlined call do not wait for what the call waited for",
-        ((inline_calls._Inliner, "_begin"),),
+        ((inline._Inliner, "_begin"),),
         lambda right: lambda self, call, body, nodes: [],
     ),
     "nothing_waits_for_call": Bug(
         "who waited for a call does not wait for its body",
-        ((inline_calls._Inliner, "_body_nodes"),),
+        ((inline._Inliner, "_body_nodes"),),
         _end_waits_for_nothing,
     ),
     "effects_of_call_lost": Bug(
         "side effects of an inlined call are none of the program",
-        ((inline_calls._Inliner, "effects"),),
+        ((inline._Inliner, "effects"),),
         _effects_of_call_lost,
     ),
     "results_of_call_exchanged": Bug(
         "a call's first two results change places",
-        ((inline_calls._Inliner, "_body_nodes"),),
+        ((inline._Inliner, "_body_nodes"),),
         _results_exchanged,
     ),
     "arguments_of_call_exchanged": Bug(
         "a call's first and last float arguments change places",
-        ((inline_calls._Wiring, "__init__"),),
+        ((inline._Wiring, "__init__"),),
         _arguments_exchanged,
     ),
     "offsets_forgotten": Bug(
         "in a body every named output is taken for the op's first",
-        ((inline_calls, "output_offsets"),),
+        ((inline, "output_offsets"),),
         lambda right: lambda node, library: dict.fromkeys(right(node, library), 0),
     ),
     "classes_not_renamed": Bug(
         "`_class` of an inlined body names the body's own ops",
-        ((inline_calls._Wiring, "_class"),),
+        ((inline._Wiring, "_class"),),
         lambda right: lambda self, value: value,
     ),
     "identity_n_shifted": _clean_up("parts of an IdentityN are mixed up", "split_identity_n", _parts_shifted),
     "identity_n_not_waited_for": Bug(
         "who waited for an IdentityN does not wait for its parts",
-        ((split_identity_n, "_rewire"),),
+        ((clean, "_rewire"),),
         _not_waited_for,
     ),
     "updates_merged": _clean_up("equal updates are done once", "default_attributes", _equal_updates_merged),
     "update_done_twice": _clean_up("an update is done twice", "default_attributes", _assignment_twice),
     "constant_of_another": Bug(
         "a constant is copied from another of its shape",
-        ((clone_constants, "copy_of"),),
+        ((clean, "copy_of"),),
         _clones_of_another,
     ),
     "writes_taken_for_reads": Bug(
@@ -275,7 +272,7 @@ BUGS: dict[str, Bug] = {
     ),
     "one_shared_name": Bug(
         "all variables share one name in a session",
-        ((from_function, "_handle_node"),),
+        ((read_function, "_handle_node"),),
         _one_shared_name,
     ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.equivalence.bug import Bug
-from tf_placer.graph.reading import from_function
+from tf_placer.graph import read_function
 from tf_placer.rewrite import functions, placed_function, rewrite, variables
 
 _PLACE_GRAPH = ((rewrite, "place_graph"),)
@@ -248,7 +248,7 @@ BUGS: dict[str, Bug] = {
     ),
     "arguments_on_a_device": _restored_wrongly("arguments get a device", _arguments_on_a_device),
     "captured_values_zero": Bug(
-        "captured tensors are taken for zeros", ((from_function, "_constant_node"),), _captured_values_zero
+        "captured tensors are taken for zeros", ((read_function, "_constant_node"),), _captured_values_zero
     ),
     "control_output_dropped": _connected_wrongly("the last side effect is no output", _drop_last_effect),
     "captures_exchanged": _connected_wrongly("two variables change places", _exchange_captures),

@@ -18,9 +18,8 @@ from tf_placer.automatic.trial import Trial
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import large_constants
-from tf_placer.graph.reading.from_function import variable_value
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.program import Splitting, large_constants
+from tf_placer.graph.read_function import variable_value
 from tf_placer.planning.in_parts import about_parts, with_splitting
 from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.stages import begins_at

@@ -32,7 +32,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import outside_functions
 from tf_placer.base.quantities import milliseconds
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.from_function import function_name
+from tf_placer.graph.read_function import function_name
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement, PlanFile

@@ -10,8 +10,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.command_line.scripts.script_item import kind_of, script_item
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.from_graph_def import InputShapes
-from tf_placer.graph.reading.saved_model import (
+from tf_placer.graph.read_graph import InputShapes
+from tf_placer.graph.read_saved_model import (
     SERVING,
     GraphFile,
     SavedModel,

@@ -19,8 +19,8 @@ from tf_placer.costs.op_work import OpWork, WorkClass
 from tf_placer.costs.shares import POWER, efficiencies
 from tf_placer.costs.trips import FunctionLibrary, frame_trips, trip_count
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import returned_functions
-from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.program import returned_functions
+from tf_placer.graph.sizes import OutputSpec, tensor_bytes
 
 # Two weeks: longer than any step that the simulator takes, and still far from the end of int64.
 LONGEST_NS = 1 << 50

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from colocation.op_facts import values
 from tf_placer.costs.op_work import FREE, Work, WorkClass
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.sizes import OutputSpec
 
 # One op as a cost formula sees it (its node, and the shapes that go in and come out), and what a formula is.
 

@@ -19,9 +19,9 @@ from colocation.constraints import find_frames
 from colocation.op_facts import GraphIndex, copy_of, data_inputs, index_graph, parse_input
 from colocation.tensorflow_internals import folded_constant, graph_of_function_def
 from tf_placer.base.arguments import InputError, told
-from tf_placer.graph.program.program import functions_of
-from tf_placer.graph.sizes.loops import is_handle, keep_callbacks_from_running
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.estimated_sizes import is_handle, keep_callbacks_from_running
+from tf_placer.graph.program import functions_of
+from tf_placer.graph.sizes import OutputSpec
 
 # Trip counts of While ops.
 

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from colocation.op_facts import ENTERS, having, parse_input, reached, values
 from colocation.tensorflow_internals import folded_constant
+from tf_placer.graph.estimated_sizes import keep_callbacks_from_running
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import KEPT_BYTES
-from tf_placer.graph.sizes.loops import keep_callbacks_from_running
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.program import KEPT_BYTES
+from tf_placer.graph.sizes import OutputSpec
 
 _XLA, _OUTSIDE = having("xla"), values("outside")
 _CONDITIONAL = ENTERS | having("switch")

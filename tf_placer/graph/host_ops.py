@@ -15,7 +15,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
 from colocation.constraints import input_types, is_ref, takes_special_inputs
 from colocation.op_facts import having
-from tf_placer.graph.program.program import (
+from tf_placer.graph.program import (
     HostCapture,
     ItemVariable,
     Program,

@@ -1,8 +1,7 @@
 """One self-contained graph with everything a placement needs to know about it.
 
-Every Item is made in the same way, each step once: a function, a SavedModel or a MetaGraphDef is read as one raw
-``Program`` (``reading/``), which checks what comes from a file (``checking/``); ``Item.from_program`` cleans it up
-(``cleaning/``) and gives every tensor a size (``sizes/``).
+A function, a SavedModel or a MetaGraphDef is read as one raw ``Program``; graphs from files are checked first.
+``Item.from_program`` cleans the program up and gives every tensor a size.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.base.garbage import without_collections
-from tf_placer.graph.cleaning.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
+from tf_placer.graph.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices
-from tf_placer.graph.program.program import (
+from tf_placer.graph.program import (
     Feed,
     HostCapture,
     ItemVariable,
     Program,
+    Splitting,
     drawn_value,
     with_constants,
     without_large_constants,
     without_value,
 )
-from tf_placer.graph.reading.from_function import function_name, program_of_function
-from tf_placer.graph.reading.from_graph_def import InputShapes, checked_input_shapes, program_of_meta_graph
-from tf_placer.graph.reading.saved_model import SERVING, SavedModel, program_of_saved_model, read_saved_model
-from tf_placer.graph.sizes.output_specs import OutputSpec, estimates_by_rule, output_specs
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.read_function import function_name, program_of_function
+from tf_placer.graph.read_graph import InputShapes, checked_input_shapes, program_of_meta_graph
+from tf_placer.graph.read_saved_model import SERVING, SavedModel, program_of_saved_model, read_saved_model
+from tf_placer.graph.sizes import OutputSpec, estimates_by_rule, output_specs
 
 _ENTRIES: dict[str, type] = {
     "outputs": tuple,

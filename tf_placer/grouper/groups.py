@@ -15,7 +15,7 @@ import numpy as np
 import pymetis
 import tensorflow as tf
 
-from tf_placer.graph.splitting import COPY
+from tf_placer.graph.program import COPY
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
 from tf_placer.transform.split.plans import part_of_unit

@@ -20,7 +20,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import device_labels
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.timeline import ON_DEVICES, Kind, StepTimeline, simulated_timeline
-from tf_placer.graph.splitting import SHARED
+from tf_placer.graph.program import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.audit import node_times_ns, owner

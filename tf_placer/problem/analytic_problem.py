@@ -16,7 +16,7 @@ from tf_placer.costs.analytic import OpCosts, analytic_costs
 from tf_placer.costs.trips import frame_trips
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes.output_specs import tensor_bytes
+from tf_placer.graph.sizes import tensor_bytes
 from tf_placer.problem.check_arrays import TensorTable, tensor_table
 from tf_placer.problem.problem import Problem
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.graph.splitting import TRIP
+from tf_placer.graph.program import TRIP
 from tf_placer.problem.problem import Problem
 
 # Name scopes: the part of an op's name that its program gave, without TensorFlow's prefixes and suffixes.

@@ -21,7 +21,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import html_table, size
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.program import Splitting
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
 from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem

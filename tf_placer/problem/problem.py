@@ -20,7 +20,7 @@ from tf_placer.base.files import array_file_bytes, read_array_file, write_atomic
 from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.device import Device, Link
 from tf_placer.costs.op_work import OpWork
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.program import Splitting
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
     TensorTable,

@@ -21,7 +21,7 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import (
+from tf_placer.graph.program import (
     Program,
     called_functions,
     fresh_name,
@@ -36,7 +36,7 @@ from tf_placer.graph.program.program import (
     with_nodes,
     write_body,
 )
-from tf_placer.graph.reading.saved_model import SavedModel
+from tf_placer.graph.read_saved_model import SavedModel
 from tf_placer.transform.split.open_batch import NotOpen, OpenForm
 
 

@@ -9,7 +9,7 @@ from tensorflow.core.framework import function_pb2
 
 from colocation.op_facts import CALLS
 from colocation.tensorflow_internals import FuncGraph, graph_of_function_def, set_call_gradient
-from tf_placer.graph.program.program import functions_of
+from tf_placer.graph.program import functions_of
 from tf_placer.transform.fusion.writer import PREFIX
 
 

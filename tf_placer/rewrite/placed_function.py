@@ -31,7 +31,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
+from tf_placer.graph.read_function import example_tensors, function_name, traced
 from tf_placer.ops.library import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement

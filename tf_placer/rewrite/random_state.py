@@ -28,8 +28,8 @@ from colocation.tensorflow_internals import (
 from colocation.tensorflow_internals import functions_of as functions_called
 from tf_placer.base.eager import outside_functions
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.graph.program.program import fresh_name, functions_in, functions_of, is_compiled
-from tf_placer.graph.reading.from_function import function_name
+from tf_placer.graph.program import fresh_name, functions_in, functions_of, is_compiled
+from tf_placer.graph.read_function import function_name
 from tf_placer.workers.connection import attach, is_attached
 
 # Op type -> the one that draws the same numbers from a variable, bit for bit.

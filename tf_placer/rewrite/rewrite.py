@@ -12,7 +12,7 @@ from colocation.op_facts import CALLS
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import functions_of
+from tf_placer.graph.program import functions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.transform.fusion.clusters import check_clusters
 from tf_placer.transform.fusion.writer import fused_graph

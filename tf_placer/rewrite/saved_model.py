@@ -21,11 +21,11 @@ from colocation.op_facts import index_graph, parse_input, reached
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import appearing_whole
-from tf_placer.graph.cleaning.clean import READ_ONLY_OPS
+from tf_placer.graph.clean import READ_ONLY_OPS
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import Program, functions_of, renamed_input, renamed_node
-from tf_placer.graph.reading.from_graph_def import InputShapes
-from tf_placer.graph.reading.saved_model import (
+from tf_placer.graph.program import Program, functions_of, renamed_input, renamed_node
+from tf_placer.graph.read_graph import InputShapes
+from tf_placer.graph.read_saved_model import (
     FILE_NAME,
     SAVED_MODEL_FILES,
     SERVING,

@@ -19,7 +19,7 @@ from colocation.tensorflow_internals import process_config
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.host_ops import can_stand_in
 from tf_placer.graph.item import Feed, Item
-from tf_placer.graph.program.program import check_restorable
+from tf_placer.graph.program import check_restorable
 from tf_placer.workers.local_workers import Workers
 
 _SCOPE = "tf_placer_program"

@@ -22,7 +22,7 @@ from colocation.op_facts import (
 )
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
-from tf_placer.graph.splitting import SHARED
+from tf_placer.graph.program import SHARED
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.check_arrays import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement

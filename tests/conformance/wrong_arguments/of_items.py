@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_placer
 from tests.conformance.wrong_arguments.row import Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
-from tf_placer.graph.program.program import Program
+from tf_placer.graph.program import Program
 
 _COUNT = (0, -1, 1.5, "a", True)
 

@@ -6,7 +6,7 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, free, work_of
 from tf_placer.costs.op_work import FREE, Kind, Work, WorkClass
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.sizes import OutputSpec
 
 
 def _spec(tensor: tf.Tensor) -> OutputSpec:

@@ -12,9 +12,9 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, work_of
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import Feed, Program
-from tf_placer.graph.sizes.output_specs import OutputSpec
-from tf_placer.graph.sizes.size_rules import AS_INPUT, AS_READ, RAGGED, Unsized, sized
+from tf_placer.graph.program import Feed, Program
+from tf_placer.graph.size_rules import AS_INPUT, AS_READ, RAGGED, Unsized, sized
+from tf_placer.graph.sizes import OutputSpec
 
 SHAPES = ((), (3,), (6, 3), (2, 6, 6, 3))
 # Their meaning hangs together with other nodes, and one alone is no graph.

@@ -9,7 +9,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tf_placer.graph.program.program import Program
+from tf_placer.graph.program import Program
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.program import Splitting
 from tf_placer.planners.order import RULES, backward_ops, priorities, rules_for
 from tf_placer.problem.decisions import ranked
 from tf_placer.search.known import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS

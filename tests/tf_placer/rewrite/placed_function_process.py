@@ -17,7 +17,7 @@ from tests.logical_devices import NUM_DEVICES, report
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.from_function import traced
+from tf_placer.graph.read_function import traced
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import placed_function

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.graph.reading.saved_model import read_saved_model
+from tf_placer.graph.read_saved_model import read_saved_model
 
 
 @dataclasses.dataclass(frozen=True)

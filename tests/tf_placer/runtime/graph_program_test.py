@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import Program
+from tf_placer.graph.program import Program
 from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime import graph_program
 from tf_placer.runtime.graph_program import (

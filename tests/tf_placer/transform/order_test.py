@@ -14,7 +14,7 @@ from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.program import Splitting
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement

@@ -89,13 +89,13 @@ def test_the_settings_of_keras_count(traces):
 
 
 def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatch):
-    for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
+    for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.py").write_text("1")
     monkeypatch.setattr(known, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
     digest = registry._digest_of_sources.__wrapped__
     found = {digest()}
-    for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
+    for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
         (tmp_path / folder / "a.py").write_text("2")
         found.add(digest())
     (tmp_path / "tf_placer" / "workloads" / "a.py").rename(tmp_path / "tf_placer" / "workloads" / "b.py")

@@ -21,7 +21,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_input
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import fresh_name, with_nodes, write_body
+from tf_placer.graph.program import fresh_name, with_nodes, write_body
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import PREFIX, check_clusters
 

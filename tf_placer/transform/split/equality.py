@@ -15,8 +15,8 @@ from colocation.op_facts import LOOPS, REFERENCE_VARIABLES, copy_of, data_inputs
 from colocation.tensorflow_internals import registered_op
 from tf_placer.costs.kernels import find_kernel
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.program import with_nodes, with_output
-from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.program import with_nodes, with_output
+from tf_placer.graph.sizes import OutputSpec, tensor_bytes
 from tf_placer.runtime.graph_program import build_program, open_program
 
 RELATIVE = (

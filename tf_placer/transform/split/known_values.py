@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from colocation.op_facts import GraphIndex, copy_of, data_inputs, having
 from colocation.tensorflow_internals import registered_op
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.sizes import OutputSpec
 
 _MOST_ELEMENTS = 4096
 _SIZES = having("metadata")

@@ -16,8 +16,8 @@ from tensorflow.core.framework import node_def_pb2
 from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_input, reached
 from colocation.units import DisjointSet
 from tf_placer.graph.item import Item, rewritten
-from tf_placer.graph.program.program import fresh_name, with_nodes, with_output
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.program import fresh_name, with_nodes, with_output
+from tf_placer.graph.sizes import OutputSpec
 from tf_placer.transform.split.known_values import known_values
 
 _Elements = tuple[str | None, ...]

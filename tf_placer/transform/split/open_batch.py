@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import having, values
-from tf_placer.graph.program.program import Feed, with_nodes
+from tf_placer.graph.program import Feed, with_nodes
 from tf_placer.transform.split.propagate import Program, States, Tensor
 from tf_placer.transform.split.rules import rule_name
 from tf_placer.transform.split.split_batch import SplitProgram

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.splitting import SHARED
+from tf_placer.graph.program import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.split.split_batch import SplitProgram

@@ -13,9 +13,9 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.garbage import without_collections
+from tf_placer.graph import program as graphs
 from tf_placer.graph.item import Item, rewritten
-from tf_placer.graph.program import program as graphs
-from tf_placer.graph.splitting import Splitting
+from tf_placer.graph.program import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
 from tf_placer.transform.split.rules import NORMALIZATION, rule_name

@@ -26,9 +26,9 @@ from colocation.op_facts import (
     reached,
 )
 from colocation.tensorflow_internals import FuncGraph, graph_of_function_def
-from tf_placer.graph.cleaning.clean import clean, passed_on
+from tf_placer.graph.clean import clean, passed_on
 from tf_placer.graph.item import Item, rewritten
-from tf_placer.graph.program.program import (
+from tf_placer.graph.program import (
     Program,
     called_functions,
     fresh_name,

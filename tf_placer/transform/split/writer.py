@@ -12,9 +12,9 @@ from tensorflow.core.framework import node_def_pb2
 from colocation.op_facts import control_inputs, copy_of, having, parse_input
 from colocation.tensorflow_internals import registered_op
 from colocation.units import class_groups
-from tf_placer.graph.cleaning.clean import MAX_CLONED_BYTES
-from tf_placer.graph.program.program import KEPT_BYTES, fresh_name
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.clean import MAX_CLONED_BYTES
+from tf_placer.graph.program import KEPT_BYTES, fresh_name
+from tf_placer.graph.sizes import OutputSpec
 from tf_placer.transform.split.propagate import Program, States, Tensor
 from tf_placer.transform.split.rules import rule_name
 from tf_placer.transform.split.states import WHOLE, Own, Part, Split, State, Sum, Whole

@@ -1,0 +1,327 @@
+"""Checks of a graph that comes from a file, made before anything relies on it.
+
+Refused is what the clean-ups take for granted and what would make them, or TensorFlow, crash or never end. What
+TensorFlow's own import refuses with a message (types that do not agree, shapes) is left to it.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import (
+    attr_value_pb2,
+    function_pb2,
+    node_def_pb2,
+    op_def_pb2,
+    tensor_pb2,
+    types_pb2,
+)
+
+from colocation.constraints import op_definition
+from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS
+from tf_placer.base.arguments import InputError
+from tf_placer.graph.program import function_names, functions_of, num_tensors, returned_functions
+
+# Calls between functions of a library: number of tensors, and depth.
+
+MAX_DEPTH = 50  # of functions that call functions
+MAX_NODES = 1 << 22  # with every call written out
+
+_Library = Mapping[str, function_pb2.FunctionDef]
+
+
+def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> None:
+    """Checks the calls, branches and loops of a graph and of its library.
+
+    Args:
+      nodes: the main graph's; they have the attributes that their ops declare.
+      library: function name -> function.
+
+    Raises:
+      InputError: a function is missing, takes or returns another number of tensors than the node that calls it, calls
+        itself, or all calls written out would be too many nodes.
+    """
+    nodes = list(nodes)
+    for node in [*nodes, *(node for function in library.values() for node in function.node_def)]:
+        _check_arity(node, library)
+    expanded: dict[str, int] = {}
+    for name in library:
+        _expand(name, library, expanded, ())
+    total = sum(1 + _called_nodes(node, library, expanded) for node in nodes)
+    if total > MAX_NODES:
+        raise InputError(
+            f"the graph has {total} nodes when its calls are written out; at most {MAX_NODES} can be placed"
+        )
+
+
+def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
+    for name, takes, returns in _expected_functions(node):
+        if name not in library:
+            raise InputError(
+                f"node {node.name!r} ({node.op}) names function {name!r}, which the graph's library lacks; "
+                "the graph is damaged"
+            )
+        signature = library[name].signature
+        found = (len(signature.input_arg), len(signature.output_arg))
+        if found != (takes, returns):
+            raise InputError(
+                f"node {node.name!r} ({node.op}): function {name!r} takes {found[0]} tensors and returns {found[1]}, "
+                f"expected {takes} and {returns}; the graph is damaged"
+            )
+
+
+def _expected_functions(node: node_def_pb2.NodeDef) -> list[tuple[str, int, int]]:
+    """(function, tensors it must take, tensors it must return) of a node's functions that are looked into."""
+    attributes = node.attr
+    if node.op in LOOPS:
+        variables = len(attributes["T"].list.type)
+        body, condition = attributes["body"].func.name, attributes["cond"].func.name
+        return [(body, variables, variables), (condition, variables, 1)]
+    names = returned_functions(node)
+    if node.op in BRANCHES and not names:
+        raise InputError(f"node {node.name!r} ({node.op}) has no branches; the graph is damaged")
+    return [(name, len(attributes["Tin"].list.type), len(attributes["Tout"].list.type)) for name in names]
+
+
+def _expand(name: str, library: _Library, expanded: dict[str, int], callers: tuple[str, ...]) -> None:
+    """Enters the number of nodes of a function, its calls written out, and those of all that it calls."""
+    if name in expanded:
+        return
+    if name in callers:
+        raise InputError(
+            f"function {name!r} calls itself, which cannot be placed; write the recursion as tf.while_loop"
+        )
+    if len(callers) > MAX_DEPTH:
+        raise InputError(
+            f"function {name!r} is called through {len(callers)} others; at most {MAX_DEPTH} can be placed"
+        )
+    for node in library[name].node_def:
+        for called in function_names(node):
+            if called in library:
+                _expand(called, library, expanded, (*callers, name))
+    expanded[name] = sum(1 + _called_nodes(node, library, expanded) for node in library[name].node_def)
+
+
+def _called_nodes(node: node_def_pb2.NodeDef, library: _Library, expanded: Mapping[str, int]) -> int:
+    return sum(expanded[name] for name in function_names(node) if name in library)
+
+
+MAX_OUTPUTS = 1 << 16  # of one node
+MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for a tensor of any size
+
+_NAME = re.compile(r"[^\s:^][^\s:]*")
+_OUTPUT = re.compile(r"[0-9]{1,9}")
+_DTYPES = frozenset(types_pb2.DataType.values())
+_FIELD_OF_TYPE = {
+    "string": "s",
+    "int": "i",
+    "float": "f",
+    "bool": "b",
+    "type": "type",
+    "shape": "shape",
+    "tensor": "tensor",
+    "func": "func",
+}
+
+# Output name -> tensors it stands for, of a node; None where the op type is not known.
+_Outputs = Mapping[str, int] | None
+
+
+def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Checks names, inputs, attributes and calls of a graph and of all functions of its library.
+
+    Op types that are not registered are let pass: nothing may need those nodes.
+
+    Raises:
+      InputError: one line that names the first node or function that is wrong.
+    """
+    functions = [function.signature.name for function in graph_def.library.function]
+    _check_names(functions, "function")
+    library = functions_of(graph_def.library)
+    _check_main_graph(graph_def.node, library)
+    for function in library.values():
+        try:
+            _check_body(function, library)
+        except InputError as error:
+            raise InputError(f"function {function.signature.name!r}: {error}") from None
+    check_calls(graph_def.node, library)
+
+
+def is_tensor_name(text: str) -> bool:
+    """True if a text has the form ``"node"`` or ``"node:i"``."""
+    name, colon, output = text.partition(":")
+    return bool(_NAME.fullmatch(name)) and (not colon or bool(_OUTPUT.fullmatch(output)))
+
+
+def checked_dtype(number: int, where: str) -> tf.DType:
+    """The dtype behind a ``DataType`` number.
+
+    Raises:
+      InputError: there is none; ``where`` says whose it is.
+    """
+    if number not in _DTYPES or number == types_pb2.DT_INVALID:
+        raise InputError(f"{where} has the unknown dtype {number}; the graph is damaged")
+    return tf.as_dtype(number)
+
+
+def _check_main_graph(
+    nodes: Sequence[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef]
+) -> None:
+    _check_names([node.name for node in nodes], "node")
+    outputs = {node.name: _checked_outputs(node, library) for node in nodes}
+
+    def producer(text: str) -> str | None:
+        name, _, output = text.partition(":")
+        if not is_tensor_name(text) or name not in outputs:
+            return None
+        lengths = outputs[name]
+        there = lengths is None or int(output or 0) < sum(lengths.values())
+        return name if there else None
+
+    _check_inputs(nodes, producer, set(outputs))
+
+
+def _check_body(function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]) -> None:
+    arguments = [argument.name for argument in function.signature.input_arg]
+    _check_names([*arguments, *(node.name for node in function.node_def)], "argument or node")
+    for argument in function.signature.input_arg:
+        checked_dtype(argument.type, f"argument {argument.name!r}")
+    outputs = {node.name: _checked_outputs(node, library) for node in function.node_def}
+
+    def producer(text: str) -> str | None:
+        if text in arguments:
+            return text
+        name, _, rest = text.partition(":")
+        output, _, k = rest.partition(":")
+        if name not in outputs or not _OUTPUT.fullmatch(k):
+            return None
+        lengths = outputs[name]
+        return name if lengths is None or int(k) < lengths.get(output, 0) else None
+
+    _check_inputs(function.node_def, producer, {*outputs, *arguments})
+    for result in function.signature.output_arg:
+        if result.name not in function.ret or producer(function.ret[result.name]) is None:
+            raise InputError(f"result {result.name!r} comes from nowhere; the graph is damaged")
+    for effect in [*function.signature.control_output, *function.control_ret]:
+        if function.control_ret.get(effect) not in outputs:
+            raise InputError(f"side effect {effect!r} is no node; the graph is damaged")
+
+
+def _check_names(names: Sequence[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{what} name {name!r} is empty or not valid; the graph is damaged")
+        if name in seen:
+            raise InputError(f"there are two of {what} {name!r}; names must be unique, the graph is damaged")
+        seen.add(name)
+
+
+def _check_inputs(
+    nodes: Iterable[node_def_pb2.NodeDef], producer: Callable[[str], str | None], names: set[str]
+) -> None:
+    producers: dict[str, list[str]] = {name: [] for name in names}
+    for node in nodes:
+        control_seen = False
+        for text in node.input:
+            is_control = text.startswith("^")
+            found = producer(text) if not is_control else text[1:] if text[1:] in names else None
+            if found is None:
+                raise InputError(
+                    f"node {node.name!r} has input {text!r}, which is not there; the graph is damaged"
+                )
+            if control_seen and not is_control:
+                raise InputError(
+                    f"node {node.name!r} has input {text!r} behind a control input; the graph is damaged"
+                )
+            control_seen = is_control
+            producers[node.name].append(found)
+    back = {node.name for node in nodes if node.op in NEXT_ITERATIONS}
+    forward = {name: [one for one in found if one not in back] for name, found in producers.items()}
+    try:
+        graphlib.TopologicalSorter(forward).prepare()
+    except graphlib.CycleError as error:
+        raise InputError(
+            f"node {error.args[1][0]!r} is on a cycle of the graph; the graph is damaged"
+        ) from None
+
+
+def _checked_outputs(node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef]) -> _Outputs:
+    """Checks a node's attributes and the number of its inputs; returns its outputs."""
+    if "_class" in node.attr:
+        _check_classes(node)
+    if node.op in library:
+        signature = library[node.op].signature
+    else:
+        signature = op_definition(node.op)
+        if signature is None:
+            return None
+        for attribute in signature.attr:
+            _check_attribute(node, attribute)
+    expected = sum(num_tensors(argument, node) for argument in signature.input_arg)
+    given = sum(not text.startswith("^") for text in node.input)
+    if given != expected:
+        raise InputError(
+            f"node {node.name!r} ({node.op}) has {given} inputs, expected {expected}; the graph is damaged"
+        )
+    lengths = {argument.name: num_tensors(argument, node) for argument in signature.output_arg}
+    total = sum(lengths.values())
+    if min(lengths.values(), default=0) < 0 or total > MAX_OUTPUTS:
+        raise InputError(
+            f"node {node.name!r} ({node.op}) has {total} outputs; 0 to {MAX_OUTPUTS} are possible, the graph is damaged"
+        )
+    return lengths
+
+
+def _check_attribute(node: node_def_pb2.NodeDef, attribute: op_def_pb2.OpDef.AttrDef) -> None:
+    where = f"node {node.name!r} ({node.op}): attribute {attribute.name!r}"
+    if attribute.name not in node.attr:
+        if not attribute.HasField("default_value"):
+            raise InputError(f"{where} is missing; the graph is damaged")
+        return
+    value = node.attr[attribute.name]
+    if not _has_type(value, attribute.type):
+        raise InputError(f"{where} is no {attribute.type}; the graph is damaged")
+    for number in [value.type] if attribute.type == "type" else value.list.type:
+        if number not in _DTYPES:
+            raise InputError(f"{where} has the unknown dtype {number}; the graph is damaged")
+    if attribute.type == "tensor":
+        _check_tensor(value.tensor, where)
+
+
+def _has_type(value: attr_value_pb2.AttrValue, attribute_type: str) -> bool:
+    if not attribute_type.startswith("list("):
+        return value.WhichOneof("value") == _FIELD_OF_TYPE[attribute_type]
+    field = _FIELD_OF_TYPE[attribute_type.removeprefix("list(").removesuffix(")")]
+    filled = {descriptor.name for descriptor, _ in value.list.ListFields()}
+    return value.WhichOneof("value") == "list" and filled <= {field}
+
+
+def _check_tensor(tensor: tensor_pb2.TensorProto, where: str) -> None:
+    dtype = checked_dtype(tensor.dtype, where)
+    sizes = [dim.size for dim in tensor.tensor_shape.dim]
+    if tensor.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
+        raise InputError(f"{where} is a tensor of no static shape; the graph is damaged")
+    num_bytes = math.prod(sizes) * max(dtype.size or 0, 1)
+    if num_bytes > MAX_CONSTANT_BYTES:
+        raise InputError(
+            f"{where} is a constant of {num_bytes} bytes; make a tensor of that size with tf.fill"
+        )
+    if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
+        raise InputError(
+            f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes; the graph is damaged"
+        )
+
+
+def _check_classes(node: node_def_pb2.NodeDef) -> None:
+    value = node.attr["_class"]
+    try:
+        valid = _has_type(value, "list(string)") and all(text.decode() for text in value.list.s)
+    except UnicodeDecodeError:
+        valid = False
+    if not valid:
+        raise InputError(f"node {node.name!r}: attribute '_class' is no list of names; the graph is damaged")

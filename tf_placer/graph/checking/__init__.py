@@ -1,1 +1,0 @@
-"""Checks of graphs from files, made before anything relies on them."""

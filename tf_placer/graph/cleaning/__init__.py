@@ -1,1 +1,0 @@
-"""The clean-ups of a raw ``Program``: each keeps the numbers and frees the placement."""

@@ -1,0 +1,460 @@
+"""One graph with its inputs, results, side effects and variables; its functions, and stand-ins for large values."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, tensor_pb2
+
+from colocation.op_facts import BRANCHES, CALLS, copy_of, parse_input, reached
+from colocation.tensorflow_internals import registered_op
+from tf_placer.base.arguments import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemVariable:
+    """A variable: its node and its value.
+
+    Attributes:
+      node: name of the ``VarHandleOp``, also its ``shared_name``; or of the v1 variable.
+      shape, dtype, num_bytes: of the variable's value.
+      value: the value when the program was captured.
+      capture: name of the traced graph's placeholder that stood for the handle.
+      stays: why its storage stays where it is, outside of the devices that a plan is for; empty where it need not.
+      device: where that is; empty where it need not stay.
+    """
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    num_bytes: int
+    value: np.ndarray
+    capture: str = ""
+    stays: str = ""
+    device: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """An input of the program: a ``Placeholder`` node and the example value given for it.
+
+    Attributes:
+      is_open: values of other shapes may be given, too.
+    """
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    value: np.ndarray
+    is_open: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class HostCapture:
+    """Captured object of this process that no graph can hold: a table, an iterator, a queue, a dataset.
+
+    Attributes:
+      node: name of the ``Placeholder`` that stands for it.
+      dtype: ``tf.resource`` or ``tf.variant``.
+      kind: what it is, for people: ``"a table"``.
+      device: where it is, "" where TensorFlow does not say.
+      is_anonymous: it is known by its handle alone. TensorFlow loses one that is known by a name, such as a table, when
+        this process connects to others.
+    """
+
+    node: str
+    dtype: tf.DType
+    kind: str
+    device: str = ""
+    is_anonymous: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Graph, and the names in it that matter: argument and result of every clean-up.
+
+    A clean-up never changes the ``graph_def`` it was given; it returns a new Program.
+
+    Attributes:
+      graph_def: nodes and the library functions they call.
+      feeds: inputs.
+      fetches: tensors that are the program's results, ``"node:i"``.
+      control_outputs: nodes that must run for their side effects, results or not; and reads of state, which are done
+        before who called the program may write it.
+      variables: captured variables.
+      host_captures: what else it reads of this process; their nodes are placeholders.
+      without_value: node of an input or a variable -> why it can be given no value, a sentence for a user. None of
+        them may be needed in the end.
+      open_sizes: what was taken for dimensions of any size, and what to do where that does not fit; "" for nothing.
+    """
+
+    graph_def: tf.compat.v1.GraphDef
+    feeds: tuple[Feed, ...]
+    fetches: tuple[str, ...]
+    control_outputs: tuple[str, ...]
+    variables: tuple[ItemVariable, ...]
+    host_captures: tuple[HostCapture, ...] = ()
+    without_value: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    open_sizes: str = ""
+
+
+def check_restorable(node: str, dtype: tf.DType) -> None:
+    """Raises InputError for a variable or input whose value no other process can be given."""
+    if dtype in (tf.variant, tf.resource):
+        holds = "a variant (a tensor list, a dataset)" if dtype == tf.variant else "a resource's handle"
+        raise InputError(
+            f"variable or input {node!r} holds {holds}, which cannot be restored; keep its content in variables "
+            "of numbers"
+        )
+
+
+def with_nodes(graph_def: tf.compat.v1.GraphDef, nodes) -> tf.compat.v1.GraphDef:
+    """Returns a graph of (copies of) ``nodes`` with ``graph_def``'s library and versions."""
+    result = tf.compat.v1.GraphDef()
+    result.node.extend(nodes)
+    result.library.CopyFrom(graph_def.library)
+    result.versions.CopyFrom(graph_def.versions)
+    return result
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """Returns ``name`` or the first free ``name_1``, ``name_2``...; adds it to ``taken``."""
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    taken.add(candidate)
+    return candidate
+
+
+def renamed_input(text: str, new_name: Mapping[str, str]) -> str:
+    """Returns an input text (``node``, ``node:i`` or ``^node``) with the node's new name, if it has one."""
+    prefix = "^" if text.startswith("^") else ""
+    name, colon, output = text.removeprefix("^").partition(":")
+    return f"{prefix}{new_name.get(name, name)}{colon}{output}"
+
+
+def renamed_node(node: node_def_pb2.NodeDef, new_name: Mapping[str, str]) -> node_def_pb2.NodeDef:
+    """Returns a copy whose name, inputs and ``loc:@`` classes are the new names of those nodes that have one."""
+    inputs = (renamed_input(text, new_name) for text in node.input)
+    result = copy_of(node, inputs, new_name.get(node.name, node.name))
+    if "_class" in node.attr:
+        classes = (value.decode().removeprefix("loc:@") for value in node.attr["_class"].list.s)
+        result.attr["_class"].list.s[:] = [f"loc:@{new_name.get(name, name)}".encode() for name in classes]
+    return result
+
+
+def with_output(text: str) -> str:
+    """Returns a tensor's name, ``node`` or ``node:i``, with its output."""
+    _, name, output = parse_input(text)
+    return f"{name}:{output}"
+
+
+def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
+    """Says whether XLA must compile a call or a function (``jit_compile=True``)."""
+    return "_XlaMustCompile" in call.attr and call.attr["_XlaMustCompile"].b
+
+
+def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
+    """Copies the functions that ``graph_def``'s nodes need, directly or not, and their gradients, in library order."""
+    gradient_of = {gradient.function_name: gradient.gradient_func for gradient in library.gradient}
+    needed = called_functions(graph_def.node, functions_of(library), gradient_of)
+    graph_def.library.function.extend(f for f in library.function if f.signature.name in needed)
+    graph_def.library.gradient.extend(
+        g for g in library.gradient if g.function_name in needed and g.gradient_func in needed
+    )
+
+
+def functions_of(library: function_pb2.FunctionDefLibrary) -> dict[str, function_pb2.FunctionDef]:
+    """Name -> function of a library."""
+    return {function.signature.name: function for function in library.function}
+
+
+def called_functions(
+    nodes: Iterable[node_def_pb2.NodeDef],
+    library: Mapping[str, function_pb2.FunctionDef],
+    gradient_of: Mapping[str, str] | None = None,
+) -> set[str]:
+    """Returns the functions of a library that nodes call, directly or not, in loops and branches, too.
+
+    Args:
+      nodes: of a graph or a body.
+      library: name -> function.
+      gradient_of: function -> its gradient, where that is needed with it.
+    """
+
+    def named(nodes: Iterable[node_def_pb2.NodeDef]) -> list[str]:
+        return [name for node in nodes for name in function_names(node) if name in library]
+
+    def following(name: str) -> list[str]:
+        gradient = (gradient_of or {}).get(name, "")
+        return [*named(library[name].node_def), *([gradient] if gradient in library else [])]
+
+    return reached(named(nodes), following)
+
+
+def function_names(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns the names of the functions a node may call: in its attributes, and its own op type."""
+    return [node.op, *(function.name for value in node.attr.values() for function in functions_in(value))]
+
+
+def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns the functions of which an op gives what one of them returns: each branch, or what is called."""
+    if node.op in CALLS:
+        return [node.attr["f"].func.name]
+    if node.op not in BRANCHES:
+        return []
+    if node.op.endswith("Case"):
+        return [function.name for function in node.attr["branches"].list.func]
+    return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
+
+
+def functions_in(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAttrList]:
+    """Returns the functions that an attribute names, to be read or changed."""
+    kind = value.WhichOneof("value")
+    if kind == "func":
+        return [value.func]
+    return list(value.list.func) if kind == "list" else []
+
+
+# Tensor names inside a FunctionDef (node:output_arg:k) as GraphDef names (node:i).
+
+
+def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
+    """Returns the signature of a node: a registered op's, or that of the function it names.
+
+    Raises:
+      InputError: TensorFlow has no such op and the library no such function.
+    """
+    if node.op in library:
+        return library[node.op].signature
+    found = registered_op(node.op)
+    if found is None:
+        raise InputError(
+            f"node {node.name!r} has the unknown op type {node.op!r}; give the library that registers it with "
+            "--op_library=FILE.so (in Python, tf.load_op_library first)"
+        )
+    return found
+
+
+def output_offsets(
+    node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]
+) -> dict[str, int]:
+    """Returns the first flat output index of each named output of a node."""
+    offsets, offset = {}, 0
+    for argument in op_def(node, library).output_arg:
+        offsets[argument.name] = offset
+        offset += num_tensors(argument, node)
+    return offsets
+
+
+def flat_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Returns an input inside a function (``arg``, ``node:output_arg:k`` or ``^node``) as one of a graph.
+
+    Args:
+      text: the input.
+      offsets: the ``output_offsets`` of each of the function's nodes.
+    """
+    name, _, rest = text.partition(":")
+    if not rest:
+        return text
+    output, _, k = rest.partition(":")
+    return f"{name}:{offsets[name][output] + int(k)}"
+
+
+def nested_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Returns an input inside a graph as one of a function: what ``flat_tensor`` takes; other names are arguments."""
+    is_control, name, position = parse_input(text)
+    if is_control:
+        return text
+    if name not in offsets:
+        return name
+    # The last that begins there or before: an output that has no tensors begins where the next one does.
+    output, offset = [item for item in offsets[name].items() if item[1] <= position][-1]
+    return f"{name}:{output}:{position - offset}"
+
+
+def all_offsets(
+    nodes: Iterable[node_def_pb2.NodeDef], library: function_pb2.FunctionDefLibrary
+) -> dict[str, dict[str, int]]:
+    """Returns the ``output_offsets`` of each node."""
+    functions = functions_of(library)
+    return {node.name: output_offsets(node, functions) for node in nodes}
+
+
+def write_body(
+    function: function_pb2.FunctionDef,
+    graph_def: tf.compat.v1.GraphDef,
+    argument_of: Mapping[str, str],
+    results: Mapping[str, str],
+    effects: Sequence[str],
+) -> None:
+    """Makes a graph the body of a function, which is changed.
+
+    Args:
+      function: has the arguments and results already.
+      graph_def: the graph, with a node for each argument that it reads.
+      argument_of: such a node -> the argument.
+      results: name of a result -> tensor of the graph ("node:i").
+      effects: nodes that must run for their side effects.
+    """
+    nodes = [node for node in graph_def.node if node.name not in argument_of]
+    offsets = all_offsets(nodes, graph_def.library)
+
+    def inside(text: str) -> str:
+        is_control, name, _ = parse_input(text)
+        return argument_of[name] if not is_control and name in argument_of else nested_tensor(text, offsets)
+
+    for field in ("node_def", "ret", "control_ret"):
+        function.ClearField(field)
+    for node in nodes:  # an argument is there as the body begins
+        texts = [text for text in node.input if text[0] != "^" or text[1:] not in argument_of]
+        function.node_def.append(copy_of(node, map(inside, texts)))
+    function.ret.update({name: inside(text) for name, text in results.items()})
+    function.signature.control_output[:] = effects
+    function.control_ret.update({name: name for name in effects})
+
+
+def num_outputs(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> int:
+    """Returns how many tensors a node makes; raises as ``op_def``."""
+    return sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
+
+
+def is_stateful(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
+    """Says whether running the node reads or changes state outside its tensors."""
+    return op_def(node, library).is_stateful
+
+
+def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
+    """Returns how many tensors an argument of a node's op stands for; its attribute may be left out for its default."""
+    name = argument.number_attr or argument.type_list_attr
+    if not name:
+        return 1
+    if name in node.attr:
+        value = node.attr[name]
+    else:
+        value = next(attr.default_value for attr in op_def(node, {}).attr if attr.name == name)
+    return value.i if argument.number_attr else len(value.list.type)
+
+
+KEPT_BYTES = 65_536  # scalars, lengths, labels: a step may depend on them, and they cost nothing
+
+
+def without_value(value: np.ndarray, keep_bytes: int = KEPT_BYTES) -> np.ndarray:
+    """An array of the same shape and type; all of it is one zero (empty text) where the value is larger than that."""
+    if _num_bytes(value) <= keep_bytes:
+        return value
+    zero = np.asarray(b"", object) if value.dtype.hasobject else np.zeros((), value.dtype)
+    return np.broadcast_to(zero, value.shape)
+
+
+def _num_bytes(value: np.ndarray) -> int:
+    if not value.dtype.hasobject:
+        return value.nbytes
+    return sum(len(one) if isinstance(one, bytes | str) else value.itemsize for one in value.flat)
+
+
+def drawn_value(value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+    """Normally distributed numbers, always the same, where ``without_value`` left nothing but zeros of a float.
+
+    Zeros would hide what a step computes. Whole numbers stay zeros, which are legal as indices, too.
+    """
+    is_stand_in = value.size > 1 and not any(value.strides)
+    if not is_stand_in or not dtype.is_floating:
+        return value
+    return np.random.default_rng(0).standard_normal(value.shape).astype(value.dtype)
+
+
+def with_constants(
+    graph_def: tf.compat.v1.GraphDef, values: Mapping[str, tensor_pb2.TensorProto]
+) -> tf.compat.v1.GraphDef:
+    """The graph with other values of constants.
+
+    Args:
+      graph_def: is left alone.
+      values: node -> value; what is no constant of the graph is left out.
+    """
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    for node in result.node:
+        if node.op == "Const" and node.name in values:
+            node.attr["value"].tensor.CopyFrom(values[node.name])
+    return result
+
+
+def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """The graph, with constants above ``KEPT_BYTES`` that are their first element over and over; itself without any."""
+    nodes = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
+    if not any(_is_large(node) for some in nodes for node in some):
+        return graph_def
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    _shrink(result.node)
+    for function in result.library.function:
+        _shrink(function.node_def)
+    # Anew: a message keeps the memory of what it once held.
+    return tf.compat.v1.GraphDef.FromString(result.SerializeToString())
+
+
+def large_constants(graph_def: tf.compat.v1.GraphDef) -> list[node_def_pb2.NodeDef]:
+    """The constants above ``KEPT_BYTES``."""
+    return [node for node in graph_def.node if _is_large(node)]
+
+
+def _is_large(node: node_def_pb2.NodeDef) -> bool:
+    return node.op == "Const" and node.ByteSize() > KEPT_BYTES
+
+
+def _shrink(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
+    for node in nodes:
+        if _is_large(node):
+            value = tf.make_ndarray(node.attr["value"].tensor)
+            first = value.reshape(-1)[0]
+            dtype = tf.as_dtype(node.attr["dtype"].type)
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(first, dtype, value.shape))
+
+
+COPY = re.compile(r"part_(\d+)/")
+"""What the name of a copy begins with: its part."""
+TRIP = re.compile(r"(?:.*/)?trip_\d+/")
+"""What comes before the name that an op has in the body of a loop, where the loop is written out."""
+SHARED = -1
+"""Part of what is no copy: variables, updates, sums, and what stayed whole."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Splitting:
+    """How the batch of a program was put in parts.
+
+    Attributes:
+      fingerprint: of the program that was split.
+      batch: examples of a step.
+      parts: copies.
+      batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
+      kept_whole: positions, among the ops of the program that was split, of those that were to stay whole.
+    """
+
+    fingerprint: str
+    batch: int
+    parts: int
+    batch_statistics: str
+    kept_whole: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept_whole", tuple(self.kept_whole))  # a list in a file
+
+    def names_kept(self, op_names: Sequence[str]) -> list[str]:
+        """Names of the ops that stayed whole, in a program of that fingerprint: an equal one may have other names."""
+        return [op_names[op] for op in self.kept_whole]
+
+    def part_of(self, name: str) -> int:
+        """The part, from 0 on, that an op of the split program is a copy for; ``SHARED`` where it is none."""
+        found = COPY.match(name)
+        return int(found[1]) if found and int(found[1]) < self.parts else SHARED
+
+    def __str__(self) -> str:
+        return f"a batch of {self.batch} in {self.parts} parts"

@@ -1,0 +1,438 @@
+"""Contents of the tensor lists of a graph: variants that hold the elements of a ``tf.TensorArray``, or of a loop."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2, versions_pb2
+
+from colocation.op_facts import LOOPS, alone, data_inputs, having, parse_input, values
+
+_PASSED_ON = frozenset({"Identity", "TensorListResize", "TensorListSetItem", "TensorListPushBack"})
+_MAX_ITERATIONS_INPUT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorList:
+    """Length and element shape of a list.
+
+    Attributes:
+      length: elements that it was made for, or that a loop puts in; 0 where nothing tells.
+      element: shape of one, with -1 for what is open; None for any rank.
+    """
+
+    length: int
+    element: tuple[int, ...] | None
+
+    def element_or(self, batch: int) -> tuple[int, ...]:
+        """Shape of one element, with ``batch`` for what is open; of unknown rank, a scalar."""
+        return tuple(batch if size < 0 else size for size in self.element or ())
+
+
+def lists_of(
+    node: node_def_pb2.NodeDef,
+    inputs: Sequence[tuple[int, ...] | None],
+    lists: Sequence[TensorList | None],
+    value: Callable[[int], np.ndarray | None],
+) -> dict[int, TensorList]:
+    """The lists among the outputs of an op.
+
+    Args:
+      node: the op.
+      inputs: shape of each data input; a handle has none.
+      lists: of each data input, the list that it is, if it is one.
+      value: value of a data input, or None where it is no constant.
+
+    Returns:
+      Output -> list.
+    """
+    if node.op in ("TensorListReserve", "EmptyTensorList"):
+        length = value(1) if node.op == "TensorListReserve" else None
+        shape = value(0)  # -1 for any rank
+        element = None if shape is None or np.ndim(shape) != 1 else tuple(int(size) for size in shape)
+        return {0: TensorList(_count(length), element)}
+    if node.op == "TensorListFromTensor" and inputs[0]:
+        return {0: TensorList(inputs[0][0], inputs[0][1:])}
+    if node.op in _PASSED_ON and lists and lists[0] is not None:
+        return {0: lists[0]}
+    if node.op in LOOPS:
+        # Its trip count, by the lists that it goes through, or by its limit.
+        longest = max((item.length for item in lists if item is not None), default=0)
+        most = value(_MAX_ITERATIONS_INPUT) if len(lists) > _MAX_ITERATIONS_INPUT else None
+        iterations = longest or _count(most)
+        return {
+            i: dataclasses.replace(one, length=one.length or iterations)
+            for i, one in enumerate(lists)
+            if one is not None
+        }
+    return {}
+
+
+def _count(value: np.ndarray | None) -> int:
+    return max(0, int(value)) if value is not None and np.ndim(value) == 0 else 0
+
+
+# Elements of the arrays and stacks of TensorFlow 1, which one op puts behind a handle and another takes out.
+
+Tensor = tuple[str, int]
+"""(node, output)."""
+
+_MAKES, _TAKES = having("makes_array"), values("takes")
+# ``Enter`` is an ``Identity`` here.
+_HANDS_ON = frozenset({"Identity", "Switch", "Merge", "Exit", "NextIteration"})
+# Op type -> the input that is put in; in front of an element's dimensions a scattered one has one more.
+_PUTS = {op_type: int(position) for op_type, position in values("puts").items()}
+_SCATTERS, _SPLITS = "TensorArrayScatterV3", "TensorArraySplitV3"
+
+
+class TensorArrays:
+    """Elements by the op that made the array, as far as a walk over the graph has seen what is put in.
+
+    An array of gradients has elements like those of what it is the gradient of.
+    """
+
+    def __init__(self, known: Mapping[str, TensorList] | None = None) -> None:
+        """Starts with what an earlier walk has seen, because something may be taken out before it is put in."""
+        self.known: dict[str, TensorList] = dict(known or {})
+        self.is_complete = True  # nothing was taken out whose elements were not known
+        self._maker: dict[Tensor, str] = {}
+        self._gradient_of: dict[str, str] = {}
+
+    def saw(
+        self,
+        node: node_def_pb2.NodeDef,
+        names: Sequence[Tensor],
+        inputs: Sequence[tuple[int, ...] | None],
+        length: int,
+    ) -> None:
+        """Remembers what an op does to an array.
+
+        Args:
+          node: the op.
+          names: its data inputs.
+          inputs: their shapes; a handle has none.
+          length: elements that the op makes an array for, 0 where nothing tells.
+        """
+        if node.op in _MAKES:
+            self._maker[node.name, 0] = node.name
+            if names and names[0] in self._maker:
+                self._gradient_of[node.name] = self._maker[names[0]]
+            elif length:
+                self.known.setdefault(node.name, TensorList(length, None))
+        elif names and names[0] in self._maker:
+            maker = self._maker[names[0]]
+            if node.op in _HANDS_ON:
+                self._maker.update({(node.name, output): maker for output in range(2)})
+            elif node.op == _SPLITS:
+                if inputs[1] and inputs[2]:
+                    parts = inputs[2][0]
+                    self._put(maker, parts, (-(-inputs[1][0] // max(1, parts)), *inputs[1][1:]))
+            elif node.op in _PUTS:
+                value, leading = inputs[_PUTS[node.op]] or (), int(node.op == _SCATTERS)
+                self._put(maker, value[0] if leading and value else 0, value[leading:])
+
+    def found(self, handle: Tensor) -> TensorList | None:
+        """List in the array behind a handle; None where it is not known."""
+        return next((one for one in self._behind(handle) if one.element is not None), None)
+
+    def length(self, handle: Tensor) -> int:
+        """Elements of the array behind a handle; 0 where they are not known."""
+        return next((one.length for one in self._behind(handle) if one.length), 0)
+
+    def _behind(self, handle: Tensor) -> Iterator[TensorList]:
+        """Lists known of the array behind a handle, and of those that it is the gradient of."""
+        maker = self._maker.get(handle)
+        while maker is not None:
+            if maker in self.known:
+                yield self.known[maker]
+            maker = self._gradient_of.get(maker)
+
+    def taken(
+        self, node: node_def_pb2.NodeDef, names: Sequence[Tensor], inputs: Sequence[tuple[int, ...] | None]
+    ) -> tuple[int, ...] | None:
+        """Shape of what an op takes out of an array; None where it takes nothing, or that is not known."""
+        if node.op not in _TAKES:
+            return None
+        array = self.found(names[0])
+        if array is None or array.element is None:
+            self.is_complete = False
+            return None
+        if _TAKES[node.op] == "one":
+            return array.element
+        count = self.length(names[0]) or (inputs[1] or (1,))[0]
+        if node.op == "TensorArrayGatherV3":
+            return (count, *array.element)
+        return (count * array.element[0], *array.element[1:]) if array.element else None
+
+    def _put(self, maker: str, length: int, element: tuple[int, ...]) -> None:
+        before = self.known.get(maker, TensorList(0, None))
+        self.known[maker] = TensorList(before.length or length, before.element or element)
+
+
+PARTS_PER_STRING = 8  # words that a string is split into, characters or bytes that it is taken to have
+IMAGE_SIDE = 224  # pixels of an image that is decoded
+DEFAULT_BATCH = 32  # rows where nothing that is fed has any
+
+DERIVED = "follows from other estimates"
+BOUND = "at most as many as its inputs have"
+AS_INPUT = "as its largest input, of unknown rank"
+AS_LEADING = "as many rows as its inputs, or a batch"
+AS_READ = "as the ops that read it take"
+LOOP = "as large as before the loop, or after one iteration"
+BRANCHES = "the larger of its branches"
+LIST = "as many as the list was made for, or filled with"
+STRINGS = f"{PARTS_PER_STRING} for each string"
+RAGGED = "rows of equal length"
+IMAGES = f"images of {IMAGE_SIDE} x {IMAGE_SIDE}"
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsized:
+    """An output whose size is not known, and what is known of its op.
+
+    Attributes:
+      node: the op.
+      shape: what inference says of the output.
+      inputs: shape of each data input; a handle has none.
+      lists: of each data input, the tensor list that it is, if it is one.
+      value: value of a data input, or the most that it can be, or None where nothing tells.
+      batch: rows of what is fed.
+    """
+
+    node: node_def_pb2.NodeDef
+    shape: tf.TensorShape
+    inputs: tuple[Shape | None, ...]
+    lists: tuple[TensorList | None, ...]
+    value: Callable[[int], np.ndarray | None]
+    batch: int
+
+    def elements(self, position: int) -> int:
+        """Elements of a data input."""
+        return math.prod(self.inputs[position] or ())
+
+    def rows(self, position: int) -> int:
+        """Rows of a data input; 1 of a scalar."""
+        return (self.inputs[position] or (1,))[0]
+
+    @property
+    def leading(self) -> int:
+        """Rows of the input that has most."""
+        return max((shape[0] for shape in self.inputs if shape), default=0) or self.batch
+
+
+def sized(output: Unsized) -> tuple[Shape, str]:
+    """A size for an output, and the rule that gave it."""
+    name = _RULE_OF_TYPE.get(output.node.op, "")
+    rows, rule = _RULES.get(name, (None, ""))
+    shape = output.shape
+    if name == "image":  # [height, width, channels], with frames in front of it
+        sizes = [1, IMAGE_SIDE, IMAGE_SIDE, 3][-shape.rank :] if shape.rank else [IMAGE_SIDE, IMAGE_SIDE, 3]
+        inferred = shape.as_list() if shape.rank else [None] * 3
+        return tuple(b if a is None else a for a, b in zip(inferred, sizes, strict=False)), IMAGES
+    if rows is not None and shape.rank is not None:
+        return _filled(shape, rows(output)), rule
+    if output.node.op == "Reshape" and shape.rank is not None:
+        return _reshaped(output), DERIVED
+    if output.node.op == "TensorListStack" and output.lists[0] is not None:
+        found = output.lists[0]
+        return (found.length or output.batch, *found.element_or(output.batch)), LIST
+    if output.node.op == "RaggedTensorToTensor" and shape.rank is not None:
+        return _padded(output), RAGGED
+    if shape.rank is None:
+        return _largest(output), AS_INPUT
+    alike = (one for one in output.inputs if one is not None and len(one) == shape.rank > 0)
+    like = next(alike, None)
+    if like is not None:
+        return tuple(b if a is None else a for a, b in zip(shape.as_list(), like, strict=True)), BOUND
+    return _filled(shape, output.leading), AS_LEADING
+
+
+def filled(shape: tf.TensorShape, batch: int) -> Shape:
+    """A shape with ``batch`` for what is open; of unknown rank, a scalar."""
+    return () if shape.rank is None else _filled(shape, batch)
+
+
+def _filled(shape: tf.TensorShape, rows: int) -> Shape:
+    return tuple(rows if size is None else size for size in shape.as_list())
+
+
+def _largest(output: Unsized) -> Shape:
+    if output.node.op == "TensorListGetItem" and output.lists[0] is not None:
+        return output.lists[0].element_or(output.batch)
+    shapes = [shape for shape in output.inputs if shape is not None]
+    return max(shapes, key=math.prod, default=())
+
+
+def _reshaped(output: Unsized) -> Shape:
+    """Shape with as many elements as the input: the first open dimension takes what the others leave."""
+    sizes = output.shape.as_list()
+    known = math.prod(size for size in sizes if size is not None)
+    rest = -(-output.elements(0) // known) if known else 0
+    result = []
+    for size in sizes:
+        result.append(rest if size is None else size)
+        rest = 1 if size is None else rest
+    return tuple(result)
+
+
+def _padded(output: Unsized) -> Shape:
+    """[rows, longest row, ...] of a ragged tensor: as many values as there are, evenly spread."""
+    partition = 3  # after the shape, the values and what fills the gaps
+    kind = next(iter(output.node.attr["row_partition_types"].list.s), b"")  # of a file, there may be none
+    rows = output.value(partition) if kind == b"FIRST_DIM_SIZE" else None
+    count = (
+        int(rows)
+        if rows is not None and np.ndim(rows) == 0
+        else output.rows(partition) - (kind == b"ROW_SPLITS")
+    )
+    sizes = [max(1, count)]
+    sizes += [-(-output.rows(1) // sizes[0])] * (len(output.shape) - 1)
+    return tuple(b if a is None else a for a, b in zip(output.shape.as_list(), sizes, strict=True))
+
+
+def _boxes(output: Unsized) -> int:
+    """Number of boxes: all there are, and at most the number that is asked for."""
+    most = output.value(2) if len(output.inputs) > 2 else None
+    return min(int(most), output.rows(0)) if most is not None and np.ndim(most) == 0 else output.rows(0)
+
+
+def _bins(output: Unsized) -> int:
+    bins = output.value(1)
+    return int(bins) if bins is not None and np.ndim(bins) == 0 else output.leading
+
+
+# Rule of an op type (``op_facts``) -> rows, or what else is open, and what the size is called an estimate by.
+_RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
+    "all_rows": (lambda output: sum(shape[0] for shape in output.inputs if shape and len(shape) == 2), BOUND),
+    "bins": (_bins, BOUND),
+    "boxes": (_boxes, BOUND),
+    "first_elements": (lambda output: output.elements(0), BOUND),
+    "first_rows": (lambda output: output.rows(0), BOUND),
+    "indices": (lambda output: sum(map(output.elements, range(output.node.attr["N"].i))), BOUND),
+    "parts": (lambda output: PARTS_PER_STRING * max(1, output.elements(0)), STRINGS),
+    "second_elements": (lambda output: output.elements(1), BOUND),
+    "second_rows": (lambda output: output.rows(1), BOUND),
+}
+_RULE_OF_TYPE = values("size")
+
+
+# Shapes that the readers of a tensor accept: a guess that all of them refuse is dropped.
+
+_SAME_SHAPE = having("same_shape")
+_MOST_READERS = 64  # that are asked
+_MOST_DIMENSIONS = 5  # of what kernels take that tell their rank
+REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
+
+Partial = list[int | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """One input of one op.
+
+    Attributes:
+      node: the op.
+      position: of the input.
+      inputs: types and shapes of all its inputs, as far as inference knows them.
+    """
+
+    node: node_def_pb2.NodeDef
+    position: int
+    inputs: tuple[tuple[tf.DType, tf.TensorShape], ...]
+
+
+class Readers:
+    """Readers of each tensor of a graph."""
+
+    def __init__(self, graph_def: tf.compat.v1.GraphDef, operations: Sequence[tf.Operation]) -> None:
+        """Looks at each op once; ``operations`` are those of the graph's nodes, in the same order."""
+        library = {function.signature.name for function in graph_def.library.function}
+        self._versions = graph_def.versions
+        self._of: dict[tuple[str, int], list[_Reader]] = collections.defaultdict(list)
+        for node, operation in zip(graph_def.node, operations, strict=True):
+            if node.op in library or any(value.HasField("func") for value in node.attr.values()):
+                continue  # what its functions take is not looked at here
+            inputs = tuple((tensor.dtype.base_dtype, tensor.shape) for tensor in operation.inputs)
+            for position, text in enumerate(data_inputs(node)):
+                self._of[parse_input(text)[1:]].append(_Reader(node, position, inputs))
+
+    def fitted(self, tensor: tuple[str, int], known: tf.TensorShape, guess: Shape, batch: int) -> Shape:
+        """The guess where all readers accept it, else the nearest shape that they do; the guess where there is none.
+
+        Args:
+          tensor: node and output.
+          known: what inference says of its shape.
+          guess: of the rank that is known, if one is.
+          batch: rows of what is fed.
+        """
+        readers = list(itertools.islice(self._behind(tensor, set()), _MOST_READERS))
+        if not readers or self._accept(readers, list(guess)):
+            return guess
+        if known.rank is not None:
+            partial = [known.as_list()]
+        else:
+            ranks = sorted(range(_MOST_DIMENSIONS + 1), key=lambda rank: abs(rank - len(guess)))
+            partial = [[None] * rank for rank in ranks]
+        accepted = (shape for shape in partial if self._accept(readers, shape))
+        shape = next(accepted, None)
+        return guess if shape is None else self._filled(readers, shape, guess, batch)
+
+    def _filled(self, readers: Sequence[_Reader], shape: Partial, guess: Shape, batch: int) -> Shape:
+        """Sizes for what is open, from the last dimension on: those of tensors beside it tell most of that."""
+        beside = {
+            size: None
+            for reader in readers
+            for _, shape_read in reader.inputs
+            for size in (shape_read.as_list() if shape_read.rank else ())
+            if size
+        }
+        guesses = guess if len(guess) == len(shape) else [batch] * len(shape)
+        for axis in reversed(range(len(shape))):
+            if shape[axis] is None:
+                trials = [
+                    [*shape[:axis], size, *shape[axis + 1 :]] for size in (guesses[axis], batch, *beside)
+                ]
+                shape = next((trial for trial in trials if self._accept(readers, trial)), trials[0])
+        return tuple(batch if size is None else size for size in shape)
+
+    def _behind(self, tensor: tuple[str, int], seen: set[str]) -> Iterator[_Reader]:
+        """Its readers, and those of what hands on its shape."""
+        for reader in self._of.get(tensor, ()):
+            yield reader
+            if reader.node.op in _SAME_SHAPE and reader.node.name not in seen:
+                seen.add(reader.node.name)
+                yield from self._behind((reader.node.name, 0), seen)
+
+    def _accept(self, readers: Sequence[_Reader], shape: Partial) -> bool:
+        return all(self._accepts(reader, shape) for reader in readers)
+
+    def _accepts(self, reader: _Reader, shape: Partial) -> bool:
+        with tf.Graph().as_default():
+            inputs = [
+                tf.compat.v1.placeholder(dtype, shape if k == reader.position else known)
+                for k, (dtype, known) in enumerate(reader.inputs)
+            ]
+            return imported_alone(reader.node, inputs, self._versions) is not None
+
+
+def imported_alone(
+    node: node_def_pb2.NodeDef, inputs: Sequence[tf.Tensor], versions: versions_pb2.VersionDef
+) -> tf.Operation | None:
+    """The op of a node that reads these tensors of the default graph; None where TensorFlow refuses that."""
+    given = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
+    graph_def = tf.compat.v1.GraphDef(node=[alone(node, list(given))], versions=versions)
+    try:
+        (added,) = tf.graph_util.import_graph_def(
+            graph_def, input_map=given, return_elements=[node.name], name=""
+        )
+    except REFUSED:
+        return None
+    return added

@@ -1,0 +1,352 @@
+"""Shape, dtype and bytes of every tensor of a graph.
+
+Shapes are TensorFlow's own static shape inference, with each input as large as its example. What depends on data is
+bounded or estimated (``size_rules``), and says so.
+Bytes are elements times the size of the dtype; a string counts 16 bytes an element (its handle
+and a short text: the true length is not static). Resources, variants and references to v1 variables count 0, since what
+moves between devices, if anything, is not in the handle.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+
+from colocation.op_facts import MERGES, NEXT_ITERATIONS, alone, copy_of, data_inputs, parse_input
+from colocation.tensorflow_internals import folded_constant
+from tf_placer.base.arguments import InputError, told
+from tf_placer.graph.estimated_sizes import (
+    changed_shapes,
+    common_shape,
+    estimated_sizes,
+    is_handle,
+    is_open_loop,
+    keep_callbacks_from_running,
+    largest_shape,
+)
+from tf_placer.graph.program import fresh_name, functions_of
+
+# Loops of Enter, Merge and NextIteration, opened for shape inference so that no edge leads back.
+
+# Control flow -> what hands its input on and lets the shape through.
+_HANDS_ON = {"Enter": "Identity", "RefEnter": "RefIdentity"}
+
+BackEdges = Mapping[str, str]
+"""``Merge`` -> the ``NextIteration`` that leads back to it."""
+
+
+def back_edges(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
+    """The loop variables of a graph, each by its ``Merge``."""
+    leads_back = {node.name for node in graph_def.node if node.op in NEXT_ITERATIONS}
+    if not leads_back:
+        return {}
+    found = {}
+    for node in graph_def.node:
+        if node.op in MERGES:
+            names = [parse_input(text)[1] for text in data_inputs(node)]
+            nexts = [name for name in names if name in leads_back]
+            if nexts and len(nexts) < len(names):
+                found[node.name] = nexts[0]
+    return found
+
+
+def opened(
+    graph_def: tf.compat.v1.GraphDef, back: BackEdges, next_shapes: Mapping[str, tf.TensorShape]
+) -> tuple[tf.compat.v1.GraphDef, dict[str, str]]:
+    """Returns the graph without edges back, and the node that stands for the next iteration of each ``Merge``.
+
+    Args:
+      graph_def: a graph with or without loops; left alone.
+      back: its ``back_edges``.
+      next_shapes: ``Merge`` -> what is known of the shape after an iteration, where that differs from what enters.
+    """
+    if not back and not any(node.op in _HANDS_ON for node in graph_def.node):
+        return graph_def, {}
+    taken = {node.name for node in graph_def.node}
+    stand_ins: dict[str, str] = {}
+    nodes: list[node_def_pb2.NodeDef] = []
+    for node in graph_def.node:
+        copy = copy_of(node)
+        if node.op in _HANDS_ON:
+            copy.op = _HANDS_ON[node.op]
+            copy.attr.clear()
+            copy.attr["T"].type = node.attr["T"].type
+        elif node.name in back:
+            inputs = [text for text in node.input if parse_input(text)[1] != back[node.name]]
+            if node.name in next_shapes:
+                stand_in = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/next", taken), op="Placeholder")
+                stand_in.attr["dtype"].type = node.attr["T"].type
+                stand_in.attr["shape"].shape.CopyFrom(next_shapes[node.name].as_proto())
+                nodes.append(stand_in)
+                stand_ins[node.name] = stand_in.name
+                inputs.insert(1, stand_in.name)
+            copy.input[:] = inputs
+            copy.attr["N"].i = sum(not text.startswith("^") for text in inputs)
+        nodes.append(copy)
+    result = tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
+    return result, stand_ins
+
+
+def changed_variables(
+    back: BackEdges, operations: Mapping[str, tf.Operation]
+) -> dict[str, tuple[tf.TensorShape, tf.TensorShape]]:
+    """``Merge`` -> shape before and after an iteration, of the variables that do not keep what is known of theirs.
+
+    Args:
+      back: of the graph.
+      operations: name -> op, of the opened graph.
+    """
+    found = {}
+    for merge, after in back.items():
+        before, following = operations[merge].outputs[0], operations[after].outputs[0]
+        if is_handle(before) or before.dtype != before.dtype.base_dtype:  # a reference is to one variable
+            continue
+        if str(common_shape([before.shape, following.shape])) != str(before.shape):
+            found[merge] = (before.shape, following.shape)
+    return found
+
+
+STRING_BYTES = 16
+MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
+
+# Outputs that only tell the gradient's kernel what the forward kernel chose to keep: nothing on a CPU, and nothing that
+# a shape function knows on a GPU.
+_WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputSpec:
+    """One output tensor of an op: static shape, dtype, bytes (0 for resources, variants and references).
+
+    Attributes:
+      rule: what the shape is an estimate by, where it depends on data; "" where it is known.
+    """
+
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    num_bytes: int
+    rule: str = ""
+
+    @staticmethod
+    def of(shape: tuple[int, ...], dtype: tf.DType) -> OutputSpec:
+        """The spec of a tensor whose shape is known."""
+        return OutputSpec(shape, dtype, tensor_bytes(shape, dtype))
+
+    @property
+    def is_estimated(self) -> bool:
+        return bool(self.rule)
+
+
+def output_specs(
+    graph_def: tf.compat.v1.GraphDef, known: Mapping[str, tuple[OutputSpec, ...]] | None = None
+) -> tuple[tuple[OutputSpec, ...], ...]:
+    """Returns the specs of each node's outputs, [N] tuples in ``graph_def`` order.
+
+    Args:
+      graph_def: nodes in topological order.
+      known: name -> specs, of nodes for which nothing has to be inferred; TensorFlow does not see these.
+
+    Raises:
+      InputError: TensorFlow rejects the graph, or a tensor is larger than any device.
+    """
+    if known:
+        # What lies behind a handle follows from the op that makes it.
+        known = {
+            name: specs
+            for name, specs in known.items()
+            if not any(spec.dtype in (tf.resource, tf.variant) for spec in specs)
+        }
+        unknown = _without_known(graph_def, known)
+        inferred_of = dict(zip((node.name for node in unknown.node), output_specs(unknown), strict=True))
+        all_specs = {**inferred_of, **known}
+        return tuple(all_specs[node.name] for node in graph_def.node)
+    easier, operations, largest = _inferable(graph_def)
+    in_order = [operations[node.name] for node in easier.node]
+    inferred = [[_inferred(tensor) for tensor in operation.outputs] for operation in in_order]
+    if all(shape.is_fully_defined() for shapes in inferred for shape in shapes):
+        sizes = [[(tuple(shape.as_list()), "") for shape in shapes] for shapes in inferred]
+    else:
+        sizes = estimated_sizes(easier, in_order, inferred, largest)
+    size_of = dict(zip(operations, sizes, strict=True))
+    return tuple(
+        tuple(
+            _spec(tensor, shape, rule)
+            for tensor, (shape, rule) in zip(operations[node.name].outputs, size_of[node.name], strict=True)
+        )
+        for node in graph_def.node
+    )
+
+
+def _without_known(
+    graph_def: tf.compat.v1.GraphDef, known: Mapping[str, tuple[OutputSpec, ...]]
+) -> tf.compat.v1.GraphDef:
+    """The nodes whose specs are not known; what they read of others is a placeholder, or the constant that it is."""
+    taken = {node.name for node in graph_def.node}
+    node_of = {node.name: node for node in graph_def.node}
+    read: dict[tuple[int, str], str] = {}
+    nodes: list[node_def_pb2.NodeDef] = []
+    for node in graph_def.node:
+        if node.name in known:
+            continue
+        texts = []
+        for text in data_inputs(node):
+            _, name, output = parse_input(text)
+            if name not in known:
+                texts.append(text)
+                continue
+            if (output, name) not in read:
+                nodes.append(_stand_in(node_of[name], known[name][output], output, taken))
+                read[output, name] = nodes[-1].name
+            texts.append(read[output, name])
+        nodes.append(alone(node, texts))
+    return tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
+
+
+def _stand_in(
+    node: node_def_pb2.NodeDef, spec: OutputSpec, output: int, taken: set[str]
+) -> node_def_pb2.NodeDef:
+    if node.op == "Const":  # sizes follow from its value
+        return alone(node, [])
+    found = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{output}", taken), op="Placeholder")
+    taken.add(found.name)
+    found.attr["dtype"].type = spec.dtype.as_datatype_enum
+    found.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+    return found
+
+
+def _inferable(
+    graph_def: tf.compat.v1.GraphDef,
+) -> tuple[tf.compat.v1.GraphDef, dict[str, tf.Operation], dict[str, tf.TensorShape]]:
+    """A graph of which TensorFlow infers as much as is true in every iteration of every loop.
+
+    Returns:
+      The graph, in topological order; name -> op of it; and of the nodes that it has for what comes back in a loop of
+      ``Enter`` and ``Merge``, the largest shape that is known.
+    """
+    straight = _easier_to_infer(graph_def)
+    back = back_edges(straight)
+    next_shapes: dict[str, tf.TensorShape] = {}
+    sizes: dict[str, tf.TensorShape] = {}
+    while True:
+        easier, stand_ins = opened(straight, back, next_shapes)
+        try:
+            operations, changed = _imported(graph_def, easier)
+        except InputError:
+            if len(next_shapes) == len(back):
+                raise
+            # What enters contradicts something in the loop: nothing is taken for granted there, as TensorFlow does.
+            next_shapes = dict.fromkeys(back, tf.TensorShape(None))
+            continue
+        varying = changed_variables(back, operations)
+        if not changed and not varying:
+            largest = {stand_ins[merge]: sizes.get(merge, tf.TensorShape(None)) for merge in stand_ins}
+            return easier, operations, largest
+        for node in straight.node:
+            if node.name in changed:  # what is behind such a loop is not known either
+                del node.attr["output_shapes"].list.shape[:]
+                node.attr["output_shapes"].list.shape.extend(shape.as_proto() for shape in changed[node.name])
+        for merge, shapes in varying.items():
+            sizes.setdefault(merge, largest_shape(shapes))
+            next_shapes[merge] = common_shape(shapes)
+
+
+def estimates_by_rule(outputs: Iterable[Iterable[OutputSpec]]) -> dict[str, int]:
+    """Rule -> number of the tensors whose sizes are estimates by it, most first."""
+    rules = collections.Counter(spec.rule for specs in outputs for spec in specs if spec.is_estimated)
+    return dict(rules.most_common())
+
+
+def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """The same graph for shape inference, without what hides shapes that are known.
+
+    A loop that was traced with a dimension of any size says so of its results for ever; without that attribute a
+    result is as large as what enters (``_imported`` sees where it is not). A table looks up values of the keys'
+    shape, but its op knows of no values.
+    """
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    keep_callbacks_from_running(result.node)
+    for node in result.node:
+        if is_open_loop(node):
+            node.attr["output_shapes"].list.ClearField("shape")
+        elif node.op == "LookupTableFindV2":
+            types = {"SrcT": node.attr["Tin"].type, "DstT": node.attr["Tout"].type}
+            keys, controls = node.input[1], [text for text in node.input[2:] if text.startswith("^")]
+            node.op = "Cast"
+            node.attr.clear()
+            for name, dtype in types.items():
+                node.attr[name].type = dtype
+            del node.input[:]
+            node.input.extend([keys, *controls])
+    return result
+
+
+def _inferred(tensor: tf.Tensor) -> tf.TensorShape:
+    """The shape as far as it is known: by inference, or because the tensor's value is a constant.
+
+    ``BroadcastGradientArgs`` is such an op: its value follows from static shapes.
+    """
+    if is_handle(tensor):
+        # A list of handles has no static length sometimes.
+        return tensor.shape if tensor.shape.is_fully_defined() else tf.TensorShape([])
+    if tensor.shape.is_fully_defined():
+        return tensor.shape
+    if (tensor.op.type, tensor.value_index) in _WORKSPACES:
+        return tf.TensorShape([0])
+    value = folded_constant(tensor)
+    return tensor.shape if value is None else tf.TensorShape(value.shape)
+
+
+def _imported(
+    graph_def: tf.compat.v1.GraphDef, easier: tf.compat.v1.GraphDef
+) -> tuple[dict[str, tf.Operation], dict[str, list[tf.TensorShape]]]:
+    """Name -> op of the easier graph, and the results of the loops whose variables change their shape in silence."""
+    library = functions_of(graph_def.library)
+    changed = {}
+    graph = tf.Graph()
+    with graph.as_default():
+        try:
+            tf.graph_util.import_graph_def(easier, name="")
+        except (ValueError, tf.errors.OpError) as error:
+            raise InputError(f"TensorFlow does not accept the graph: {told(error)}") from error
+        operations = {node.name: graph.get_operation_by_name(node.name) for node in easier.node}
+        simple = {node.name: node for node in easier.node}
+        for node in graph_def.node:
+            if not is_open_loop(node) or simple[node.name].attr["output_shapes"].list.shape:
+                continue
+            operation = operations[node.name]
+            try:
+                found = changed_shapes(node, list(operation.inputs), library)
+            except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
+                raise InputError(
+                    f"loop {node.name!r}: TensorFlow does not accept its body: {told(error)}"
+                ) from error
+            if found:
+                changed[node.name] = [
+                    common_shape(found[i]) if i in found else tensor.shape
+                    for i, tensor in enumerate(operation.outputs)
+                ]
+    return operations, changed
+
+
+def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
+    """Returns the bytes a tensor counts, by the rule in the module docstring."""
+    if dtype in (tf.resource, tf.variant):
+        return 0
+    return math.prod(shape) * (STRING_BYTES if dtype == tf.string else dtype.size)
+
+
+def _spec(tensor: tf.Tensor, shape: tuple[int, ...], rule: str) -> OutputSpec:
+    dtype = tensor.dtype.base_dtype
+    num_bytes = tensor_bytes(shape, dtype) if tensor.dtype == dtype else 0
+    if num_bytes > MAX_TENSOR_BYTES and not rule:
+        raise InputError(
+            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(shape)}, which "
+            "is larger than any device; give a smaller batch size or input"
+        )
+    return OutputSpec(shape, dtype, min(num_bytes, MAX_TENSOR_BYTES), rule)

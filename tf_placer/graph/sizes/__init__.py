@@ -1,1 +1,0 @@
-"""Shape, dtype and bytes of every tensor of a graph: inferred, bounded or estimated."""
