@@ -21,7 +21,7 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting, large_constants
 from tf_placer.graph.read_function import variable_value
 from tf_placer.planning.in_parts import about_parts, with_splitting
-from tf_placer.planning.outcome import Outcome
+from tf_placer.planning.outcome import Clock, Outcome
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
@@ -281,7 +281,7 @@ def placed_signature(
     check_clusters_of(form, plan.placement)  # before any variable moves
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
     placing = _Placing(concrete, kept, to_place, plan.placement, cluster, writing)
-    is_tried = config.keep_unplaced and plan.is_raced_alone
+    is_tried = config.keep_unplaced and plan.written.clock is Clock.RACED
     return _placed_or_tried(placing, plan, staying, is_tried, may_have_run)
 
 

@@ -90,8 +90,8 @@ class Reading(Road):
         """The stage that reads or traces the program."""
         name = self.asked.name
         if self._is_traced:
-            return self.stages.kept(BUILD, run, _TRACE_S, _anew(name), is_once=True)
-        return self.stages.kept(BUILD, run, _READ_S, _built(name))
+            return self.stages.kept(BUILD, run, _TRACE_S, f"building {name} anew", is_once=True)
+        return self.stages.kept(BUILD, run, _READ_S, f"building {name}")
 
     def profiling(self, run: Callable[[float], object]) -> Stage:
         """The stage that profiles it: as long as the last time, when what was measured was kept."""
@@ -99,19 +99,17 @@ class Reading(Road):
         is_once = self.stages.durations.of(key) is None
         return self.stages.kept(PROFILE, run, _PROFILE_S, key, is_once=is_once)
 
-    def splitting(self, run: Callable[[float, float], object], is_in_parts: bool) -> list[Stage]:
-        """The batch split over the devices beside the plan; empty where it is in parts already, or there is one device.
+    def splitting(self, run: Callable[[float, float], object]) -> list[Stage]:
+        """The batch split over the devices for the report; empty where it is in parts already, or there is one device.
 
         Args:
           run: splits it; is given the seconds that it takes about, and those that are left for it.
-          is_in_parts: the program in parts is known by then.
         """
         source, parts = self.request.source, len(replicas_of(self.request.cluster.devices))
         if source.graph or source.parts > 1 or parts < 2:
             return []
-        splits = 1 if is_in_parts else 2  # with batch statistics of the whole, and of each part
-        key = f"splitting the batch of {source.name} over {parts} devices, {splits} of 2"
-        seconds = self.stages.durations.known(key, splits * self.split_s)
+        key = f"splitting the batch of {source.name} over {parts} devices"
+        seconds = self.stages.durations.known(key, self.split_s)
         return [Stage(SPLIT, functools.partial(run, seconds), seconds, key, is_optional=True)]
 
     def _describe(self) -> None:
@@ -132,14 +130,6 @@ class Reading(Road):
             decided = narrowed_units(built, problem)
             problem = _with_requests(item, problem, decided, request.respect_devices, console)
         self.built = problem
-
-
-def _built(name: str) -> str:
-    return f"building {name}"
-
-
-def _anew(name: str) -> str:
-    return f"{_built(name)} anew"
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

@@ -342,7 +342,7 @@ def _search_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "tensorboard",
         None,
-        "Folder for a TensorBoard run: curves of the search, layers, plan and graph.",
+        "Ignored: report.html has the curves, layers and plan.",
         values,
     )
     flags.DEFINE_string("graph", None, "Or the file of a graph that was profiled elsewhere.", values)

@@ -37,10 +37,8 @@ from tf_placer.planning.outcome import (
     Clock,
     Outcome,
     Timed,
-    beside_layers,
     fastest,
     in_layers,
-    with_survival,
 )
 from tf_placer.planning.race import Measuring
 from tf_placer.planning.road import (
@@ -65,11 +63,11 @@ from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.connection import import_meanwhile
 from tf_placer.workers.local_workers import WorkerError
 
-CHECK, WRITE = "checking the plan", "writing"
+WRITE = "writing"
 _FUSE_MOST_S = 240.0  # of the search for clusters, also where the budget has no seconds
 _FUSE_ALONE = 50.0  # share where one device leaves nothing else to search
 # Rules for what was never done on this machine.
-_AT_ONCE_S, _WRITE_S, _CHECK_S, _S_PER_OP = 0.5, 0.5, 0.5, 2e-4
+_AT_ONCE_S, _WRITE_S, _S_PER_OP = 0.5, 0.5, 2e-4
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
 
@@ -83,9 +81,9 @@ def place(
 
     Random search gets as many evaluations, but no more than a tenth of the time, or, where the budget is of each
     search, than that. With ``--write=method`` the method's own is written; with ``--by=layer`` the plan that is written
-    is made of it, in whole layers, and without, what such a plan takes is told. On live devices the runtime has the
+    is made of it, in whole layers. On live devices the runtime has the
     last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the simulator has
-    it, and that is said. Beside the plan stands what splitting the batch takes, where there is time for that.
+    it, and that is said. Where the batch is not tried in parts, the report has what that takes, if there is time.
 
     Args:
       request: what to place where.
@@ -275,23 +273,21 @@ class _Finding(Reading):
         """Stages after the plan: what splitting the batch over the devices gives, the report, the files."""
         key = f"writing {self.asked.where}{' in parts' if self._tries_parts else ''}"
         return [
-            *self.splitting(self._split, self._tries_parts),
+            *([] if self._tries_parts else self.splitting(self._split)),
             self.stages.kept(WRITE, self._write, _WRITE_S + _S_PER_OP * self._ops_written, key),
         ]
 
     def _split(self, about_s: float, left_s: float) -> str | None:
         """The report with what splitting the batch gives beside it, or with why not."""
         outcome = self.outcome
-        if outcome.search.interrupted or (self._tries_parts and self._in_parts is None):
+        if outcome.search.interrupted:
             return LEFT_OUT
         if about_s > left_s:
-            what = (
-                "What a MirroredStrategy takes" if self._in_parts else "Splitting the batch over the devices"
-            )
-            self._outcome = dataclasses.replace(outcome, why_not_split=self._left_out(what, about_s))
+            why_not = self._left_out("Splitting the batch over the devices", about_s)
+            self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
             return LEFT_OUT
         with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
-            self._outcome = with_splitting(outcome, self.item, self._in_parts)
+            self._outcome = with_splitting(outcome, self.item)
         return None
 
     def _left_out(self, what: str, about_s: float) -> str:
@@ -346,24 +342,6 @@ class _Placing(_Finding):
     def reported(self) -> Outcome:
         outcome = self._make_outcome()
         return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome
-
-    def closing(self) -> list[Stage]:
-        """With a closer look at the plan before, where there is time for it."""
-        key = f"{CHECK} of {self.asked.where}"
-        seconds = self.stages.durations.known(key, _CHECK_S + _S_PER_OP * self._ops_written)
-        check = functools.partial(self._check_plan, seconds)
-        return [Stage(CHECK, check, seconds, key, is_optional=True), *super().closing()]
-
-    def _check_plan(self, about_s: float, left_s: float) -> str | None:
-        """What whole layers would take, and how the plan fares under draws of what is not known."""
-        if about_s > left_s:
-            if not self.outcome.written.is_single:
-                self.stages.tell(self._left_out("A closer look at the plan", about_s))
-            return LEFT_OUT
-        seed = self.request.seed
-        outcome = self.outcome if self.request.by == LAYER else beside_layers(self.outcome, seed)
-        self._outcome = with_survival(outcome, seed)
-        return None
 
     def rest(self) -> list[Stage]:
         """Stages after the problem, as far as they are known."""
@@ -615,6 +593,7 @@ class _Placing(_Finding):
             self.problem,
             self._told_of_ctrl_c(self.found[0]),
             tuple(self.found[1:]),
+            asked=self.found[0].name,
             parts=source.parts,
             batch_statistics=source.batch_statistics,
             **self._race,
@@ -672,5 +651,4 @@ class _Comparing(_Finding):
             raise InputError(self.found[0].message)
         others = tuple(one for one in self.found if one is not chosen)
         outcome = Outcome(self.item, self.problem, self._told_of_ctrl_c(chosen), others, **self._race)
-        seed = self.request.seed
-        return with_survival(in_layers(outcome, seed) if self.request.by == LAYER else outcome, seed)
+        return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome

@@ -35,9 +35,7 @@ from tf_placer.report.files import (
     SAVED_MODEL,
     reserved_out,
     summary,
-    write_comparison,
     write_report,
-    write_tensorboard,
 )
 from tf_placer.report.text import print_report
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
@@ -117,8 +115,6 @@ def _place_saved_model(
         with replacing(out, (SAVED_MODEL,)) as unfinished:
             export(unfinished)
         console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
-        for name, outcome in outcomes.items():
-            _write_tensorboard(outcome, values, console, plan_file(name).stem)
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 
@@ -134,8 +130,7 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     told: dict[str, Any] = {}
 
     def finish(outcome: Outcome) -> None:
-        also = functools.partial(write_comparison, outcome)
-        told.update(_finish(outcome, out, values, console, also, called=request.source.called))
+        told.update(_finish(outcome, out, values, console, called=request.source.called))
 
     with reserved_out(out):
         request = flag_values.request(values, flag_values.budget(values))
@@ -156,7 +151,8 @@ def _finish(
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
         print_report(outcome, console)
         told = _written(outcome, out, _made_for(values, outcome, signature), console, also, called)
-    _write_tensorboard(outcome, values, console)
+    if values.tensorboard is not None:
+        console.print("--tensorboard writes nothing any more: report.html has the curves, layers and plan.")
     return told
 
 
@@ -174,18 +170,6 @@ def _written(
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
     return {**summary(outcome), "files": [str(path) for path in written]}
-
-
-def _write_tensorboard(
-    outcome: Outcome, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
-) -> None:
-    """Writes TensorBoard files if asked for; of several signatures each in a folder of its own."""
-    if values.tensorboard is None:
-        return
-    folder = pathlib.Path(values.tensorboard) / signature
-    with patient() as ctrl_c, ctrl_c.shielded(), console.status("writing the TensorBoard run"):
-        write_tensorboard(outcome, folder)
-    console.print(f"wrote {folder}: tensorboard --logdir={values.tensorboard}", soft_wrap=True)
 
 
 def _write_meta_graph(

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
-from tf_placer.base.eager import eagerly
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.op_work import Kind, WorkClass
 from tf_placer.evaluation.simulated import SampleAverageEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.ops.simulator import simulate
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 
 # Standard deviations of the natural logarithm of what is measured over what is estimated.
@@ -239,30 +236,7 @@ def _scaled(problem: Problem, factor: float) -> Problem:
 
 MOST_DRAWS = 60  # a search takes 64 samples, the estimates among them (local_search_kernel.cc)
 
-# Plans under many draws: whether what one gains survives.
-
-SURVIVAL_DRAWS = 100
-_LEAST_DRAWS = 20
-_MOST_OPS = 2_000_000  # of all draws of one plan
 _OTHER_SEED = 1 << 32  # no draw of a search
-
-
-@dataclasses.dataclass(frozen=True)
-class Survival:
-    """How often a plan is faster than others when times are drawn.
-
-    Attributes:
-      draws: how many.
-      faster_than: name of another plan -> draws in which it takes longer.
-    """
-
-    draws: int
-    faster_than: Mapping[str, int]
-
-
-def draws_of(problem: Problem) -> int:
-    """How many draws plans are simulated under: 100, of large programs fewer."""
-    return min(SURVIVAL_DRAWS, max(_LEAST_DRAWS, _MOST_OPS // problem.num_ops))
 
 
 def drawn_step_ns(problem: Problem, plans: Decisions, count: int, seed: int) -> np.ndarray:
@@ -275,29 +249,3 @@ def drawn_step_ns(problem: Problem, plans: Decisions, count: int, seed: int) -> 
         inputs = SimulatedEvaluator(drawn).inputs
         found[i] = simulate(inputs, plans.device_of_unit, plans.priority_of_op).runtime_ns.numpy()
     return found
-
-
-@eagerly()
-def survival(plan: Placement, others: Mapping[str, Placement], seed: int = 0) -> Survival:
-    """Simulates a plan and others under the same draws.
-
-    Args:
-      plan: one, on its problem as estimated.
-      others: name -> one each, of the same program or of its batch in other parts, on the same devices.
-      seed: of the draws.
-
-    Raises:
-      InputError: one of them has clusters.
-    """
-    placements = [plan, *others.values()]
-    if any(one.cluster_of_op is not None for one in placements):
-        raise InputError("times of ops are drawn, and a plan has clusters; leave them out")
-    problems = {id(one.problem): one.problem for one in placements}
-    count = min(draws_of(problem) for problem in problems.values())
-    step_ns = np.zeros((count, len(placements)), np.int64)
-    for key, problem in problems.items():
-        rows = [row for row, one in enumerate(placements) if id(one.problem) == key]
-        plans = Decisions.joined([placements[row].decisions for row in rows])
-        step_ns[:, rows] = drawn_step_ns(problem, plans, count, seed)
-    wins = (step_ns[:, :1] < step_ns[:, 1:]).sum(axis=0)
-    return Survival(count, dict(zip(others, wins.tolist(), strict=True)))

@@ -257,10 +257,7 @@ class Moves:
 # Plans of whole layers, and cheap plans to begin with.
 
 _CHAINS = 2
-SECOND, MOMENT = (
-    10**8,
-    10**7,
-)  # ops simulated all together, if each step is simulated whole: about a second, a tenth
+SECOND = 10**8  # ops simulated all together, if each step is simulated whole
 _MOST_PASSES, _FEWEST_PASSES = 10_000, 100
 
 

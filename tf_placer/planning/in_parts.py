@@ -17,7 +17,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, Outcome, Timed
 from tf_placer.planning.road import Road
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import Decisions
@@ -28,7 +28,6 @@ from tf_placer.search import methods
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import NothingFits, evaluate_given
-from tf_placer.transform import PART, WHOLE
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
 from tf_placer.transform.split.worth import faster_whole
@@ -182,13 +181,13 @@ class InParts:
         """Fields of an ``Outcome`` whose plan is of the split program."""
         return {"item": self.program.item, **about_parts(self.program, self.problem)}
 
-    def as_data_parallel(self, name: str = DATA_PARALLEL) -> Timed:
+    def as_data_parallel(self) -> Timed:
         """The row of that plan, without a time where a device does not hold its part."""
         try:
-            found = evaluate_given(self.problem, Decisions([self.data_parallel]), name)
+            search = evaluate_given(self.problem, Decisions([self.data_parallel]), DATA_PARALLEL)
         except NothingFits as error:
-            return Timed(name, status=Status.OUT_OF_MEMORY, message=str(error))
-        return Timed.of_search(name, found)
+            return Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message=str(error))
+        return Timed.of_search(DATA_PARALLEL, search)
 
     def searched(self, road: Road, method: str, budget: Budget, whole: Placement) -> SearchResult | str:
         """What a search in the simulator finds, or why nothing in one clause.
@@ -250,33 +249,20 @@ def _clause(error: Exception) -> str:
     return str(error).partition(";")[0]
 
 
-def with_splitting(outcome: Outcome, item: Item | None, split: InParts | None = None) -> Outcome:
-    """An outcome beside what splitting the batch over the devices gives, or with a sentence on why it cannot be.
+def with_splitting(outcome: Outcome, item: Item | None) -> Outcome:
+    """An outcome with what splitting the batch over the devices gives, or with a sentence on why it cannot be split.
 
-    These are rows that a run only tells of (``Outcome.instead``): data parallel, unless that is a candidate already,
-    and ``tf.distribute.MirroredStrategy``, which is data parallel with batch statistics of each part. Both are plans of
-    the split program in the simulator.
+    That is the row of data parallelism, which a run only tells of (``Outcome.instead``), by costs for which nothing is
+    profiled.
 
     Args:
-      outcome: of the program, whole, or in parts where ``split`` is given.
-      item: the program, whole; None of a graph without one.
-      split: the program in parts, where a run has tried that: what is known of it is not found again.
+      outcome: of the program, whole.
+      item: the program; None of a graph without one.
     """
-    devices = replicas_of(outcome.problem.cluster.devices)
-    if item is None or len(devices) < 2 or (split is None and outcome.parts > 1):
+    if item is None or len(replicas_of(outcome.problem.cluster.devices)) < 2 or outcome.parts > 1:
         return outcome
-    whole = outcome.problem if split is None else split.whole
     try:
-        strategy = InParts.estimated(item, whole, PART)
-        if split is None:
-            has_own = bool(strategy.program.own_statistics)
-            split, is_told = (InParts.estimated(item, whole, WHOLE) if has_own else strategy), True
-        else:
-            is_told = False
+        split = InParts.estimated(item, outcome.problem, outcome.batch_statistics)
     except InputError as error:
         return dataclasses.replace(outcome, why_not_split=f"The batch cannot be split: {_clause(error)}.")
-    split = split.all_in_parts or split
-    if strategy.problem.fingerprint == split.problem.fingerprint:
-        strategy = split
-    rows = [strategy.as_data_parallel(STRATEGY)]
-    return dataclasses.replace(outcome, instead=(*([split.as_data_parallel()] if is_told else []), *rows))
+    return dataclasses.replace(outcome, instead=(split.as_data_parallel(),))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
 import functools
@@ -19,16 +18,14 @@ from tf_placer.base.quantities import excess, html_table, known, milliseconds
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.evaluation.uncertainty import Survival, survival
 from tf_placer.graph.item import Item
-from tf_placer.planners.local_search import MOMENT, WholeLayers, whole_layers
+from tf_placer.planners.local_search import WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
-from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import REFERENCE
 from tf_placer.search.recorder import PROVEN, SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
@@ -43,14 +40,11 @@ PLAN = "the plan"
 DATA_PARALLEL, SPLIT = "data_parallel", "split"
 # Row of plans that constructive methods make at once, where a fleet has measured them.
 CONSTRUCTED = "constructed"
-# What people know: data parallel with batch statistics of each part.
-STRATEGY = "mirrored_strategy"
 # Row of a plan with fusion clusters, beside the same without.
 FUSED = "fused"
 _TITLES = {
     DATA_PARALLEL: "data parallel",
     SPLIT: "split and placed",
-    STRATEGY: "MirroredStrategy",
     GIVEN: "the plan given",
 }
 # Row of the program without a plan, on the whole machine.
@@ -60,7 +54,6 @@ WHOLE_LAYERS = "whole layers"
 SAME = 0.005
 """Share of a step time that nobody would change a program for."""
 _APART = 0.05  # of two times that were measured alone, minutes apart
-_SUPPORTED = 0.75  # of draws
 
 
 class Clock(enum.Enum):
@@ -253,7 +246,7 @@ class Gain:
       plan_s: its step.
       rival: the fastest single device, or the program as it is where that takes less; None where neither was timed.
       rival_s: its step; infinite where there is none.
-      is_clear: the plan takes less, and by more than samples or draws are off.
+      is_clear: the plan takes less, and by more than samples are off.
     """
 
     clock: Clock
@@ -354,7 +347,7 @@ class Outcome:
       searches: of a live search, in order.
       correction: of the simulator, by all that was measured; None where nothing was.
       layers: of the program, where the plan is written by layer.
-      whole: the fastest plan found of whole layers: what is written where there are ``layers``, else beside it.
+      whole: the fastest plan found of whole layers, which is written where there are ``layers``.
       instead: rows that are told and not written: what splitting the batch over the devices gives.
       parts: of the batch in the program that is written.
       stayed_whole: a sentence for each kind of op that works on examples and has no parts.
@@ -362,7 +355,6 @@ class Outcome:
       why_not_split: a sentence, where the batch cannot be split, or there was no time to see what that gives.
       measured_on: a sentence on the machines that plans were measured on; "" where it was this one alone.
       fused: what is fused and what that is worth, or why nothing is; "" where nobody asked.
-      survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
       from_cache: it was found by an earlier process.
       searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
@@ -394,7 +386,6 @@ class Outcome:
     why_not_split: str = ""
     measured_on: str = ""
     fused: str = ""
-    survival: Survival | None = None
     beside_unplaced: str = ""
     from_cache: bool = False
     searched: Sequence[tuple[str, float, float]] = ()
@@ -477,15 +468,12 @@ class Outcome:
     @functools.cached_property
     def row_written(self) -> Timed:
         """The row of the plan that is written: with whole layers no candidate has it."""
-        if self.layers is None or self.whole is None:
-            return self.written
-        return self._whole_layers[0]
+        return self._whole_layers[0] if self._whole_layers else self.written
 
     @functools.cached_property
     def rows(self) -> tuple[Timed, ...]:
         """All rows, the fastest candidate first, by the last clock of each; then what is only told."""
-        is_written = self.layers is not None
-        candidates = [*self.candidates, *(self._whole_layers if is_written else ())]
+        candidates = [*self.candidates, *self._whole_layers]
         order = list(reversed(Clock))
 
         def standing(row: Timed) -> tuple[int, float]:
@@ -494,7 +482,6 @@ class Outcome:
 
         return (
             *sorted(candidates, key=lambda row: (row.is_below_bound, *standing(row))),
-            *(() if is_written else self._whole_layers),
             *self.instead,
         )
 
@@ -549,20 +536,10 @@ class Outcome:
         return Gain(clock, plan_s, rival, rival_s, self._is_clear(plan, clock, -excess(plan_s, rival_s)))
 
     def _is_clear(self, plan: Timed, clock: Clock, saved: float) -> bool:
-        """True if samples or draws support a share that is saved."""
+        """True if samples support a share that is saved."""
         if clock in (Clock.RACED, Clock.CALLED) and plan.is_clear is not None:
             return plan.is_clear and saved > 0
-        if clock is not Clock.SIMULATED:
-            return saved > _APART
-        draws = self.survival
-        wins = None if draws is None else draws.faster_than.get(SINGLE)
-        is_supported = draws is None or wins is None or wins >= _SUPPORTED * draws.draws
-        return saved > SAME and is_supported
-
-    @property
-    def is_raced_alone(self) -> bool:
-        """The plan has raced, and a user's calls have not tried it."""
-        return self.written.raced_s is not None and self.written.called_s is None
+        return saved > (SAME if clock is Clock.SIMULATED else _APART)
 
     @property
     def is_worth_it(self) -> bool:
@@ -706,39 +683,6 @@ def in_words(is_worth_it: bool) -> str:
     return "clearly faster" if is_worth_it else "not clearly faster"
 
 
-# Draws of what is not known of described devices.
-
-
-def with_survival(outcome: Outcome, seed: int) -> Outcome:
-    """With how often the plan that is written is faster than the others under draws of what is not known.
-
-    Plans that are alike are told once, the single device first. There is none where the plan is a single device's or
-    was measured, where no other plan is there, and after Ctrl-C.
-    """
-    written, placement = outcome.written, outcome.placement
-    if written.is_single or written.clock is not Clock.SIMULATED or outcome.problem.cluster.is_live:
-        return outcome
-    if placement.cluster_of_op is not None:  # draws are of ops, and a cluster is none
-        return outcome
-    others: dict[str, Placement] = {}
-    seen = {(id(placement.problem), placement.device_of_unit.tobytes())}
-    for one in sorted(outcome.beside, key=lambda one: not one.is_single):
-        if one.placement is None or one.simulated_s is None or one.placement.priority_of_op is not None:
-            continue
-        row = (id(one.placement.problem), one.placement.device_of_unit.tobytes())
-        if row not in seen:
-            seen.add(row)
-            others[one.name] = one.placement
-    if not others or outcome.search.interrupted:
-        return outcome
-    with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
-        return dataclasses.replace(outcome, survival=survival(placement, others, seed))
-    return outcome
-
-
-# Plans of whole layers, in addition to a plan of single ops or in place of it.
-
-
 def in_layers(outcome: Outcome, seed: int) -> Outcome:
     """Outcome with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
     layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
@@ -746,22 +690,3 @@ def in_layers(outcome: Outcome, seed: int) -> Outcome:
     if outcome.written.name != GIVEN:
         whole = whole_layers(outcome.problem, layers, plan, seed)
     return dataclasses.replace(outcome, layers=layers, whole=whole)
-
-
-def beside_layers(outcome: Outcome, seed: int) -> Outcome:
-    """Outcome with the step time of whole layers next to a plan of single ops, found in a moment.
-
-    There is none where the program has no layers, the plan was given, has one device or the least memory, and after
-    Ctrl-C.
-    """
-    written, search = outcome.written, outcome.search
-    if written.name == GIVEN or written.is_single or search.least_memory is not None or search.interrupted:
-        return outcome
-    with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
-        layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
-        if len(np.unique(layers.layer_of_op)) > 1:
-            plan = outcome.placement.decisions
-            return dataclasses.replace(
-                outcome, whole=whole_layers(outcome.problem, layers, plan, seed, MOMENT)
-            )
-    return outcome

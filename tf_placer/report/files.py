@@ -3,63 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
-import io
 import json
 import math
 import pathlib
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import matplotlib.axes
-import tensorflow as tf
-from matplotlib.figure import Figure
-from tensorboard.plugins.hparams import api as hparams
-from tensorboard.summary import Writer
-
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import replacing, reserved
-from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Clock, Form, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, Clock, Form, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
-from tf_placer.problem.layers import layers_of
-from tf_placer.problem.placement import Placement
 from tf_placer.report.page import page_of_run
 from tf_placer.report.sentences import headline
-from tf_placer.report.text import LAYER_COLUMNS, layer_cells
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
-from tf_placer.search import methods
 from tf_placer.search.known import NO_ORDER
-from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import WHOLE
 from tf_placer.transform.fusion.costs import savings_of
 
 # Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
-TABLE, PICTURE = "compare.csv", "progress.png"
 RESULTS = (
     SAVED_MODEL,
     META_GRAPH,
     META_GRAPH_TEXT,
     "placement.json",
     "placed_graph.pb",
-    TABLE,
-    PICTURE,
     "timeline.json",
     PAGE,
     "summary.json",
-)
-COLUMNS = (
-    "method",
-    *(clock.field for clock in Clock),
-    "evaluations",
-    "search_s",
-    "peak_bytes",
-    "lower_bound_s",
-    "status",
 )
 
 
@@ -142,7 +116,6 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     searched = [one for one in outcome.candidates if one.search is not None]
     if written.is_single and outcome.method != written.name:
         beside.append(written)
-    whole = outcome.whole if outcome.layers is None else None
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -165,7 +138,10 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "tightest_bound": outcome.tightest_bound,
         "proven_optimal": [one.name for one in outcome.candidates if outcome.is_optimal(one)],
         "single_device_s": outcome.single_device_s,
-        "parts_of": {one.name: _parts(outcome, one) for one in outcome.candidates},
+        "parts_of": {
+            row.name: None if (form := outcome.form_of(row)) is None else form.parts
+            for row in outcome.candidates
+        },
         "baselines": {one.name: one.simulated_s for one in beside},
         "baselines_measured": {one.name: one.measured_s for one in beside},
         "baselines_raced": {one.name: one.raced_s for one in beside},
@@ -180,10 +156,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "search_s": written.search_s,
         "interrupted": search.interrupted,
         "recommended": outcome.recommended.name,
-        "whole_layers_s": None if whole is None else whole.runtime_s,
-        "survival": None if outcome.survival is None else dataclasses.asdict(outcome.survival),
-        DATA_PARALLEL: _row(outcome, DATA_PARALLEL),
-        STRATEGY: _row(outcome, STRATEGY),
+        DATA_PARALLEL: _data_parallel(outcome),
         "why_not_split": outcome.why_not_split,
         "measured_on": outcome.measured_on,
         "fused": outcome.fused,
@@ -196,12 +169,6 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         **_of_memory(outcome),
         **(_of_trials(outcome) if outcome.trials else {}),
     }
-
-
-def _parts(outcome: Outcome, row: Timed) -> int | None:
-    """Parts of the batch in the program that a row is a plan of; None where it has no plan."""
-    form = outcome.form_of(row)
-    return None if form is None else form.parts
 
 
 def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
@@ -217,18 +184,19 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
     }
 
 
-def _row(outcome: Outcome, name: str) -> dict[str, Any] | None:
-    """A plan with a part of the batch on each device, a candidate or told beside them; None where there is none."""
-    found = next((one for one in (*outcome.candidates, *outcome.instead) if one.name == name), None)
-    if found is None:
+def _data_parallel(outcome: Outcome) -> dict[str, Any] | None:
+    """The plan with a part of the batch on each device, a candidate or only told; None where there is none."""
+    rows = (*outcome.candidates, *outcome.instead)
+    row = next((row for row in rows if row.name == DATA_PARALLEL), None)
+    if row is None:
         return None
-    form = outcome.form_of(found)
+    form = outcome.form_of(row)
     return {
-        "simulated_s": found.simulated_s,
-        "measured_s": found.measured_s,
+        "simulated_s": row.simulated_s,
+        "measured_s": row.measured_s,
         "lower_bound_s": None if form is None else form.lower_bound_s,
-        "peak_bytes": found.peak_bytes,
-        "status": found.status.name,
+        "peak_bytes": row.peak_bytes,
+        "status": row.status.name,
     }
 
 
@@ -298,148 +266,3 @@ def _of_trials(outcome: Outcome) -> dict[str, Any]:
             for trial in outcome.trials
         ],
     }
-
-
-def write_comparison(outcome: Outcome, folder: pathlib.Path) -> None:
-    """Writes ``compare.csv`` and ``progress.png``, what ``compare`` has beyond ``write_report``, into a folder."""
-    (folder / TABLE).write_text(as_csv(outcome), encoding="utf8")
-    (folder / PICTURE).write_bytes(draw(outcome))
-
-
-def as_csv(outcome: Outcome) -> str:
-    """A line for each method; what is not known is empty. ``peak_bytes`` is the largest of any one device."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for one in outcome.rows:
-        took = (None, None) if one.search is None else (one.evaluations, one.search_s)
-        times = (one.seconds(clock) for clock in Clock)
-        row = [one.name, *times, *took, one.fullest_bytes, outcome.lower_bound_s]
-        writer.writerow([*row, one.status_name])
-    return text.getvalue()
-
-
-def draw(outcome: Outcome) -> bytes:
-    """A PNG: the best step so far against seconds and against evaluations, a line for each method that found one."""
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    by_seconds, by_evaluations = figure.subplots(1, 2, sharey=True)
-    found = [(one.name, one.search.history) for one in outcome.candidates if one.search is not None]
-    for i, (name, whole) in enumerate(found):
-        history = [entry for entry in whole if not math.isnan(entry.best_s)]
-        best_ms = [1e3 * entry.best_s for entry in history]
-        style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
-        _line(by_seconds, [entry.elapsed_s for entry in history], best_ms, style, name)
-        _line(by_evaluations, [float(entry.evaluations) for entry in history], best_ms, style)
-    best_s = [entry.best_s for _, history in found for entry in history]
-    is_positive = all(seconds > 0 for seconds in best_s if not math.isnan(seconds))  # a step may take no time
-    for axis in (by_seconds, by_evaluations):
-        axis.axhline(1e3 * outcome.lower_bound_s, color="black", linestyle=":", linewidth=1)
-        axis.set(xscale="log", yscale="log" if is_positive else "linear")
-    by_seconds.set(xlabel="seconds", ylabel="best step so far, simulated ms (dotted line: lower bound)")
-    by_evaluations.set(xlabel="placements tried")
-    if found:
-        figure.legend(loc="outside right upper", fontsize=8)
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=120, metadata={"Software": None})
-    return picture.getvalue()
-
-
-def _line(
-    axis: matplotlib.axes.Axes, at: list[float], best_ms: list[float], style: dict[str, str], label: str = ""
-) -> None:
-    """A stair: what was found holds until something better is."""
-    axis.plot(
-        at,
-        best_ms,
-        drawstyle="steps-post",
-        color=style["color"],
-        linestyle=style["linestyle"],
-        label=label or None,
-    )
-    axis.plot(at[-1:], best_ms[-1:], "o", color=style["color"], markersize=4)
-
-
-# TensorBoard run of an outcome: the progress of each method, the layers, the plan and the placed graph.
-
-PLAN = "plan"
-STEP_MS = {clock: f"step/{clock.name.lower()}_ms" for clock in Clock}
-BY_EVALUATIONS, BY_MILLISECONDS = "by evaluations", "by milliseconds of search"
-_MOST_LAYERS = 200
-
-
-def write_tensorboard(outcome: Outcome, folder: pathlib.Path) -> None:
-    """Writes a run for each method, with its curves, and the run ``plan``, in place of those of an earlier search.
-
-    Raises:
-      InputError: the folder cannot be written to.
-    """
-    names = (*(candidate.name for candidate in outcome.candidates), *methods.names(), PLAN)
-    with replacing(folder, tuple(dict.fromkeys(names))) as unfinished:
-        for candidate in outcome.candidates:
-            if candidate.search is not None:
-                _write_curves(candidate.search, unfinished / candidate.name)
-                _write_settings(candidate, candidate.search, unfinished / candidate.name)
-        _write_plan(outcome, unfinished / PLAN)
-
-
-def _write_curves(result: SearchResult, folder: pathlib.Path) -> None:
-    """The best and the mean step of each round; its wall time is the search's, so that RELATIVE shows seconds."""
-    began_s = time.time() - max((entry.elapsed_s for entry in result.history), default=0.0)
-    writer = Writer(str(folder))
-    for entry in result.history:
-        for tag, seconds in (("best_ms", entry.best_s), ("mean_ms", entry.mean_s)):
-            if math.isnan(seconds):
-                continue
-            for axis, step in (
-                (BY_EVALUATIONS, entry.evaluations),
-                (BY_MILLISECONDS, round(1e3 * entry.elapsed_s)),
-            ):
-                writer.add_scalar(f"{axis}/{tag}", 1e3 * seconds, step, wall_time=began_s + entry.elapsed_s)
-    writer.close()
-
-
-def _write_settings(candidate: Timed, result: SearchResult, folder: pathlib.Path) -> None:
-    """The method's settings as hyperparameters, and its step time as their metric (the HPARAMS tab).
-
-    A file of its own: the writer of the curves takes numbers alone.
-    """
-    settings = {name: _hyperparameter(value) for name, value in result.settings.items()}
-    cluster = result.placement.problem.cluster.name
-    writer = tf.summary.create_file_writer(str(folder), filename_suffix=".hparams")
-    with writer.as_default(step=0):
-        hparams.hparams({**settings, "method": candidate.name, "seed": result.seed, "cluster": cluster})
-        for clock, tag in STEP_MS.items():
-            if (seconds := candidate.seconds(clock)) is not None:
-                tf.summary.scalar(tag, 1e3 * seconds)
-    writer.close()
-
-
-def _hyperparameter(value: Any) -> bool | float | str:
-    """Value in a type that the tab can show: truth values, numbers and texts."""
-    return value if isinstance(value, bool | int | float | str) else str(value)
-
-
-def _write_plan(outcome: Outcome, folder: pathlib.Path) -> None:
-    placement = outcome.placement
-    writer = tf.summary.create_file_writer(str(folder))
-    with writer.as_default(step=0):
-        tf.summary.text("layers", layer_tree(placement))
-        tf.summary.text("plan", _block("\n".join(f"{op} {on}" for op, on in placement.device_names.items())))
-        tf.summary.text("summary", _block(json.dumps(summary(outcome), indent=1, allow_nan=False)))
-        if outcome.item is not None:
-            tf.summary.graph(apply_placement(outcome.item, placement))
-    writer.close()
-
-
-def layer_tree(placement: Placement) -> str:
-    """The layers as a table in Markdown, an inner one behind as many dashes as there are layers around it."""
-    lines = [f"| {' | '.join(LAYER_COLUMNS)} |", "|---|---|---:|---:|---:|---:|"]
-    for row, (_, *cells) in layer_cells(placement, layers_of(placement.problem), _MOST_LAYERS):
-        name = f"{'– ' * row.depth}{row.name}"  # noqa: RUF001 - a dash, which Markdown makes no list of
-        lines.append(f"| {' | '.join((name, *cells))} |")
-    return "\n".join(lines)
-
-
-def _block(text: str) -> str:
-    """Text as a Markdown block, unchanged: lines behind four spaces are taken for code."""
-    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -17,7 +17,6 @@ from tf_placer.planning.outcome import (
     FUSED,
     NOT_RUN,
     SPLIT,
-    STRATEGY,
     WHOLE_LAYERS,
     Clock,
     Outcome,
@@ -71,7 +70,12 @@ MODEL, WRAPPED, FUNCTION, PLAIN = "model", "wrapped", "function", "plain"
 
 
 def how_to(
-    out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any], called: str = "", op: str = "NAME"
+    out: pathlib.Path,
+    files: Collection[str],
+    made_for: Mapping[str, Any],
+    called: str = "",
+    op: str = "NAME",
+    is_compared: bool = False,
 ) -> tuple[HowTo, ...]:
     """Commands to type and code to run, with the names of the files that are there.
 
@@ -81,6 +85,7 @@ def how_to(
       made_for: the flags that describe the program and the devices.
       called: what the program of a script is: ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others.
       op: to ask for.
+      is_compared: the run compares methods, and writes no model.
     """
     out = out.absolute()
     plan, cluster = str(out / "placement.json"), str(made_for.get("cluster", "local"))
@@ -88,7 +93,7 @@ def how_to(
         return (HowTo(f"{plan} has the device of every op. There is no program behind a profiled graph."),)
     devices = _devices_of(cluster)
     found = []
-    if "saved_model" in made_for and "compare.csv" not in files:
+    if "saved_model" in made_for and not is_compared:
         # The plans of several signatures lie in a folder each, and their one model is beside these.
         model = (out if "saved_model" in files else out.parent) / "saved_model"
         code = f"model = tf_placer.load_saved_model({str(model)!r})"
@@ -221,7 +226,7 @@ def page_of_run(
         problem.name,
         headline(outcome),
         (*notes(outcome), *remarks(outcome)),
-        how_to(out, files, made_for, called, costliest),
+        how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked),
     )
     return Page(f"{problem.name} on {problem.cluster.name}", (section,))
 
@@ -293,7 +298,7 @@ def _section(
         headline=said,
         notes=paragraphs,
         figures=_figures(outcome),
-        step_times=_step_times(outcome),
+        step_times=tuple(_step_time(outcome, row) for row in outcome.rows),
         bounds=tuple(
             {
                 "name": bound,
@@ -323,11 +328,6 @@ def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     found.append(("lower bound", milliseconds(outcome.lower_bound_s)))
     found.append(("devices used", f"{used} of {outcome.problem.num_devices}"))
     return tuple(found)
-
-
-def _step_times(outcome: Outcome) -> tuple[Row, ...]:
-    """All rows, in their order."""
-    return tuple(_step_time(outcome, row) for row in outcome.rows)
 
 
 def _step_time(outcome: Outcome, row: Timed) -> Row:
@@ -363,8 +363,6 @@ def _about(row: Timed) -> str:
         )
     if row.name == DATA_PARALLEL:
         return "Every device computes its part of the batch; gradients are added up where the variables are."
-    if row.name == STRATEGY:
-        return "Data parallel with batch statistics of each part: the least that such a strategy takes."
     if row.name == FUSED:
         return "The plan with clusters of its ops that XLA compiles, each into one kernel."
     if row.name not in methods.names():  # no method's plan

@@ -22,9 +22,7 @@ from tf_placer.planning.outcome import (
     DATA_PARALLEL,
     GIVEN,
     SAME,
-    SINGLE,
     SPLIT,
-    STRATEGY,
     Clock,
     Gain,
     Outcome,
@@ -62,7 +60,6 @@ def notes(outcome: Outcome) -> list[str]:
         *schedule_sentences(outcome),
         *fit_sentences(outcome),
         *_layer_sentences(outcome),
-        *survival_sentences(outcome),
         *split_batch_sentences(outcome),
     ]
 
@@ -90,7 +87,7 @@ def headline(outcome: Outcome) -> str:
     leave = "leave the program as it is" if gained.rival.is_as_it_is else f"use one device{splits}"
     return (
         f"No gain: {leave}, {rival_takes} {how}. The plan written is that of {title}, {takes}: {less}"
-        f"{_why_not_clear(outcome, gained)}."
+        f"{_why_not_clear(gained)}."
     )
 
 
@@ -105,16 +102,11 @@ def _splitting_gains(outcome: Outcome, gained: Gain) -> bool:
     return any(s is not None and -excess(s, least_s) > SAME for s in times_s)
 
 
-def _why_not_clear(outcome: Outcome, gained: Gain) -> str:
+def _why_not_clear(gained: Gain) -> str:
     if gained.saved <= 0 or not round(gained.saved, 3):
         return ""
-    if gained.clock is not Clock.SIMULATED:
-        return ", which is within the noise"
-    draws = outcome.survival
-    wins = None if draws is None else draws.faster_than.get(SINGLE)
-    if draws is None or wins is None:
-        return ", which is not worth a plan"
-    return f", in {wins} of {draws.draws} draws of what is not known"
+    is_simulated = gained.clock is Clock.SIMULATED
+    return ", which is not worth a plan" if is_simulated else ", which is within the noise"
 
 
 def _other_plans(outcome: Outcome) -> list[str]:
@@ -318,37 +310,10 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
 
 
 def _layer_sentences(outcome: Outcome) -> list[str]:
-    """Sentences on how much slower a plan of whole layers is; none if that is not known and was not asked for."""
-    found, plan = _whole_layers(outcome), outcome.written.placement
-    if outcome.whole is None or plan is None:
-        return found
-    had = [
-        what
-        for what, value in (("order", plan.priority_of_op), ("clusters", plan.cluster_of_op))
-        if value is not None
-    ]
-    if had:
-        found.append(
-            f"Whole layers are another plan, without the {' and the '.join(had)} of that of single ops."
-        )
-    return found
-
-
-def _whole_layers(outcome: Outcome) -> list[str]:
-    """As ``_layer_sentences``, of the step times alone."""
-    whole, is_simulated = outcome.whole, outcome.written.clock is Clock.SIMULATED
+    """Sentences on how much slower a plan of whole layers is; none unless it was asked for."""
+    whole, plan = outcome.whole, outcome.written.placement
     if outcome.layers is None:
-        if whole is None:
-            return []
-        start = "A" if is_simulated else "In the simulator, a"
-        if round(whole.slower, 3) <= 0:
-            return [
-                f"{start} plan of whole layers takes no more than that of single ops (--by=layer writes it)."
-            ]
-        return [
-            f"{start} plan of whole layers (--by=layer) takes {milliseconds(whole.runtime_s)} or less, at most "
-            f"{percentage(round(whole.slower, 3))} more than that of single ops."
-        ]
+        return []
     if outcome.written.name == GIVEN:
         return [
             "The plan was given: it is written by layer, and lists the ops that are not where their layer is."
@@ -360,33 +325,18 @@ def _whole_layers(outcome: Outcome) -> list[str]:
         ]
     slower = round(whole.slower, 3)
     share = f"{percentage(abs(slower))} {'more' if slower > 0 else 'less'}" if slower else "no more"
-    start = "With" if is_simulated else "In the simulator, with"
-    return [
+    start = "With" if outcome.written.clock is Clock.SIMULATED else "In the simulator, with"
+    sentences = [
         f"{start} whole layers ({outcome.num_layers} of them) the step takes {milliseconds(whole.runtime_s)}, "
         f"{share} than with a place for every op. The plan written is that of whole layers (--by=op writes the other)."
     ]
-
-
-# --- Draws of what is not known.
-
-
-def survival_sentences(outcome: Outcome) -> list[str]:
-    """In how many draws the plan is faster than each other plan; none where that is not known."""
-    found = outcome.survival
-    if found is None:
-        if outcome.written.clock is Clock.SIMULATED and outcome.placement.cluster_of_op is not None:
-            return [
-                "The plan was not tried under draws of what is not known: draws are of ops, and its clusters are none."
-            ]
-        return []
-    one_device = None if outcome.single is None else outcome.single.name
-    named = {"one device" if name == one_device else name: wins for name, wins in found.faster_than.items()}
-    (first, wins), *others = named.items()
-    said = [f"{first} in {wins} of {found.draws} draws", *(f"{name} in {wins}" for name, wins in others)]
-    return [
-        "With times of ops, links and hosts drawn from how far off estimates are, the plan is faster than "
-        f"{', than '.join(said)}."
-    ]
+    lost = [] if plan is None or plan.priority_of_op is None else ["order"]
+    lost += [] if plan is None or plan.cluster_of_op is None else ["clusters"]
+    if lost:
+        sentences.append(
+            f"Whole layers are another plan, without the {' and the '.join(lost)} of that of single ops."
+        )
+    return sentences
 
 
 # --- The batch in parts: what the plan does, and what splitting would give.
@@ -468,8 +418,6 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
             )
     elif DATA_PARALLEL in told:
         found.append(_instead(outcome, told[DATA_PARALLEL]))
-    if STRATEGY in told:
-        found += _of_strategy(outcome, told[STRATEGY])
     return found
 
 
@@ -491,21 +439,6 @@ def _instead(outcome: Outcome, row: Timed) -> str:
     return (
         f"{took}, {percentage(-more)} less than this plan: parts={parts} searches plans with a part for each."
     )
-
-
-def _of_strategy(outcome: Outcome, row: Timed) -> list[str]:
-    """What a strategy would take, and what that assumes; a warning where one device is faster."""
-    if row.simulated_s is None:
-        return []
-    found = [
-        f"tf.distribute.MirroredStrategy over {_devices_of(outcome)} would take {milliseconds(row.simulated_s)} or "
-        "more in the simulator: it is taken for data parallel with batch statistics of each part, and besides "
-        "updates every variable on every device and waits for the last gradient."
-    ]
-    single_s = None if outcome.single is None else outcome.single.simulated_s
-    if single_s is not None and round(excess(row.simulated_s, single_s), 3) > 0:
-        found.append(f"Warning: that is slower than one device, {milliseconds(single_s)}.")
-    return [" ".join(found)]
 
 
 def _devices_of(outcome: Outcome) -> str:

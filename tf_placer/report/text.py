@@ -57,7 +57,8 @@ def table(outcome: Outcome) -> rich.table.Table:
 
     def times(seconds: Callable[[Clock], str], of_clock: float | None) -> list[str]:
         cells = [seconds(one) for one in clocks]
-        cells.insert(clocks.index(clock) + 1, _gain(of_clock, single_s))
+        share = None if of_clock is None or single_s is None else excess(of_clock, single_s)
+        cells.insert(clocks.index(clock) + 1, percentage(share, signed=True))
         return cells
 
     for one in outcome.rows:
@@ -131,11 +132,6 @@ def _simulated(candidate: Timed) -> str:
     if candidate.simulated_s is not None or candidate.status_name == "OK":
         return milliseconds(candidate.simulated_s)
     return "not run" if candidate.status_name == NOT_RUN else "OOM"
-
-
-def _gain(seconds: float | None, single_s: float | None) -> str:
-    share = None if seconds is None or single_s is None else excess(seconds, single_s)
-    return percentage(share, signed=True)
 
 
 def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:

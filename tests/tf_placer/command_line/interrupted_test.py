@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.command_line import place, run_command
+from tf_placer.command_line import run_command
 from tf_placer.planning import in_parts
 from tf_placer.planning.road import Road
 from tf_placer.search import recorder
@@ -65,9 +65,9 @@ def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
 
     monkeypatch.setattr(recorder.ConsoleProgress, "show", pressed_once)
     split = ctrl_c_when(monkeypatch, in_parts.InParts, "of")
-    pressed = ctrl_c_when(monkeypatch, place, "with_survival")
+    pressed = ctrl_c_when(monkeypatch, run_command, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search", "--write=method")
-    assert not split and pressed == ["with_survival"] and summary["interrupted"]
+    assert not split and pressed == ["print_report"] and summary["interrupted"]
     assert summary["evaluations"] < 400
 
 

@@ -105,7 +105,7 @@ def test_a_graph_that_was_placed_before_is_not_held_by_its_old_plan(graph_file, 
 
 
 @pytest.mark.medium
-def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
+def test_a_robust_plan_is_written(tmp_path):
     console = rich.console.Console(file=io.StringIO(), width=100)
     cluster = tmp_path / "two.toml"
     cluster.write_text(_FAST_HOST)
@@ -119,11 +119,6 @@ def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
     assert run([*argv, "--method=local_search", f"--out={tmp_path / 'out'}"], console) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["written"] == "local_search"
-    survival = summary["survival"]
-    assert survival["draws"] == 100 and set(survival["faster_than"].values()) <= set(range(101))
-    said = f"the plan is faster than one device in {survival['faster_than']['single']} of 100 draws"
-    assert said in " ".join(console.file.getvalue().split())
-    assert said in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.medium

@@ -12,14 +12,13 @@ import pytest
 import rich.console
 
 from tests.tf_placer.command_line.live_reports import report_of
-from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer import workloads
 from tf_placer.__main__ import run
-from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.outcome import GIVEN, Outcome, Timed, beside_layers, in_layers
+from tf_placer.planning.outcome import Outcome, Timed, in_layers
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.layers import layer_of_unit, layers_of
@@ -151,70 +150,16 @@ def test_compare_writes_layers_too(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.medium
-def test_beside_single_ops_stands_what_whole_layers_take_at_most(problem: Problem) -> None:
-    chosen = Timed.of_search("random", search(problem, "random", budget_evaluations=64))
-    report = beside_layers(Outcome(None, problem, chosen, ()), seed=0)
-    whole = report.whole
-    assert whole is not None and report.layers is None
-    assert report.placement is report.written.placement  # what is written is the plan of single ops
-    assert summary(report)["whole_layers_s"] == whole.runtime_s
-    simulated_s = SimulatedEvaluator(problem).evaluate(whole.device_of_unit[None]).runtime_s
-    assert simulated_s[0] == whole.runtime_s
-    slower = round(whole.slower, 3)
-    takes = f"A plan of whole layers (--by=layer) takes {milliseconds(whole.runtime_s)} or less, at most "
-    no_more = "A plan of whole layers takes no more than that of single ops (--by=layer writes it)."
-    assert verdict(report).splitlines()[-1] == (
-        f"{takes}{percentage(slower)} more than that of single ops." if slower > 0 else no_more
-    )
-    dearer = dataclasses.replace(report, whole=dataclasses.replace(whole, op_level_s=whole.runtime_s / 1.25))
-    assert verdict(dearer).endswith(f"{takes}25.0% more than that of single ops.")
-    cheaper = dataclasses.replace(report, whole=dataclasses.replace(whole, op_level_s=2 * whole.runtime_s))
-    assert verdict(cheaper).endswith(no_more)
-
-
-@pytest.mark.medium
 def test_whole_layers_have_no_order_and_no_clusters_and_that_is_said(problem: Problem) -> None:
     chosen = Timed.of_search("random", search(problem, "random", budget_evaluations=4))
     clusters = np.full(problem.num_ops, NO_CLUSTER)
     clusters[0] = 0
     plan = Placement(problem, chosen.placement.device_of_unit, np.arange(problem.num_ops), clusters)
     outcome = Outcome(None, problem, dataclasses.replace(chosen, placement=plan))
-    for report in (beside_layers(outcome, seed=0), in_layers(outcome, seed=0)):
-        assert (
-            "Whole layers are another plan, without the order and the clusters of that of single"
-            in verdict(report)
-        )
-        assert report.whole.op_level_s == SimulatedEvaluator(problem).evaluate(plan.decisions).runtime_s[0]
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("change", [{"method": GIVEN}, {"method": "single"}, {"interrupted": True}])
-def test_whole_layers_are_not_looked_for_where_they_say_nothing(problem: Problem, change: dict) -> None:
-    chosen = Timed.of_search(
-        change.get("method", "random"), search(problem, "random", budget_evaluations=4), message="kept"
-    )
-    result = dataclasses.replace(chosen.search, interrupted=change.get("interrupted", False))
-    report = Outcome(None, problem, dataclasses.replace(chosen, search=result))
-    assert beside_layers(report, seed=0) is report and summary(report)["whole_layers_s"] is None
-
-
-def test_a_program_without_layers_has_none() -> None:
-    problem = problem_of([100, 300, 200], [])
-    report = Outcome(
-        None, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)), ()
-    )
-    assert beside_layers(report, seed=0) is report
-
-
-@pytest.mark.medium
-def test_place_says_it(tmp_path: pathlib.Path) -> None:
-    status, text = command(
-        "place", *SOURCE, "--method=random", "--budget_evaluations=64", "--write=method", f"--out={tmp_path}"
-    )
-    assert status == 0, text
-    told = json.loads((tmp_path / "summary.json").read_text())
-    assert told["whole_layers_s"] > 0 and "A plan of whole layers" in text
-    assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 1
+    report = in_layers(outcome, seed=0)
+    text = "Whole layers are another plan, without the order and the clusters of that of single"
+    assert text in verdict(report)
+    assert report.whole.op_level_s == SimulatedEvaluator(problem).evaluate(plan.decisions).runtime_s[0]
 
 
 @pytest.mark.medium
@@ -229,5 +174,3 @@ def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
     assert report.placement.problem is report.search.placement.problem
     on = report.placement.device_of_op
     assert all(len(np.unique(on[layer::4])) == 1 for layer in range(4))
-    beside = beside_layers(dataclasses.replace(report, layers=None, whole=None), seed=0)
-    assert beside.whole is not None and "\nIn the simulator, a plan of whole layers" in verdict(beside)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.transform.split.steps import item_of_step
 from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
@@ -16,12 +15,12 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import in_parts as planning_in_parts
 from tf_placer.planning.in_parts import InParts, replicas_of, with_splitting
-from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, Outcome, Timed
 from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import table
 from tf_placer.search.search import search
-from tf_placer.transform import PART, WHOLE
+from tf_placer.transform import WHOLE
 
 CLUSTER = Cluster.preset("p100x2")
 
@@ -44,36 +43,19 @@ def test_the_batch_is_split_over_gpus_or_else_over_cpus() -> None:
 @pytest.mark.medium
 def test_data_parallel_is_the_plan_of_the_split_program(dense: Item) -> None:
     found = with_splitting(outcome_of(dense), dense)
-    assert [row.name for row in found.instead] == [DATA_PARALLEL, STRATEGY]
+    assert [row.name for row in found.instead] == [DATA_PARALLEL]
     in_parts = InParts.estimated(dense, found.problem, WHOLE)
     (simulated_s,) = SimulatedEvaluator(in_parts.problem).evaluate(in_parts.data_parallel[None]).runtime_s
-    assert [row.simulated_s for row in found.instead] == [simulated_s, simulated_s]
+    assert [row.simulated_s for row in found.instead] == [simulated_s]
     assert found.written is found.recommended, "rows that are told are no candidates"
-
-
-@pytest.mark.medium
-def test_a_strategy_has_the_statistics_of_each_part() -> None:
-    item = item_of_step(3, 6, ["fused_batch_norm"], "mean", "descend")
-    found = with_splitting(outcome_of(item), item)
-    own, of_parts = (
-        row.placement.problem.splitting.batch_statistics for row in found.instead if row.placement
-    )
-    assert (own, of_parts) == (WHOLE, PART)
-    assert [form.title for form in found.forms] == ["whole", "in 2 parts", "in 2 parts, statistics of each"]
 
 
 def test_a_plan_that_was_not_searched_in_this_process_has_them_too(dense: Item) -> None:
     outcome = outcome_of(dense)
     kept = dataclasses.replace(outcome, written=dataclasses.replace(outcome.written, search=None))
     found = with_splitting(kept, dense)
-    assert [row.name for row in found.instead] == [DATA_PARALLEL, STRATEGY]
-    assert len(split_batch_sentences(found)) == 2
-
-
-def test_what_a_run_has_of_it_is_not_told_again(dense: Item) -> None:
-    outcome = outcome_of(dense)
-    split = InParts.estimated(dense, outcome.problem, WHOLE)
-    assert [row.name for row in with_splitting(outcome, dense, split).instead] == [STRATEGY]
+    assert [row.name for row in found.instead] == [DATA_PARALLEL]
+    assert len(split_batch_sentences(found)) == 1
 
 
 def test_why_not(dense: Item) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
-from tf_placer.planning.outcome import DATA_PARALLEL, SINGLE, STRATEGY, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, Outcome, Timed
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.report.sentences import plan_in_parts_sentences, split_batch_sentences
@@ -65,16 +65,6 @@ def test_data_parallel_beside_the_plan(outcome: Outcome, plan_s: float | None, e
 def test_it_does_not_fit(outcome: Outcome) -> None:
     row = Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message="it wants 3 GiB")
     assert said(outcome, 0.4, row) == ["Data parallel over 2 GPUs does not fit: it wants 3 GiB."]
-
-
-def test_a_strategy_has_its_assumption_and_a_warning_where_one_device_is_faster(outcome: Outcome) -> None:
-    outcome = dataclasses.replace(outcome, beside=(Timed(SINGLE, simulated_s=0.2),))
-    (slower,) = said(outcome, 0.4, Timed(STRATEGY, simulated_s=0.4))
-    assert slower.startswith("tf.distribute.MirroredStrategy over 2 GPUs would take ")
-    assert "batch statistics of each part" in slower and "waits for the last gradient" in slower
-    assert "Warning: that is slower than one device, 200 ms." in slower
-    (faster,) = said(outcome, 0.4, Timed(STRATEGY, simulated_s=0.1))
-    assert "Warning" not in faster
 
 
 def test_why_not(outcome: Outcome) -> None:
