@@ -20,7 +20,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import native_log, workloads
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.heartbeat import HEARTBEAT
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import flag_sets
@@ -28,13 +28,11 @@ from tf_placer.command_line.check_flags import (
     PASSED_ON,
     check_flags,
     list_clusters,
-    of_no_command,
     parse_flags,
     refuse_graph,
 )
-from tf_placer.command_line.completion import SHELLS, CommandWords, completion
 from tf_placer.command_line.flag_sets import clear_cache
-from tf_placer.command_line.help_text import help_text
+from tf_placer.command_line.help_text import SHELLS, CommandWords, completion, help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
@@ -225,7 +223,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             return OK if argv else BAD_INPUT
         name = argv[0]
         if name not in COMMANDS:
-            raise InputError(f"unknown command {name!r}; {of_no_command(list(argv), COMMANDS)}")
+            raise InputError(f"unknown command {name!r}; {nearest(name, COMMANDS)} (tf-placer --help)")
         command, values = COMMANDS[name], _flags_of(name)
         refuse_graph(name, values, argv[1:])
         needed = command.required, command.word, command.one_of, command.example

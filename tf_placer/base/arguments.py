@@ -1,25 +1,27 @@
-"""Arguments as users give them: taken, or refused in one line that names the argument and the remedy.
+"""Values as users give them, checked against annotations by pydantic; a misfit is one line with the remedy.
 
-Numbers of NumPy, texts of NumPy and ``os.PathLike`` are taken where Python's own are. A truth value is no number.
-Errors of TensorFlow are told in one line, too (``told``).
+Numbers and texts of NumPy and ``os.PathLike`` are accepted where Python's own are. A truth value is no number.
+Errors of TensorFlow become one line, too (``told``).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import functools
+import json
 import math
-import numbers
-import operator
 import os
 import pathlib
 import re
 import reprlib
+import types
+import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 import numpy as np
-
-# The one exception for bad input, reported in one line.
+from annotated_types import Ge, Gt, Le, Len, Lt, Predicate
 
 
 class InputError(ValueError):
@@ -31,9 +33,12 @@ class InputError(ValueError):
 
 
 MAX_SEED = 2**31 - 1  # of all that draws
+FINITE, NOT_NAN = Predicate(math.isfinite), Predicate(lambda number: not math.isnan(number))
+Text = Annotated[str, Len(1)]
 
 _Kind = TypeVar("_Kind")
-
+_NOUNS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+_LIMITS = {Gt: "above {}", Lt: "below {}", Ge: "of at least {}", Le: "of at most {}"}
 _MOST_NAMES = 30  # of a list of all that is known
 _NEAREST = 3
 _SHOWN = ("builtins", "numpy", "pathlib", "tensorflow")  # whose values say what they are
@@ -42,16 +47,96 @@ _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
 
 
-def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
-    """``value`` as an int from ``least`` to ``most``.
+def fit(kind: Any, value: Any, where: str, form: Literal["python", "text", "document"] = "python") -> Any:
+    """Returns a value as the type that an annotation describes.
+
+    Args:
+      kind: a type, ``Annotated`` with limits of annotated_types, or a dataclass of such fields.
+      value: to check; a mapping where ``kind`` is a dataclass.
+      where: name of the value; of a dataclass the prefix of its fields, such as ``"--"`` or ``"box.toml: "``.
+      form: in a ``"text"`` numbers and truth values are texts; a ``"document"`` is what JSON or TOML can hold.
 
     Raises:
-      InputError: a fraction, a truth value, no number, or one out of range.
+      InputError: names the value, or the field in it, and what to give.
     """
-    number = _index(value)
-    if number is None or not _is_within(number, least, most):
-        raise InputError(f"{name} is {shown(value)}; give a whole number{_range(least, most)}")
-    return number
+    import pydantic  # here: it takes 0.1 s, and not every command needs it
+
+    try:
+        if form == "document":
+            return _adapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+        plain = value.item() if isinstance(value, np.generic | np.ndarray) and not np.ndim(value) else value
+        return _adapter(kind).validate_python(plain, strict=form == "python")
+    except pydantic.ValidationError as errors:
+        error = errors.errors(include_url=False)[0]
+    name, wanted = where, kind
+    for step in error["loc"]:
+        wanted = _without_none(wanted)
+        origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+        if dataclasses.is_dataclass(wanted):
+            fields = typing.get_type_hints(wanted, include_extras=True)
+            if step not in fields:
+                raise InputError(
+                    f"{where}unknown key {name.removeprefix(where)}{step}; {nearest(str(step), fields)}"
+                )
+            name, wanted = f"{name}{step}", fields[str(step)]
+        elif origin in (tuple, list, dict):
+            name, wanted = f"{name}[{step}]", arguments[-1 if origin is dict else 0]
+        else:
+            break  # the alternatives of a union are described together
+        if dataclasses.is_dataclass(wanted):
+            name += "."
+    if error["type"] == "missing":
+        raise InputError(f"{name} is missing; give {describe(wanted)}")
+    raise InputError(f"{name} is {shown(error['input'])}; give {describe(wanted)}")
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    import pydantic
+
+    return pydantic.TypeAdapter(kind)
+
+
+def _without_none(kind: Any) -> Any:
+    """``int`` of ``int | None``."""
+    if typing.get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    kinds = tuple(part for part in typing.get_args(kind) if part is not type(None))
+    return Union[kinds]  # noqa: UP007 - of a tuple
+
+
+def describe(kind: Any) -> str:
+    """What fits an annotation: ``"a whole number from 1 to 9"``, ``"one of op, layer"``."""
+    kind = _without_none(kind)
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is Union:
+        return " or ".join(map(describe, parts))
+    if typing.get_origin(kind) is Literal:
+        return f"one of {', '.join(parts)}" if len(parts) > 1 else parts[0]
+    if typing.get_origin(kind) in (tuple, list):
+        return f"a list, each {describe(parts[0])}"
+    if typing.get_origin(kind) is not Annotated:
+        return _NOUNS.get(kind, "a table")
+    noun, limits = describe(parts[0]), {type(mark): mark for mark in parts[1:]}
+    if FINITE in parts:
+        noun = noun.replace("a ", "a finite ")
+    if Ge in limits and Le in limits:
+        return f"{noun} from {_number(limits[Ge].ge)} to {_number(limits[Le].le)}"
+    texts = [
+        text.format(_number(getattr(limits[mark], mark.__name__.lower())))
+        for mark, text in _LIMITS.items()
+        if mark in limits
+    ]
+    return " ".join([noun, " and ".join(texts)]).strip()
+
+
+def _number(limit: float) -> str:
+    return str(limit) if isinstance(limit, int) and limit < 10**15 else f"{limit:g}"
+
+
+def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
+    """``value`` as an int from ``least`` to ``most``; raises InputError."""
+    return int(fit(limited(int, least=least, most=most), value, name))
 
 
 def number(
@@ -63,64 +148,46 @@ def number(
     most: float | None = None,
     finite: bool = False,
 ) -> float:
-    """``value`` as a float within limits; nan never.
-
-    Args:
-      name: of the argument.
-      value: what was given for it.
-      above, below: it must be between these.
-      least, most: it must not be outside of these.
-      finite: infinity is refused as well.
+    """``value`` as a float strictly between ``above`` and ``below``, from ``least`` to ``most``; nan never.
 
     Raises:
       InputError: a truth value, no number, or one out of range.
     """
-    given = _real(value)
-    if (
-        given is None
-        or math.isnan(given)
-        or (finite and math.isinf(given))
-        or (above is not None and given <= above)
-        or (below is not None and given >= below)
-        or not _is_within(given, least, most)
-    ):
-        limits = [
-            f"{word} {limit:g}" for word, limit in (("above", above), ("below", below)) if limit is not None
-        ]
-        limits += [_range(least, most).strip()] if (least, most) != (None, None) else []
-        wanted = f"{'finite ' if finite else ''}number {' and '.join(limits)}".rstrip()
-        raise InputError(f"{name} is {shown(value)}; give a {wanted}")
-    return given
+    return float(fit(limited(float, above, below, least, most, finite), value, name))
+
+
+def limited(
+    kind: type,
+    above: float | None = None,
+    below: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    finite: bool = False,
+) -> Any:
+    """Annotation of a number within limits."""
+    limits = [
+        mark(limit)
+        for mark, limit in ((Gt, above), (Lt, below), (Ge, least), (Le, most))
+        if limit is not None
+    ]
+    marks = [FINITE if finite else NOT_NAN, *limits] if kind is float else limits
+    return Annotated[(kind, *marks)] if marks else kind
 
 
 def truth(name: str, value: object) -> bool:
-    """``value`` as True or False.
-
-    Raises:
-      InputError: anything else, 0 and 1 included.
-    """
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} is {shown(value)}; give True or False")
-    return bool(value)
+    """``value`` as True or False; raises InputError for anything else, 0 and 1 included."""
+    return bool(fit(bool, value, name))
 
 
 def text(name: str, value: object, remedy: str = "give a text") -> str:
-    """``value`` as a str that is not empty.
-
-    Raises:
-      InputError: it is no text, or empty.
-    """
+    """``value`` as a str that is not empty."""
     if not isinstance(value, str) or not value:
         raise InputError(f"{name} is {shown(value)}; {remedy}")
     return str(value)
 
 
 def one_of(name: str, value: object, words: Iterable[str]) -> str:
-    """``value`` as one of some words.
-
-    Raises:
-      InputError: it is none of them.
-    """
+    """``value`` as one of some words."""
     known = tuple(words)
     if not isinstance(value, str) or value not in known:
         raise InputError(f"{name} is {shown(value)}; give one of {', '.join(known)}")
@@ -128,11 +195,7 @@ def one_of(name: str, value: object, words: Iterable[str]) -> str:
 
 
 def path(name: str, value: object, what: str = "a path") -> pathlib.Path:
-    """``value`` as a path; whether anything is there is not looked at.
-
-    Raises:
-      InputError: it is no path, or empty.
-    """
+    """``value`` as a path; whether anything is there is not looked at."""
     if isinstance(value, str | os.PathLike):
         given = os.fspath(value)
         if isinstance(given, str) and given and "\0" not in given:
@@ -141,22 +204,14 @@ def path(name: str, value: object, what: str = "a path") -> pathlib.Path:
 
 
 def instance_of(name: str, value: object, kind: type[_Kind], remedy: str) -> _Kind:
-    """``value``, when it is a ``kind``.
-
-    Raises:
-      InputError: it is something else.
-    """
+    """``value``, checked to be a ``kind``."""
     if not isinstance(value, kind):
         raise InputError(f"{name} is {shown(value)}, not {_one(kind)}; {remedy}")
     return value
 
 
 def items_of(name: str, value: object, kind: type[_Kind], remedy: str) -> tuple[_Kind, ...]:
-    """``value`` as a tuple of ``kind``; one text is no sequence of texts.
-
-    Raises:
-      InputError: it is no sequence, or holds something else.
-    """
+    """``value`` as a tuple of ``kind``; one text is no sequence of texts."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InputError(f"{name} is {shown(value)}; {remedy}")
     items = tuple(value)
@@ -169,11 +224,7 @@ def items_of(name: str, value: object, kind: type[_Kind], remedy: str) -> tuple[
 
 
 def texts_by_text(name: str, value: object, remedy: str) -> dict[str, str]:
-    """``value`` as a dict from text to text.
-
-    Raises:
-      InputError: it is no mapping, or holds something else.
-    """
+    """``value`` as a dict from text to text."""
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is {shown(value)}; {remedy}")
     for key, item in value.items():
@@ -183,11 +234,7 @@ def texts_by_text(name: str, value: object, remedy: str) -> dict[str, str]:
 
 
 def has_parts(name: str, value: _Kind, parts: Iterable[str], remedy: str) -> _Kind:
-    """``value``, when it has these attributes: for what may be of any class.
-
-    Raises:
-      InputError: it lacks one.
-    """
+    """``value`` of any class, checked for attributes."""
     for part in parts:
         if isinstance(value, type) or not hasattr(value, part):
             raise InputError(f"{name} is {shown(value)}, which has no {part}; {remedy}")
@@ -195,11 +242,7 @@ def has_parts(name: str, value: _Kind, parts: Iterable[str], remedy: str) -> _Ki
 
 
 def function(name: str, value: object, remedy: str) -> Callable[..., Any]:
-    """``value``, when it can be called.
-
-    Raises:
-      InputError: it cannot.
-    """
+    """``value``, checked to be callable."""
     if not callable(value):
         raise InputError(f"{name} is {shown(value)}; {remedy}")
     return value
@@ -271,43 +314,6 @@ def _one(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
 
-def _index(value: object) -> int | None:
-    """A whole number as an int, None for anything else."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-
-
-def _real(value: object) -> float | None:
-    """A number as a float, None for anything else and for what no float can hold."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
-
-
-def _is_within(value: float, least: float | None, most: float | None) -> bool:
-    return (least is None or value >= least) and (most is None or value <= most)
-
-
-def _range(least: float | None, most: float | None) -> str:
-    if least is not None and most is not None:
-        return f" from {least} to {most}"
-    if least is not None:
-        return f" of at least {least}"
-    if most is not None:
-        return f" of at most {most}"
-    return ""
-
-
-# Integer arrays from outside.
-
-
 def exact(name: str, value: object, dtype: type) -> np.ndarray:
     """``value`` as an array of ``dtype``, when that changes no number.
 
@@ -336,9 +342,6 @@ def exact(name: str, value: object, dtype: type) -> np.ndarray:
 
 def _values(given: np.ndarray) -> str:
     return f"{given.dtype} values that do not" if given.dtype.kind in "iufb" else shown(given.tolist())
-
-
-# Names that may be added to a table.
 
 
 def check_registration(kind: str, name: Any, value: Any, built_in: Collection[str]) -> None:
@@ -373,12 +376,12 @@ _KIND = re.compile(r"^(?:[\w.]*(?:Error|Exception)): ")
 
 
 def plain(text: str) -> str:
-    """A message on one line, without where in TensorFlow it arose; nodes of the user's graph are left as names."""
+    """A TensorFlow message on one line, with names of the user's nodes and without places in TensorFlow."""
     return " ".join(_NODE.sub(r"\1", _WHERE.sub("", text)).split())
 
 
 def told(error: BaseException) -> str:
-    """Message of a TensorFlow error on one line, without stacks and headings; its class if it has none."""
+    """Message of a TensorFlow error on one line, without stacks and headings; else its class."""
     message = getattr(
         error, "message", None
     )  # TensorFlow's errors have what they say apart from where they arose

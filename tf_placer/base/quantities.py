@@ -24,7 +24,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 
 
 def milliseconds(seconds: float | None, signed: bool = False) -> str:
-    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``, to the microsecond at most; ``"-"`` for what is not known.
+    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``, to the microsecond at most; ``"-"`` if unknown.
 
     Args:
       seconds: None, nan or infinite where there is no time.
@@ -34,7 +34,7 @@ def milliseconds(seconds: float | None, signed: bool = False) -> str:
 
 
 def percentage(fraction: float | None, signed: bool = False) -> str:
-    """``"16.3%"``, ``"240%"``; ``"-"`` for what is not known.
+    """``"16.3%"``, ``"240%"``; ``"-"`` if unknown.
 
     Args:
       fraction: None, nan or infinite where there is none.
@@ -45,7 +45,7 @@ def percentage(fraction: float | None, signed: bool = False) -> str:
 
 
 def excess(time: float, than: float) -> float:
-    """The share by which a time is longer than another; negative where it is shorter.
+    """Relative excess of one time over another; negative for a shorter one.
 
     Args:
       time, than: not negative. A step may take no time at all: it is as long as another such, and infinitely shorter
@@ -71,7 +71,7 @@ def amount(number: float) -> str:
 
 
 def size(num_bytes: float | None) -> str:
-    """``"512 B"``, ``"3.1 GiB"``; ``"-"`` for what is not known.
+    """``"512 B"``, ``"3.1 GiB"``; ``"-"`` if unknown.
 
     Args:
       num_bytes: not negative; None, nan or infinite where there is none.
@@ -125,7 +125,7 @@ def gain(fraction: float | None) -> str:
 
 
 def known(number: float | None) -> float | None:
-    """A number as JSON can have it: None for what is not known.
+    """A number for JSON: None if unknown.
 
     Args:
       number: None, nan or infinite where there is none.
@@ -134,7 +134,7 @@ def known(number: float | None) -> float | None:
 
 
 def ratio(number: float | None) -> str:
-    """``"0.861"``, ``"1.24"``; ``"-"`` for what is not known.
+    """``"0.861"``, ``"1.24"``; ``"-"`` if unknown.
 
     Args:
       number: None, nan or infinite where there is none.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
+import dataclasses
 import functools
 import os
 import pathlib
 import tomllib
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le, Len
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError, nearest, shown
+from tf_placer.base.arguments import InputError, Text, fit, nearest
 from tf_placer.cluster.device import (
     CHORES,
     DEVICE_TYPES,
@@ -24,95 +25,64 @@ from tf_placer.cluster.device import (
     short_device_name,
 )
 
-# One TOML table, read key by key, that knows its path and its unread keys.
-
 # Larger than any device or link has, and far enough from the end of int64 and of float64 to be computed with.
 MAX_NUMBER = 10**18
 
+_Whole = Annotated[int, Ge(0), Le(MAX_NUMBER)]
+_Count = Annotated[int, Ge(1), Le(MAX_NUMBER)]
+_Rate = Annotated[float, Ge(1 / MAX_NUMBER), Le(MAX_NUMBER)]
+_Names = Text | Annotated[tuple[Text, ...], Len(1)]
 
-class TomlTable:
-    """Typed access to one table; every error names the table and the key.
 
-    Usage::
+class _Table:
+    """Base of the tables of a cluster file: no key is ignored."""
 
-        table = TomlTable(document, "cluster file")
-        streams = table.positive_int("streams")
-        table.reject_unread()
-    """
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - that is its name and type in pydantic
 
-    def __init__(self, values: Mapping[str, Any], where: str):
-        """Args: values: the table; where: how error messages call it, for example ``[[device]] 2``."""
-        self._values = values
-        self._read: set[str] = set()
-        self.where = where
 
-    def has(self, key: str) -> bool:
-        self._read.add(key)
-        return key in self._values
+@dataclasses.dataclass(frozen=True)
+class DeviceTable(_Table):
+    """One ``[[device]]``; see ``read_cluster_file``."""
 
-    def string(self, key: str, default: str | None = None) -> str:
-        value = self._get(key, default, "a string")
-        if not isinstance(value, str) or not value:
-            raise self._wrong(key, value, "a non-empty string")
-        return value
+    name: _Names
+    type: Literal["CPU", "GPU"] | None = None
+    model: Text | None = None
+    memory_bytes: _Count | None = None
+    streams: _Count | None = None
+    peak_flops: _Rate | None = None
+    memory_bytes_per_s: _Rate | None = None
+    launch_ns: _Whole | None = None
+    dispatch_ns: _Whole | None = None
+    newest_first: bool | None = None
+    join_ns: _Whole = 0
+    address: Text | None = None
 
-    def strings(self, key: str) -> tuple[str, ...]:
-        """A string, or a list of strings, as a tuple."""
-        value = self._get(key, None, "a string or a list of strings")
-        values = value if isinstance(value, list) else [value]
-        if not values or not all(isinstance(v, str) and v for v in values):
-            raise self._wrong(key, value, "a string or a list of strings")
-        return tuple(values)
 
-    def boolean(self, key: str, default: bool) -> bool:
-        value = self._get(key, default, "true or false")
-        if not isinstance(value, bool):
-            raise self._wrong(key, value, "true or false")
-        return value
+@dataclasses.dataclass(frozen=True)
+class LinkTable(_Table):
+    """One ``[[link]]``; see ``read_cluster_file``."""
 
-    def integer(self, key: str, minimum: int, default: int | None = None) -> int:
-        value = self._get(key, default, f"an integer of at least {minimum}")
-        whole = isinstance(value, float) and value.is_integer()
-        if (
-            isinstance(value, bool)
-            or not (isinstance(value, int) or whole)
-            or not minimum <= value <= MAX_NUMBER
-        ):
-            raise self._wrong(key, value, f"an integer of at least {minimum} and at most {MAX_NUMBER:.0e}")
-        return int(value)
+    source: _Names
+    target: _Names
+    type: Text | None = None
+    latency_ns: _Whole | None = None
+    bytes_per_s: _Rate | None = None
+    tensor_ns: _Whole | None = None
+    channel: Text = "{source} -> {target}"
+    duplex: bool = False
+    send_ns: _Whole | None = None
+    send_ps_per_byte: _Whole | None = None
+    receive_ns: _Whole | None = None
+    receive_ps_per_byte: _Whole | None = None
 
-    def positive_float(self, key: str, default: float | None = None) -> float:
-        value = self._get(key, default, "a positive number")
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 1 / MAX_NUMBER <= value <= MAX_NUMBER:
-            raise self._wrong(key, value, f"a positive number of at most {MAX_NUMBER:.0e}")
-        return float(value)
 
-    def tables(self, key: str) -> tuple[TomlTable, ...]:
-        """An array of tables, ``[[key]]``; empty when there is none."""
-        value = self._get(key, [], f"an array of tables, [[{key}]]")
-        if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-            raise self._wrong(key, value, f"an array of tables, written [[{key}]]")
-        return tuple(TomlTable(v, f"[[{key}]] {i + 1}") for i, v in enumerate(value))
+@dataclasses.dataclass(frozen=True)
+class ClusterFile(_Table):
+    """A whole file."""
 
-    def reject_unread(self) -> None:
-        """Raises InputError for the first key that nobody asked for: a misspelling."""
-        for key in self._values:
-            if key not in self._read:
-                raise InputError(f"{self.where}: unknown key {key!r}; {nearest(key, self._read)}")
-
-    def _get(self, key: str, default: Any, expected: str) -> Any:
-        self._read.add(key)
-        value = self._values.get(key, default)
-        if value is None:
-            unread = [k for k in self._values if k not in self._read]
-            close = difflib.get_close_matches(key, unread, n=1)
-            hint = f" (is {close[0]!r} a misspelling of it?)" if close else ""
-            raise InputError(f"{self.where}: key {key!r} is missing{hint}; give {expected}")
-        return value
-
-    def _wrong(self, key: str, value: Any, expected: str) -> InputError:
-        return InputError(f"{self.where}: {key} = {shown(value)} is not valid; give {expected}")
+    name: Text | None = None
+    device: tuple[DeviceTable, ...] = ()
+    link: tuple[LinkTable, ...] = ()
 
 
 _MODELS_PATH = pathlib.Path(__file__).parent / "models.toml"
@@ -144,23 +114,31 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
     """
     path = pathlib.Path(path)
     try:
-        document = TomlTable(_load(path), "cluster file")
-        name = document.string("name", path.stem)
-        devices = tuple(device for table in document.tables("device") for device in _devices(table))
-        link_tables = document.tables("link")
-        document.reject_unread()
+        file = fit(ClusterFile, _load(path), "", "document")
+        devices = tuple(
+            device for i, table in enumerate(file.device) for device in _devices(table, f"device[{i}]")
+        )
         check_devices(devices)
         check_addresses(devices)
-        links = tuple(link for table in link_tables for link in _links(table, devices))
+        links = tuple(
+            link for i, table in enumerate(file.link) for link in _links(table, f"link[{i}]", devices)
+        )
         check_links(devices, links)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return name, devices, links
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{path}: {error}; give a smaller number") from None
+    return file.name or path.stem, devices, links
+
+
+def _number(text: str) -> float:
+    """A number whose integers may be written like ``12e9``."""
+    return int(number) if (number := float(text)).is_integer() else number
 
 
 def _load(path: pathlib.Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=_number)
     except OSError as error:
         raise InputError(
             f"cannot read the cluster file ({error.strerror}); give the path of a TOML file"
@@ -177,111 +155,85 @@ def _models() -> dict[str, Any]:
     return _load(_MODELS_PATH)
 
 
-def _devices(table: TomlTable) -> list[Device]:
+def _devices(table: DeviceTable, where: str) -> list[Device]:
     """The device or devices of one ``[[device]]``."""
-    names = [full_device_name(name) for name in table.strings("name")]
-    device_type = table.string("type", short_device_name(names[0]).partition(":")[0])
+    names = [full_device_name(name) for name in _names(table.name)]
+    types = {short_device_name(name).partition(":")[0] for name in names}
+    device_type = table.type or short_device_name(names[0]).partition(":")[0]
     if device_type not in DEVICE_TYPES:
-        raise InputError(f'{table.where}: type = {device_type!r} is not supported; give "CPU" or "GPU"')
-    defaults = _model_defaults(table, device_type)
-    for name in names:
-        if short_device_name(name).partition(":")[0] != device_type:
-            raise InputError(
-                f"{table.where}: device {name!r} has type = {device_type!r}; name and type must agree"
-            )
-    model = table.string("model", f"generic_{device_type.lower()}")
-    memory_bytes = table.integer("memory_bytes", 1, defaults.get("memory_bytes"))
-    streams = table.integer("streams", 1, defaults.get("streams"))
-    peak_flops = table.positive_float("peak_flops", defaults.get("peak_flops"))
-    memory_bytes_per_s = table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s"))
-    launch_ns = table.integer("launch_ns", 0, defaults.get("launch_ns"))
-    dispatch_ns = table.integer("dispatch_ns", 0, defaults.get("dispatch_ns", 0))
-    address = table.string("address") if table.has("address") else ""
-    # TensorFlow's own executor is behind an address.
-    newest_first = table.boolean("newest_first", bool(address) and device_type == "CPU")
-    join_ns = table.integer("join_ns", 0, 0)
-    table.reject_unread()
+        raise InputError(f'{where}: type = {device_type!r} is not supported; give "CPU" or "GPU"')
+    if types != {device_type}:
+        raise InputError(
+            f"{where}: the names are of {', '.join(sorted(types))} and the type is {device_type}; make them agree"
+        )
+    model = table.model or f"generic_{device_type.lower()}"
+    values = {key: getattr(table, key) for key in (*_DEVICE_NUMBERS, "dispatch_ns")}
+    missing = [key for key in _DEVICE_NUMBERS if values[key] is None]
+    known = _models()["device"]
+    if model not in known and missing:
+        raise InputError(
+            f"{where}: unknown device model {model!r}; {nearest(model, known)} (or give {', '.join(missing)})"
+        )
+    defaults = known.get(model, {"type": device_type})
+    if defaults["type"] != device_type:
+        raise InputError(f"{where}: model {model!r} is no {device_type}; change name, type or model")
+    numbers = {key: defaults.get(key, 0) if value is None else value for key, value in values.items()}
+    newest_first = table.newest_first
+    if newest_first is None:  # TensorFlow's own executor is behind an address
+        newest_first = bool(table.address) and device_type == "CPU"
     return [
         Device(
             name,
             device_type,
             model,
-            memory_bytes,
-            streams,
-            peak_flops,
-            memory_bytes_per_s,
-            launch_ns,
-            newest_first,
-            join_ns,
-            address,
-            dispatch_ns,
+            newest_first=newest_first,
+            join_ns=table.join_ns,
+            address=table.address or "",
+            **numbers,
         )
         for name in names
     ]
 
 
-def _model_defaults(table: TomlTable, device_type: str) -> dict[str, Any]:
-    """Values of the table's device model; a model that is not listed is fine where no value is left out."""
-    name, known = table.string("model", f"generic_{device_type.lower()}"), _models()["device"]
-    if name not in known:
-        if all(table.has(key) for key in _DEVICE_NUMBERS):
-            return {}
-        missing = ", ".join(key for key in _DEVICE_NUMBERS if not table.has(key))
-        raise InputError(
-            f"{table.where}: unknown device model {name!r}; {nearest(name, known)} (or give {missing})"
-        )
-    if known[name]["type"] != device_type:
-        raise InputError(f"{table.where}: model {name!r} is no {device_type}; change name, type or model")
-    return known[name]
+def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
 
 
-def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
+def _links(table: LinkTable, where: str, devices: tuple[Device, ...]) -> list[Link]:
     """The link or links of one ``[[link]]``; lists stand for all pairs of different devices."""
-    sources = [_position(table, name, devices) for name in table.strings("source")]
-    targets = [_position(table, name, devices) for name in table.strings("target")]
-    defaults = _link_defaults(table)
-    latency_ns = table.integer("latency_ns", 0, defaults.get("latency_ns"))
-    bytes_per_s = table.positive_float("bytes_per_s", defaults.get("bytes_per_s"))
-    tensor_ns = table.integer("tensor_ns", 0, defaults.get("tensor_ns", 0))
-    channel = table.string("channel", "{source} -> {target}")
-    duplex = table.boolean("duplex", False)
-    chores = {key: table.integer(key, 0, defaults.get(key, 0)) for key in CHORES}
-    table.reject_unread()
+    names = [device.name for device in devices]
+    for name in (*_names(table.source), *_names(table.target)):
+        if full_device_name(name) not in names:
+            raise InputError(
+                f"{where}: no [[device]] is named {name!r}; {nearest(full_device_name(name), names)}"
+            )
+    sources, targets = (
+        [names.index(full_device_name(name)) for name in _names(ends)]
+        for ends in (table.source, table.target)
+    )
+    known = _models()["link"]
+    if table.type is not None and table.type not in known:
+        raise InputError(f"{where}: unknown link type {table.type!r}; {nearest(table.type, known)}")
+    defaults = {} if table.type is None else known[table.type]
+    numbers = dict[str, Any]()
+    for key in ("latency_ns", "bytes_per_s", "tensor_ns", *CHORES):
+        value = getattr(table, key)
+        numbers[key] = (
+            defaults.get(key, None if key in ("latency_ns", "bytes_per_s") else 0) if value is None else value
+        )
+        if numbers[key] is None:
+            raise InputError(f"{where}.{key} is missing; give it, or type, one of {', '.join(known)}")
     several = len(sources) > 1 or len(targets) > 1
     pairs = [(s, t) for s in sources for t in targets if s != t or not several]
-    if duplex:
+    if table.duplex:
         pairs += [(t, s) for s, t in pairs]
-    short = [short_device_name(device.name) for device in devices]
+    short = [short_device_name(name) for name in names]
     return [
         Link(
-            s,
-            t,
-            latency_ns,
-            bytes_per_s,
-            channel.replace("{source}", short[s]).replace("{target}", short[t]),
-            tensor_ns=tensor_ns,
-            **chores,
+            s, t, channel=table.channel.replace("{source}", short[s]).replace("{target}", short[t]), **numbers
         )
         for s, t in pairs
     ]
-
-
-def _link_defaults(table: TomlTable) -> dict[str, Any]:
-    if not table.has("type"):
-        return {}
-    name, known = table.string("type"), _models()["link"]
-    if name not in known:
-        raise InputError(f"{table.where}: unknown link type {name!r}; {nearest(name, known)}")
-    return known[name]
-
-
-def _position(table: TomlTable, name: str, devices: tuple[Device, ...]) -> int:
-    """Position of the device that a link calls ``name``."""
-    names = [device.name for device in devices]
-    full = full_device_name(name)
-    if full not in names:
-        raise InputError(f"{table.where}: no [[device]] is named {name!r}; {nearest(full, names)}")
-    return names.index(full)
 
 
 # Presets.
@@ -295,8 +247,7 @@ def device_of_model(model: str) -> Device:
     Raises:
       InputError: no such model, or it is no GPU.
     """
-    (device,) = _devices(TomlTable({"name": "GPU:0", "model": model}, model))
-    return device
+    return _devices(DeviceTable("GPU:0", model=model), model)[0]
 
 
 def preset_names() -> tuple[str, ...]:

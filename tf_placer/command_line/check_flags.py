@@ -6,21 +6,20 @@ import ast
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.console
 from absl import flags
 
 from tf_placer import workloads
-from tf_placer.base.arguments import InputError, nearest, nearest_of
-from tf_placer.base.files import check_kind, check_writable, kind_of
+from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.files import check_kind, check_writable
 from tf_placer.cluster.cluster import (
     LOCAL,
     LOGICAL,
     Cluster,
     choose_cluster,
-    is_about_this_machine,
     limited,
     limits_of_texts,
     local_cores,
@@ -97,119 +96,6 @@ def _devices(cluster: Cluster) -> list[dict[str, Any]]:
     return [{key: getattr(device, key) for key in shown} for device in cluster.devices]
 
 
-# Remedies for mistyped commands and functions: the nearest command, and the flags that were meant.
-
-_FORM = "write FILE.py:NAME or package.module:NAME"
-_LONG_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"  # as word processors write --
-_MOST_NAMES = 8
-
-
-def of_no_command(words: list[str], commands: Iterable[str]) -> str:
-    """Hint for a first word that is no command.
-
-    Args:
-      words: all that was typed; at least one.
-      commands: that there are.
-    """
-    first, known_commands = words[0], sorted(commands)
-    if first.startswith(("-", *_LONG_DASHES)):
-        named = [word for word in words if word in known_commands]
-        command = named[0] if named else "place"
-        return (
-            f"write the command first: tf-placer {command} --flag=value (tf-placer --help lists the commands)"
-        )
-    flag = _flag_of_name(first)
-    if flag is not None:
-        return f"did you mean tf-placer place --{flag}={first}?"
-    if ":" in first or pathlib.Path(first).exists():
-        return f"did you mean tf-placer place {first}?"
-    return nearest(first, known_commands)
-
-
-def check_script(command: str, word: str) -> None:
-    """Refuses a word that stands for a function of a script and cannot name one.
-
-    Args:
-      command: that it was typed for.
-      word: as it was typed.
-
-    Raises:
-      InputError: says what the word is, and what to type for it.
-    """
-    remedy = _of_no_script(word)
-    if remedy is not None:
-        raise InputError(f"{command} {word.rstrip(':')}: {remedy}")
-
-
-def _of_no_script(word: str) -> str | None:
-    """None where it may name a function."""
-    where, colon, name = word.rpartition(":")
-    path = pathlib.Path(where if colon else word)
-    if word.startswith(tuple(_LONG_DASHES)):
-        return f"that is another dash than the keyboard's; did you mean --{word.lstrip(_LONG_DASHES)}?"
-    flag, equals, _ = word.partition("=")
-    if equals and flag.isidentifier():
-        return f"did you mean --{word}?"
-    is_module = (path / "__init__.py").is_file() or pathlib.Path(f"{path}.py").is_file()
-    is_script = path.suffix == ".py" or (colon and (is_module or not where))
-    kind = None if is_script else kind_of(path)
-    if kind is not None:
-        return f"that is {kind.told(path)}"
-    if colon and where and path.is_dir() and not is_module:
-        return _of_path(path)
-    if colon and (name or not path.exists()):
-        return None
-    return _of_name(word) or _of_path(path)
-
-
-def _of_name(word: str) -> str | None:
-    """Remedy for a name that another flag takes."""
-    flag = _flag_of_name(word)
-    if flag is not None:
-        return f"did you mean --{flag}={word}?"
-    if is_about_this_machine(word):
-        return "did you mean --cluster=local?"
-    is_path = "." in word or pathlib.Path(word).exists()
-    close = [] if is_path else nearest_of(word, workloads.names())
-    return f"did you mean {' or '.join(f'--workload={name}' for name in close)}?" if close else None
-
-
-def _flag_of_name(word: str) -> str | None:
-    """The flag that takes a name; None where the word is no name of anything."""
-    tables = {"workload": workloads.names(), "cluster": cluster_names(), "method": known.methods()}
-    return next((flag for flag, names in tables.items() if word in names), None)
-
-
-def _of_path(path: pathlib.Path) -> str | None:
-    """Remedy for a file or a folder."""
-    if path.is_dir():
-        return f"that is a folder; {_FORM}"
-    if path.suffix == ".py" and not path.exists():
-        return f"no such file; {_FORM}"
-    if path.suffix == ".py":
-        names = _names_in(path)
-        which = f"it has {', '.join(names)}; " if names else ""
-        return f"which function of it? {which}write {path}:{names[0] if names else 'NAME'}"
-    return None
-
-
-def _names_in(script: pathlib.Path) -> list[str]:
-    """Functions and values at the top of a script, which is not run; none where it cannot be read."""
-    try:
-        tree = ast.parse(script.read_text(encoding="utf8"))
-    except (OSError, ValueError, SyntaxError):
-        return []  # it is run later, and then what is wrong is told
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    values = [
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    ]
-    return [name for name in dict.fromkeys([*functions, *values]) if not name.startswith("_")][:_MOST_NAMES]
-
-
 NEEDS_A_PROGRAM = (
     "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, a script, "
     "--saved_model or --meta_graph (place and compare take --graph)"
@@ -242,7 +128,7 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
     for name in (*_FILES, "saved_model"):
         if _given(values, name):
             check_kind(name, pathlib.Path(values[name].value), f"--{name}={values[name].value}")
-    _check_program(command, values)
+    _check_program(values)
     for name, what in _FILES.items():
         if _given(values, name):
             _check_file(f"--{name}={values[name].value}", pathlib.Path(values[name].value), what)
@@ -278,11 +164,10 @@ def _check_names(values: flags.FlagValues) -> None:
             workloads.check_name(name)
 
 
-def _check_program(command: str, values: flags.FlagValues) -> None:
+def _check_program(values: flags.FlagValues) -> None:
     if _given(values, PASSED_ON):
         _check_passed_on(values[PASSED_ON].value[0])
     if _given(values, "script"):
-        check_script(command, values.script)
         Script.named(values.script).check_found()
     if _given(values, "args") and not _given(values, "script"):
         raise InputError(
@@ -450,7 +335,7 @@ def _check_needed(
 
 
 def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], word: str | None) -> None:
-    """Sets the flag that a word stands for."""
+    """Sets the flag of a word without dashes."""
     if word is None:
         raise InputError(f"{command} takes flags only, got {rest[0]!r}; write --flag=value")
     if word == PASSED_ON and not values[word].present:
@@ -460,8 +345,6 @@ def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], wor
         raise InputError(f"{command} takes one word beside flags, got {rest[1]!r} too; write --flag=value")
     if values[word].present:
         raise InputError(f"--{word} and {rest[0]!r}, which stands for it, are given; give one of them")
-    if word == "script":
-        check_script(command, rest[0])
     try:
         values[word].parse(rest[0])
     except flags.IllegalFlagValueError as error:

@@ -46,7 +46,7 @@ class Cores:
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Memory of the machine, the available part of it, and the control group's limit, None without one."""
+    """Memory of the machine, its available part, and the control group's limit, None without one."""
 
     present_bytes: int
     available_bytes: int
@@ -74,7 +74,7 @@ def memory_of_this_process() -> Memory:
 
 
 def _group_files(name: str) -> list[str]:
-    """Contents of a file of control groups, for the group of this process and those around it."""
+    """Contents of a file of control groups, for this process's group and the groups around it."""
     groups = pathlib.Path("/proc/self/cgroup").read_text(encoding="utf8").splitlines()
     own = next((line.split(":", 2)[2] for line in groups if line.startswith("0::")), "/")
     inner = pathlib.PurePosixPath(own)
@@ -99,7 +99,7 @@ class Finding:
 
 
 def examine(console: rich.console.Console, probed: concurrent.futures.Future[Cluster]) -> dict[str, Any]:
-    """Prints what was found, and what is wrong with it; returns that.
+    """Prints and returns the findings and their problems.
 
     Nothing is an error here: what does not work is a problem with its remedy.
 
@@ -146,7 +146,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _tensorflow() -> list[Finding]:
-    """Version of TensorFlow, and the devices that it sees in this process."""
+    """Version of TensorFlow, and the devices visible to this process."""
     seen = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
     version = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python {sys.version.split()[0]}"
     cards = glob.glob("/dev/nvidia[0-9]*")
@@ -194,7 +194,7 @@ def _simulator() -> Finding:
 
 
 def _loopback() -> Finding:
-    """Check that local workers can be kept off the network: a process that preloads the library says nothing of it."""
+    """Check that local workers can be kept off the network: a process preloads the library without complaint."""
     about = "library that keeps workers off the network"
     try:
         if are_workers_open():
@@ -228,7 +228,7 @@ def _tools() -> list[Finding]:
 
 
 def _ray() -> Finding:
-    """Whether plans can be measured on a fleet; that nobody has installed what is optional is no problem."""
+    """Availability of Ray for a fleet; without the optional package there is no problem."""
     about, version = "fleet of machines (--fleet)", ray_version()
     if not version:
         return Finding(about, f"no Ray; {INSTALL}")
@@ -252,7 +252,7 @@ def _machine() -> list[Finding]:
 
 
 def _caches(kept: list[Kept]) -> list[Finding]:
-    """The cache, and what traced workloads take of it beside their limit."""
+    """The cache, and the share of traced workloads with their limit."""
     folder, cache, workloads = user_cache_folder(), "", ""
     found = size(next(one.num_bytes for one in kept if one.kind == "workloads"))
     try:

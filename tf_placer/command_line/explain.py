@@ -1,4 +1,4 @@
-"""Reasons why an op or a layer is where a plan has it: what ties it, what crosses, what moving it would cost."""
+"""Explanation of an op's or a layer's place in a plan: ties, transfers, and the cost of moves."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Move:
 def explain(
     request: Request, plan: PlanFile, op: str | None, layer: str | None, console: rich.console.Console
 ) -> dict[str, Any]:
-    """Prints of an op or a layer where it is and why, what it sends and receives, and a table of moves.
+    """Prints the device of an op or a layer with reasons, its transfers, and a table of moves.
 
     Args:
       request: the program and the devices that the plan was made for; budget and seed are not used.
@@ -128,7 +128,7 @@ def explain(
 
 
 def _as_searched(problem: Problem, plan: PlanFile) -> Problem:
-    """The problem with the costs that a plan was searched with: fitted to what was measured, where it says how."""
+    """The problem with the costs of the plan's search, corrected by its measurements."""
     factors = plan.made_for.get("correction")
     if factors is None:
         return problem
@@ -308,7 +308,7 @@ def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:
 
 
 def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> tuple[Move, ...]:
-    """The step with units on every device, each unit as far as it may be there, and with them what is fused with them.
+    """Simulated steps with the units, and ops fused with them, on each device in turn.
 
     Args:
       placement: the plan.

@@ -68,7 +68,7 @@ def find_missing(names: Sequence[str], console: rich.console.Console) -> None:
 
 
 def find_facts(name: str) -> WorkloadFacts:
-    """Builds a workload and finds what it is; keeps that, unless the workload is of this process.
+    """Builds a workload and computes its facts; keeps them unless the workload was registered here.
 
     Raises:
       InputError: no such workload.
@@ -80,7 +80,7 @@ def find_facts(name: str) -> WorkloadFacts:
 
 
 def ship(found: Mapping[str, WorkloadFacts], file: pathlib.Path) -> None:
-    """Writes facts of workloads into a file, beside those of others that it has; rows of workloads that are gone go.
+    """Adds facts of workloads to a file, and drops rows of workloads that no longer exist.
 
     Raises:
       InputError: a damaged file, or one that cannot be written.

@@ -19,7 +19,7 @@ from tf_placer.base.files import user_cache_folder
 from tf_placer.base.quantities import size
 from tf_placer.calibration.costs import COSTS
 from tf_placer.command_line.check_flags import BY, FASTEST, OP, PASSED_ON, WRITE, cluster_names
-from tf_placer.command_line.completion import SHELLS, FlagWords
+from tf_placer.command_line.help_text import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, ORDERS, SLOW_DOWN, TIME, WHOLE
 from tf_placer.transform import AUTO, BATCH_STATISTICS

@@ -25,7 +25,7 @@ def write_json(data: Any, file: IO[str]) -> None:
 
 @contextlib.contextmanager
 def standard_output_silenced() -> Iterator[None]:
-    """Within it, what is printed to standard output goes to standard error: by Python, by C and by processes begun."""
+    """Sends standard output to standard error meanwhile, also from C and from child processes."""
     sys.stdout.flush()
     kept = os.dup(_STANDARD_OUTPUT)
     try:

@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 def list_workloads(console: rich.console.Console) -> list[dict[str, Any]]:
-    """Prints the table, and returns it as JSON data; facts are None where they are not known."""
+    """Prints the table, and returns its JSON data; unknown facts are None."""
     facts = {name: known_facts(name) for name in workloads.names()}
     _print(facts, console)
     return [
@@ -63,7 +63,7 @@ def _print(facts: Mapping[str, WorkloadFacts | None], console: rich.console.Cons
 
 
 def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
-    """A workload as the table shows it, a cell for each of ``COLUMNS``."""
+    """A workload's row of the table, a cell for each of ``COLUMNS``."""
     if facts is None:
         return name, *[UNKNOWN] * (len(COLUMNS) - 1)
     return (

@@ -14,7 +14,6 @@ from tf_placer.calibration.build_problem import Profile, calibrated, profile
 from tf_placer.calibration.times import Hop, OpTimes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
-from tf_placer.command_line.check_flags import check_runs_on
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.planning.road import compiling
@@ -79,11 +78,7 @@ class Shown:
 
 
 def show_profile(request: Request, console: rich.console.Console) -> Shown:
-    """Profiles the workload on the live cluster, or reads what was kept, and prints it.
-
-    Raises:
-      InputError: the cluster is not live.
-    """
+    """Profiles the workload on the live cluster, or reads a kept profile, and prints the result."""
     found = _profiled(request, console)
     measured = found.measured
     for model, times in measured.op_times.items():
@@ -103,7 +98,6 @@ def show_profile(request: Request, console: rich.console.Console) -> Shown:
 
 def _profiled(request: Request, console: rich.console.Console) -> Shown:
     cluster = request.cluster
-    check_runs_on("profile", cluster.name, cluster.is_live)
     road, found = Reading(request, console), list[Profile]()
 
     def build(_: float) -> None:

@@ -20,10 +20,9 @@ from tf_placer.command_line.explain import explain
 from tf_placer.command_line.find_facts import find_missing
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
-from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.request import Request
+from tf_placer.command_line.request import Request, method_settings
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.train import Training, train
 from tf_placer.graph.item import Item
@@ -39,13 +38,11 @@ from tf_placer.report.files import (
 )
 from tf_placer.report.text import print_report
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
-from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget
 
 
 def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    methods.find(values.method)
     out = pathlib.Path(values.out)
     with reserved_out(out, values.saved_model):
         request = flag_values.request(values, flag_values.budget(values))
@@ -124,8 +121,6 @@ def _made_for(values: flags.FlagValues, outcome: Outcome, signature: str = "") -
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    for method in values.methods:
-        methods.find(method)
     out = pathlib.Path(values.out)
     told: dict[str, Any] = {}
 
@@ -193,7 +188,6 @@ def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[st
 
 
 def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    methods.find(values.method)
     for flag in ("workloads", "clusters"):
         if not values[flag].value:
             raise InputError(f"--{flag} is empty; give at least one")

@@ -79,7 +79,7 @@ def _status(command: list[str], environment: dict[str, str]) -> int:
 
 @contextlib.contextmanager
 def _signals_are_for(process: subprocess.Popen) -> Iterator[None]:
-    """Within it, Ctrl-C is the script's, which the terminal sends it, too; so is a polite end, which is passed on."""
+    """Leaves Ctrl-C to the script meanwhile, and passes a termination signal on."""
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number)),

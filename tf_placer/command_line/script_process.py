@@ -110,7 +110,7 @@ class _Functions:
         watch_calls(self._call)
 
     def unused_plan(self) -> str:
-        """As ``Watcher.unused_plan`` has it."""
+        """``Watcher.unused_plan``, also before anything was watched."""
         if self._run.plan is None:
             return ""
         if self._watcher is None:
@@ -118,7 +118,7 @@ class _Functions:
         return self._watcher.unused_plan()
 
     def nothing_placed(self) -> str:
-        """As ``Watcher.nothing_placed`` has it."""
+        """``Watcher.nothing_placed``, also before anything was watched."""
         if self._run.plan is not None:
             return ""
         if self._watcher is not None:
@@ -178,7 +178,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module as it is found without this, with an action behind it."""
+        """The usual spec of a module, with an action after its execution."""
         if name not in self._actions:
             return None
         action = self._actions.pop(name)

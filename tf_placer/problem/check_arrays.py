@@ -42,7 +42,7 @@ def tensor_of_edge(consumer_offset: np.ndarray) -> np.ndarray:
 
 
 def tensor_table(edges: np.ndarray, tensor_ids: np.ndarray, bytes_of_edge: np.ndarray) -> TensorTable:
-    """Groups edges of one tensor; a consumer that reads a tensor twice waits for it once.
+    """Groups edges of one tensor; a consumer reading a tensor twice waits once.
 
     Args:
       edges: [E, 2] producer op, consumer op.

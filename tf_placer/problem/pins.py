@@ -69,7 +69,7 @@ class Pin:
         return Pin(ops, device)
 
     def matching(self, op_names: Sequence[str]) -> list[int]:
-        """Positions of the ops that it is about."""
+        """Positions of the pinned ops."""
         pattern = re.compile(self.ops)
         named = [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
         if named:
@@ -326,7 +326,7 @@ def _all(requests: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def _fitting(cluster: Cluster, device: str) -> np.ndarray:
-    """[D] whether a device has every part that a device string asks for; none where it is no device string."""
+    """[D] whether a device has every part of a device string; none for other texts."""
     wanted = _spec(device)
     if wanted is None:
         return np.zeros(len(cluster.devices), bool)
@@ -355,7 +355,7 @@ def _spec(device: str) -> tf.DeviceSpec | None:
 
 
 def _reasons(dropped: dict[tuple[str, str], list[str]]) -> str:
-    """The most frequent reasons, each with how many ops it concerns and one of them."""
+    """The most frequent reasons, each with the number of its ops and one example."""
     ordered = sorted(dropped.items(), key=lambda entry: -len(entry[1]))
     told = []
     for (device, why), names in ordered[:_TOLD]:

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.command_line.method_settings import method_settings
+from tf_placer.command_line.request import method_settings
 
 
 def test_a_setting_is_of_the_one_method_or_says_of_which() -> None:

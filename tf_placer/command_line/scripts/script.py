@@ -23,14 +23,14 @@ _FORM = "write FILE.py:NAME or package.module:NAME"
 
 
 class _ScriptLoader(importlib.machinery.SourceFileLoader):
-    """Loads a script and leaves no ``__pycache__`` beside it, as Python leaves none of a script that it runs."""
+    """Loads a script without writing ``__pycache__``."""
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
         """Called with the compiled script, which is not kept."""
 
 
 class Called(SystemExit):
-    """Ends a script where it calls what is placed; ``except Exception`` lets it pass.
+    """Ends a script at its call of the placed function; passes ``except Exception``.
 
     Its ``code`` is the script's module.
     """
@@ -38,7 +38,7 @@ class Called(SystemExit):
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """Script, and the name in it.
+    """Script and name, ``FILE.py:NAME``.
 
     Attributes:
       said: as the user wrote it.
@@ -80,7 +80,8 @@ class Script:
         top = self.module.partition(".")[0]
         if self.file is not None or top in sys.modules or top in sys.builtin_module_names:
             return
-        if importlib.machinery.PathFinder.find_spec(top, [str(pathlib.Path.cwd()), *sys.path]) is None:
+        spec = importlib.machinery.PathFinder.find_spec(top, [str(pathlib.Path.cwd()), *sys.path])
+        if spec is None or (spec.loader is None and top == self.module):  # a folder without __init__.py
             raise self._not_found(top)
 
     def _not_found(self, module: str) -> InputError:
@@ -90,7 +91,7 @@ class Script:
 
     @property
     def path(self) -> str:
-        """The file, as tracebacks have it."""
+        """The file's name in tracebacks."""
         if self.file is not None:
             return str(self.file)
         return str(getattr(sys.modules.get(self.module), "__file__", None) or self.module)
@@ -119,7 +120,7 @@ class Script:
             return module
 
     def run_as_main(self) -> types.ModuleType:
-        """Runs the script once more, as ``python SCRIPT`` does; its names stand for those of the module from then on.
+        """Runs the script once more, as ``python SCRIPT`` does; its names replace the module's.
 
         Raises:
           InputError: as ``imported``.
@@ -150,7 +151,7 @@ class Script:
         return f"{self.name.replace('.', '_')}_args"
 
     def code(self) -> types.CodeType:
-        """The script, compiled; an empty one where it has no text, once it has been imported."""
+        """The compiled script, after its import; empty for a module without text."""
         code = None
         if self.path.endswith(".py"):
             code = _ScriptLoader(self.module, self.path).get_code(self.module)
@@ -176,7 +177,7 @@ class Script:
             raise self._not_found(error.name) from None
 
     def find(self, module: types.ModuleType, args: str | None = None) -> Any:
-        """Object that a name stands for in the script: the function itself, or that of ``--args``.
+        """Object of a name in the script: the function itself, or the value of ``--args``.
 
         Raises:
           InputError: there is no such name.
@@ -195,7 +196,7 @@ class Script:
     def errors_told(
         self, remedy: str, at_exit: str = 'put that behind `if __name__ == "__main__":`'
     ) -> Iterator[None]:
-        """Within it, errors of the user's code become one line: the error, and the script's line that it came from.
+        """Turns errors of the user's code into one line with the error and the script's line.
 
         Raises:
           InputError: something failed.
@@ -214,7 +215,7 @@ class Script:
 
 
 def _module_name(file: pathlib.Path) -> str:
-    """The file's own name, so that other scripts can import it; another one where some module has that already."""
+    """The file's own name, so that other scripts can import the module, unless the name is taken."""
     taken = sys.modules.get(file.stem)
     is_free = taken is None or getattr(taken, "__file__", None) == str(file.resolve())
     if is_free and file.stem not in sys.stdlib_module_names:
@@ -224,7 +225,7 @@ def _module_name(file: pathlib.Path) -> str:
 
 @contextlib.contextmanager
 def _arguments_of_a_script(path: str) -> Iterator[None]:
-    """Within it, ``sys.argv`` is that of a script without arguments: ours are not its own."""
+    """Sets ``sys.argv`` to a script's without arguments."""
     ours = sys.argv
     sys.argv = [path]
     try:
@@ -234,7 +235,7 @@ def _arguments_of_a_script(path: str) -> Iterator[None]:
 
 
 def _line_of(error: BaseException, path: str) -> int | None:
-    """The innermost line of a file that an error came through; None where it did not."""
+    """The innermost line of a file in an error's traceback, or None."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return error.lineno
     through = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]

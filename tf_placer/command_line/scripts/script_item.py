@@ -27,7 +27,7 @@ _EXAMPLE_ARGS = "example_args"
 
 
 def script_item(script: Script, args: str | None, batch_size: int) -> Item:
-    """Imports a script and makes a program of what it names.
+    """Imports a script and makes a program of the named function or model.
 
     The arguments are, in this order: what ``args`` names; the function's own ``input_signature``; ``NAME_args`` in the
     script; ``example_args`` there; the script's first call of the function, where the script ends. Each is a tuple of
@@ -75,7 +75,7 @@ class _FirstCall:
 
     @contextlib.contextmanager
     def awaited(self) -> Iterator[None]:
-        """Calls within it are looked at."""
+        """Watches calls meanwhile."""
         profiles, tell = (sys.getprofile(), threading.getprofile()), threading.excepthook
         with contextlib.ExitStack() as restored:
             for owner, name, substitute in (
@@ -94,7 +94,7 @@ class _FirstCall:
                 threading.setprofile(profiles[1])
 
     def _step_of(self, make: Callable[..., Any]) -> Callable[..., None]:
-        """Makes a model's function of batches, which ``fit`` calls; that of the model to place ends the script."""
+        """Makes a model's function of batches for ``fit``; the placed model's ends the script."""
 
         def make_train_function(model: keras.Model, force: bool = False) -> None:
             make(model, force)
@@ -128,7 +128,7 @@ class _FirstCall:
         self._end((*bound.args, *(by_name[name] for name in keywords)), keywords)
 
     def _named(self) -> Any:
-        """What the name stands for by now; None where it stands for nothing yet."""
+        """The name's current value; None before its assignment."""
         try:
             value = operator.attrgetter(self._script.name)(sys.modules.get(self._script.module))
         except AttributeError:
@@ -213,7 +213,7 @@ def _kind(value: Any) -> str:
 
 
 def _is_trained(value: Any) -> bool:
-    """True for a Keras model that was compiled with a loss: a step of it trains."""
+    """True for a Keras model compiled with a loss, whose step trains."""
     return isinstance(value, keras.Model) and value.compiled and value.loss is not None
 
 
@@ -231,14 +231,14 @@ def _arguments(script: Script, module: types.ModuleType, function: Any, args: st
 
 
 def _as_arguments(value: Any) -> tuple:
-    """A tuple of arguments, of what a script has for it."""
+    """A tuple of arguments from a script's value."""
     if callable(value) and not isinstance(value, tf.TypeSpec):
         value = value()
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
 def _signature(function: Any) -> tuple | None:
-    """Input signature of a function; None where it states none."""
+    """Input signature of a function, or None."""
     if isinstance(function, ConcreteFunction):
         count = len(function.inputs) - len(function.captured_inputs)
         return tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.inputs[:count])
@@ -270,7 +270,7 @@ def _needs_no_arguments(function: Any) -> bool:
 
 
 def _sized(script: Script, value: Any, batch_size: int) -> Any:
-    """A spec with ``batch_size`` for each size that it leaves open; anything else as it is."""
+    """A spec with ``batch_size`` for each open size; other values unchanged."""
     if not isinstance(value, tf.TensorSpec):
         return value
     if value.shape.rank is None:
