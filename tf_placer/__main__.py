@@ -20,6 +20,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import native_log, workloads
+from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.heartbeat import HEARTBEAT
 from tf_placer.cluster.cluster import Cluster
@@ -38,7 +39,6 @@ from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search import known as known_methods
-from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import workers_opened
 
@@ -233,7 +233,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             script_of = (values.cluster, values.plan, values.budget_s, values.batch_size, values.refresh)
             return run_script(tuple(values.program), *script_of)
         opened = workers_opened("open_workers" in values and values.open_workers)
-        with patient(), begins_at(begun_s()), opened, _warnings_are_lines():
+        with interrupt.stoppable(), begins_at(begun_s()), opened, _warnings_are_lines():
             _run(name, values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
@@ -322,7 +322,7 @@ def usage() -> str:
 def console_main() -> None:
     """The entry point of ``tf-placer``; ends the process."""
     try:
-        with patient(), begins_at(process_start_s()):
+        with interrupt.stoppable(), begins_at(process_start_s()):
             status = run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("tf-placer: interrupted before there was anything to keep\n")

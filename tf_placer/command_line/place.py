@@ -56,7 +56,6 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
-from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.shortest import NothingFits, evaluate_given
@@ -202,8 +201,7 @@ class _Finding(Reading):
     def go(self, rest: Callable[[], Sequence[Stage]]) -> None:
         """Everything, from reading to writing; with Ctrl-C only writing is left, from the first plan on."""
         try:
-            with heard():
-                self.read(rest)
+            self.read(rest)
         except KeyboardInterrupt:
             if not self._has_plan or self._is_writing:
                 raise
@@ -286,7 +284,7 @@ class _Finding(Reading):
             why_not = self._left_out("Splitting the batch over the devices", about_s)
             self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
             return LEFT_OUT
-        with contextlib.suppress(KeyboardInterrupt), heard():  # the plan is there, and counts more
+        with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
             self._outcome = with_splitting(outcome, self.item)
         return None
 
@@ -314,7 +312,7 @@ class _Finding(Reading):
             return candidate
         console = self.stages.console
         try:
-            with heard(), console.status("tracing a step on the runtime"):
+            with console.status("tracing a step on the runtime"):
                 traced = self.timing(placement).traced_step(placement.decisions)
             return dataclasses.replace(candidate, traced=traced)
         except KeyboardInterrupt:
@@ -565,10 +563,9 @@ class _Placing(_Finding):
         placement = outcome.placement
         item = program_of_plan(self.program, placement)
         try:
-            with heard():
-                share_s = CLUSTERS_SHARE * seconds
-                found = find_clusters(item, placement, self.timing(placement).try_programs, share_s)
-                outcome = with_fusing(outcome, found, self.timing)
+            share_s = CLUSTERS_SHARE * seconds
+            found = find_clusters(item, placement, self.timing(placement).try_programs, share_s)
+            outcome = with_fusing(outcome, found, self.timing)
         except KeyboardInterrupt:
             outcome = dataclasses.replace(
                 outcome, fused="Nothing is fused: the search for clusters was interrupted."

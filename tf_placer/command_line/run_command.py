@@ -11,6 +11,7 @@ from typing import Any
 import rich.console
 from absl import flags
 
+from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.base.durations import Durations
 from tf_placer.base.files import replacing
@@ -38,7 +39,6 @@ from tf_placer.report.files import (
 )
 from tf_placer.report.text import print_report
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
-from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget
 
 
@@ -143,7 +143,8 @@ def _finish(
     called: str = "",
 ) -> dict[str, Any]:
     """Prints and writes what was found; returns the summary and which files were written."""
-    with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
+    with interrupt.stoppable() as stop:
+        stop.holds_plan, stop.requested = True, False  # a press now loses nothing
         print_report(outcome, console)
         told = _written(outcome, out, _made_for(values, outcome, signature), console, also, called)
     if values.tensorboard is not None:
@@ -160,8 +161,7 @@ def _written(
     called: str = "",
 ) -> dict[str, Any]:
     """Writes what was found; returns the summary and which files were written."""
-    with patient() as ctrl_c, ctrl_c.shielded():
-        written = write_report(outcome, out, made_for, also, called)
+    written = write_report(outcome, out, made_for, also, called)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
     return {**summary(outcome), "files": [str(path) for path in written]}

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
+from tf_placer.base import interrupt
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.timing import FleetTiming
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
@@ -18,7 +19,6 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S, RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import CONTROL, DEFAULT, PLAIN, REFERENCE, Budget
 from tf_placer.search.recorder import Progress
 
@@ -75,7 +75,7 @@ def search_live(
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
     live = LiveSearch(problem, evaluator, seed, config, {}, make_parts=make_parts, fleet=fleet)
-    with patient():
+    with interrupt.stoppable():
         for part in live_parts(method, config.searches, make_parts is not None):
             live.do(part.run, budget.share(config.searches))
     return live.result(method)

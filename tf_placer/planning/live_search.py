@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tf_placer.base import interrupt
 from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction, refit
@@ -23,7 +24,6 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.ctrl_c import heard
 from tf_placer.search.known import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.round import Starts
@@ -177,8 +177,8 @@ class LiveSearch:
             return
         self._whole.evaluator.limit.ends_in(left_s)
         try:
-            with heard():
-                part(self, share)
+            interrupt.check()
+            part(self, share)
         except KeyboardInterrupt:
             self._has_ended, self._is_interrupted, self._why = True, True, "interrupted before the race"
         except RaceFailed as error:

@@ -16,7 +16,6 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import OtherLoad
-from tf_placer.search.ctrl_c import heard
 from tf_placer.workers.local_workers import WorkerError
 
 
@@ -224,8 +223,7 @@ class Measuring:
             if self.why_not:
                 return
             try:
-                with heard():
-                    run(seconds)
+                run(seconds)
             except (KeyboardInterrupt, WorkerError, InputError) as error:
                 if not self._may_fail:
                     raise

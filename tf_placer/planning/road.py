@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import rich.console
 
+from tf_placer.base import interrupt
 from tf_placer.base.method_spec import Kind, Role
 from tf_placer.calibration.build_problem import Cache, awaited_s
 from tf_placer.cluster.cluster import Cluster
@@ -26,7 +27,6 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
@@ -292,7 +292,7 @@ class Road:
 
         def start(_: float) -> None:
             self.stages.until_the_end(self._workers)
-            self._workers.enter_context(patient())
+            self._workers.enter_context(interrupt.stoppable())
             self.evaluator = self._workers.enter_context(
                 RuntimeEvaluator(self.program, self.problem, as_it_is=self.as_it_is)
             )

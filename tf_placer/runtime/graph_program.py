@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from colocation.op_facts import REFERENCE_VARIABLES
 from colocation.tensorflow_internals import process_config
+from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.host_ops import can_stand_in
 from tf_placer.graph.item import Feed, Item
@@ -320,6 +321,7 @@ def run_watched(
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(f"not done after {deadline_s:g} s")
             check()
+            interrupt.check()
         except Exception:
             workers.kill()
             concurrent.futures.wait([future], timeout=_UNWIND_S)

@@ -49,19 +49,19 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
             f"config is {arguments.shown(config)}; give a {spec.config.__name__}, the settings of method "
             f"{spec.name!r}, or a dict of some of them"
         )
-    known = [field.name for field in dataclasses.fields(spec.config)]
+    fields = [field.name for field in dataclasses.fields(spec.config)]
     for name in config:
-        if name not in known:
-            hint = arguments.nearest(str(name), known) if known else "it has none: give none"
+        if name not in fields:
+            hint = arguments.nearest(str(name), fields) if fields else "it has none: give none"
             raise InputError(f"config: method {spec.name!r} has no setting {arguments.shown(name)}; {hint}")
     hints = typing.get_type_hints(spec.config)
     try:
-        taken = {name: _taken(name, value, hints[name]) for name, value in config.items()}
+        values = {name: _taken(name, value, hints[name]) for name, value in config.items()}
         if (
-            "preset" in taken
+            "preset" in values
         ):  # says what the fields are that are not given (``tf_placer/base/method_spec.py``)
-            default = spec.config(preset=taken["preset"])
-        return dataclasses.replace(default, **taken)
+            default = spec.config(preset=values["preset"])
+        return dataclasses.replace(default, **values)
     except InputError as error:
         raise InputError(f"config: method {spec.name!r}: {error}") from None
 
@@ -149,8 +149,8 @@ class Starts:
         built = [made_once(spec.build, self._problem, spec.config(), 0) for spec in self._planners]
         every = [self._single_by] * len(self._singles)
         every += [spec.name for spec, rows in zip(self._planners, built, strict=True) for _ in rows]
-        rows, first = _distinct(np.concatenate([self._singles, *built]))
-        made_by = [every[i] for i in first]
+        rows, positions = _distinct(np.concatenate([self._singles, *built]))
+        made_by = [every[i] for i in positions]
         simulated = simulator.evaluate(rows)
         simulated_s = np.where(simulated.status == Status.OK, simulated.runtime_s, np.inf)
         times_s = simulated_s.copy()

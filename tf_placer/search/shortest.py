@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tf_placer.base import arguments
+from tf_placer.base import arguments, interrupt
 from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import reserved
@@ -34,7 +34,6 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
-from tf_placer.search.ctrl_c import CtrlC, heard, patient
 from tf_placer.search.known import NO_ORDER, PLAIN, Budget, Objective
 from tf_placer.search.ordered import ordered_rounds
 from tf_placer.search.recorder import (
@@ -159,7 +158,8 @@ def shortest(
     begun_s = time.monotonic()
     begin = starts_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
-        ctrl_c = stack.enter_context(patient())
+        stop = stack.enter_context(interrupt.stoppable())
+        interrupt.check()
         folder = None if checkpoint is None else pathlib.Path(checkpoint)
         if folder is not None:
             stack.enter_context(reserved(folder, f"checkpoint={folder}"))
@@ -178,7 +178,7 @@ def shortest(
             kept.settings_are({**spec.versions, **recorded(settings)})
         recorder = Recorder(budget, begun_s)  # what sets the search up is in its budget
         shown = progress or Silent()
-        return _run(spec, settings, evaluator, budget, recorder, seed, begin, shown, kept, ctrl_c, order)
+        return _run(spec, settings, evaluator, budget, recorder, seed, begin, shown, kept, stop, order)
 
 
 def _run(
@@ -191,7 +191,7 @@ def _run(
     start: np.ndarray | None,
     progress: Progress,
     checkpoint: Checkpoint,
-    ctrl_c: CtrlC,
+    stop: interrupt.Stop,
     order: str,
 ) -> SearchResult:
     """Asks the method for rounds until the budget is used up."""
@@ -215,49 +215,47 @@ def _run(
         else ordered_rounds(spec, settings, context, order)
     )
     interrupted = tried_all = False
-    with contextlib.ExitStack() as finishing:
-        with progress:
+    presses = stop.presses
+    with progress:
+        # A search that begins makes one round, however little time it has.
+        done = recorder.exhausted and bool(recorder.history)
+        while not done:
             try:
-                with heard():
-                    # A search that begins makes one round, however little time it has.
-                    for batch in () if recorder.exhausted and recorder.history else _heard_in(made):
-                        with ctrl_c.shielded():
-                            recorder.add(batch)
-                            interrupted = ctrl_c.asked > 0
-                            done = interrupted or recorder.exhausted
-                            checkpoint.save(len(recorder.history), recorder.state, last=done)
-                            progress.show(recorder.history[-1])
-                        if done:
-                            break
-                    else:
-                        tried_all = not recorder.exhausted
-                        checkpoint.save(len(recorder.history), recorder.state, last=True)
-            except KeyboardInterrupt:
+                batch = next(made, None)
+            except (Exception, KeyboardInterrupt) as error:
+                # Native code and TensorFlow's tracing make errors of their own of an interrupt.
+                if stop.presses == presses and not isinstance(error, KeyboardInterrupt):
+                    raise
                 interrupted = True
-            finishing.enter_context(ctrl_c.shielded())
-        best = recorder.best
-        if best is None and interrupted:
-            raise KeyboardInterrupt
-        if best is None:
-            raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
-        result = _result(
-            Placement.from_decisions(problem, best),
-            evaluator,
-            recorder,
-            spec.name,
-            seed,
-            starts.single_device_s,
-            interrupted,
-        )
-        return dataclasses.replace(
-            result, settings=recorded(settings), found_by=recorder.found_by or spec.name, order=recorder.order
-        )
-
-
-def _heard_in(made: Iterator[Round]) -> Iterator[Round]:
-    """Rounds of a method, which may make any error of Ctrl-C; what is done with them may not."""
-    with heard(Exception):
-        yield from made
+                break
+            if batch is None:
+                tried_all = not recorder.exhausted
+            else:
+                recorder.add(batch)
+                stop.holds_plan = stop.holds_plan or recorder.best is not None
+                interrupted = stop.requested
+            done = batch is None or interrupted or recorder.exhausted
+            checkpoint.save(len(recorder.history), recorder.state, last=done)
+            if batch is not None:
+                progress.show(recorder.history[-1])
+    best = recorder.best
+    if best is None and interrupted:
+        raise KeyboardInterrupt
+    if best is None:
+        raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
+    stop.requested = stop.requested and not interrupted
+    result = _result(
+        Placement.from_decisions(problem, best),
+        evaluator,
+        recorder,
+        spec.name,
+        seed,
+        starts.single_device_s,
+        interrupted,
+    )
+    return dataclasses.replace(
+        result, settings=recorded(settings), found_by=recorder.found_by or spec.name, order=recorder.order
+    )
 
 
 def _found_nothing(
@@ -273,9 +271,8 @@ def _found_nothing(
         if nearest.status[0] == Status.OK:
             remedy = f"try {PLAIN}, which begins at a plan that fits"
         else:
-            told = nearest.messages[0]
-            remedy = f"in the plan nearest to fitting that costs nothing to find {told}; give more devices"
-            remedy += "" if tried_all else " or a larger budget"
+            remedy = f"in the plan nearest to fitting that costs nothing to find {nearest.messages[0]}"
+            remedy += "; give more devices" + ("" if tried_all else " or a larger budget")
     elif tried_all:
         remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (
@@ -303,8 +300,6 @@ def _room(problem: Problem) -> str:
 def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
     """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
 
-    To Ctrl-C it is a part of the work around it: what ended a search before it is not forgotten (``patient``).
-
     Raises:
       NothingFits: it does not fit in memory.
       KeyboardInterrupt: the first Ctrl-C of that work.
@@ -317,7 +312,9 @@ def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult
     simulator, spec, once = SimulatedEvaluator(problem), method_of(given), Budget(evaluations=1)
     unkept = Checkpoint(None, {}, 0.0)
     recorder, settings = Recorder(once), configured(spec)
-    result = _run(spec, settings, simulator, once, recorder, 0, None, Silent(), unkept, CtrlC(), NO_ORDER)
+    result = _run(
+        spec, settings, simulator, once, recorder, 0, None, Silent(), unkept, interrupt.Stop(), NO_ORDER
+    )
     return dataclasses.replace(result, method=name, found_by=name)
 
 
@@ -408,22 +405,18 @@ def least_memory(
       KeyboardInterrupt: Ctrl-C before anything was found.
     """
     begin_s = time.monotonic()
-    with progress, patient():
-        first = budget.share(_FIRST_OF)
+    with progress, interrupt.stoppable() as stop:
         shown = EnteredAlready(progress)
-        fastest = shortest(problem, spec, config, first, seed, shown)
+        fastest = shortest(problem, spec, config, budget.share(_FIRST_OF), seed, shown)
         lowering = _Lowering(problem, fastest, objective.slow_down)
         interrupted = fastest.interrupted
-        try:
-            with heard():
-                while not interrupted and lowering.goes_on:
-                    is_late = time.monotonic() - begin_s >= budget.seconds
-                    if budget.left(lowering.evaluations) < 1 or (is_late and lowering.steps >= _LEAST_STEPS):
-                        break
-                    lowering.step(budget.left(lowering.evaluations))
-                    progress.show(lowering.entry(time.monotonic() - begin_s))
-        except KeyboardInterrupt:
-            interrupted = True
+        while not interrupted and lowering.goes_on:
+            is_late = time.monotonic() - begin_s >= budget.seconds
+            if budget.left(lowering.evaluations) < 1 or (is_late and lowering.steps >= _LEAST_STEPS):
+                break
+            lowering.step(budget.left(lowering.evaluations))
+            progress.show(lowering.entry(time.monotonic() - begin_s))
+            interrupted, stop.requested = stop.requested, False
     return lowering.result(time.monotonic() - begin_s, interrupted)
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.tf_placer.search.killable_search import run
+from tests.tf_placer.search import killable_search
 from tf_placer.search.shortest import JOURNAL
 
 pytestmark = pytest.mark.slow
@@ -21,14 +21,7 @@ DELAY_S = 0.02
 
 
 def start(method, folder):
-    command = [
-        sys.executable,
-        "-m",
-        "tests.tf_placer.search.killable_search",
-        method,
-        str(folder),
-        str(DELAY_S),
-    ]
+    command = [sys.executable, "-m", killable_search.__name__, method, str(folder), str(DELAY_S)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -39,7 +32,7 @@ def whole_lines(journal):
 
 @pytest.mark.parametrize("method", ["hdp", "random"])
 def test_killed_at_random_moments(method, tmp_path):
-    expected = run(method, tmp_path / "whole", 0.0)
+    expected = killable_search.run(method, tmp_path / "whole", 0.0)
     whole = whole_lines(tmp_path / "whole" / JOURNAL)
     folder, generator, before = tmp_path / "killed", random.Random(f"{method} 0"), []
     journal = folder / JOURNAL

@@ -1,6 +1,5 @@
 """A search that is killed goes on as if nothing had happened, and measures no placement twice."""
 
-import dataclasses
 import functools
 import itertools
 import json
@@ -11,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.search.killable_search import METHODS
 from tests.tf_placer.search.small_learner import small_learner
-from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Role
@@ -25,12 +24,7 @@ from tf_placer.search.search import search
 from tf_placer.search.shortest import JOURNAL, NothingFits
 
 PROBLEM = branches_problem(3, 4)
-CONFIG = HdpConfig(
-    num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4,
-    groupings=1, placements=8, incumbent=False,
-    learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
-)  # fmt: skip
-SMALL_HDP = dataclasses.replace(methods.find("hdp"), default=CONFIG)
+SMALL_HDP = METHODS["hdp"]
 EVALUATIONS = 44  # no multiple of a round of any method
 # Two are the single devices; kills in the first round, between rounds, and within one.
 KILLS = (1, 2, 3, 10, -1)
@@ -223,7 +217,7 @@ def test_another_search_is_refused(tmp_path):
     ("method", "other", "message"),
     [
         (small_learner, functools.partial(small_learner, rate=0.5), "rate 0.2, not 0.5"),
-        pytest.param(SMALL_HDP, "hdp", "num_groups 6, not 160", marks=pytest.mark.slow),
+        pytest.param(SMALL_HDP, "hdp", "num_groups 8, not 160", marks=pytest.mark.slow),
     ],
 )
 def test_a_learner_with_other_settings_is_refused(method, other, message, tmp_path):
