@@ -10,7 +10,7 @@ VENV_STAMP := $(VENV)/.stamp
 OP_STAMP := $(VENV)/.op.stamp
 OP_SOURCES := $(wildcard tf_placer/ops/cc/*.* tf_placer/workers/cc/*.cc) \
   $(wildcard tf_placer/rewrite/cc/*.cc tf_placer/rewrite/cc/*.h) tf_placer/rewrite/plug_in.py \
-  tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/compiled_library.py \
+  tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/native.py \
   tools/compile_libraries.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2

@@ -33,7 +33,8 @@ from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
-from tf_placer.calibration.build_problem import Cache, traffic_problem
+from tf_placer.base.store import Cache
+from tf_placer.calibration.build_problem import traffic_problem
 from tf_placer.calibration.refit import Correction, fit_traffic, traffic_item, traffic_placements
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.grouper.groups import min_cut_partition
@@ -66,17 +67,11 @@ PARTS = (2, 4, 8, 16, 32, 64)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidate:
-    """A placement and where it comes from.
+    """A placement and its origin."""
 
-    Attributes:
-      kind: "single", "random", "partition", "sample" or "optimum".
-      origin: more exactly.
-      device_of_unit: [U].
-    """
-
-    kind: str
-    origin: str
-    device_of_unit: np.ndarray
+    kind: str  # "single", "random", "partition", "sample" or "optimum"
+    origin: str  # in more detail
+    device_of_unit: np.ndarray  # [U]
 
 
 def candidates(problem: Problem) -> list[Candidate]:

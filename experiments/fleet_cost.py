@@ -21,8 +21,7 @@ from tf_placer.fleet.address import MOST_LOCAL, FleetAddress
 from tf_placer.fleet.connection import open_fleet
 from tf_placer.fleet.evaluator import FleetEvaluator
 from tf_placer.fleet.fleet import Fleet
-from tf_placer.fleet.machine import MachineConfig
-from tf_placer.fleet.trial import Program, Reply, Trial, trial_id
+from tf_placer.fleet.machine import MachineConfig, Program, Reply, Trial, trial_id
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig

@@ -18,7 +18,7 @@ from absl import flags
 
 from experiments.main_program import run_program
 from tf_placer import workloads
-from tf_placer.base import compilations
+from tf_placer.base import native
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import in_unit, milliseconds
@@ -48,7 +48,7 @@ def measured(name: str, budget_s: float) -> tuple[Fusing, Fusing]:
     plain = Placement(problem, problem.everything_on(0))
     with (
         tempfile.TemporaryDirectory() as folder,
-        environment(compilations.VARIABLE, compilations.flags_for(pathlib.Path(folder))),
+        environment(native.XLA_FLAGS, native.compilation_flags(pathlib.Path(folder))),
     ):
         found = find_clusters_here(item, plain, budget_s, _ROUNDS.value)
         return found, find_clusters_here(item, found.placement, budget_s, _ROUNDS.value, is_given=True)

@@ -30,13 +30,14 @@ from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
+from tf_placer.evaluation.attempts import MemoryWatch
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.grouper.groups import min_cut_partition
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program, run_watched
-from tf_placer.runtime.memory import MemoryWatch, readers_of, traced_peak_bytes
+from tf_placer.runtime.memory import readers_of, traced_peak_bytes
 from tf_placer.workers.local_workers import Workers, workers_of
 
 FLAGS = flags.FLAGS
@@ -124,7 +125,7 @@ def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
 def measure(workers: Workers, program: GraphProgram) -> tuple[dict[str, int], dict[str, int]]:
     """Device -> most bytes that a step's tensors hold, by its trace, and what the worker grew by in a plain step."""
     workers.start()
-    watch, target, readers = MemoryWatch(workers.memories), workers.target, readers_of(program)
+    watch, target, readers = MemoryWatch(workers), workers.target, readers_of(program)
 
     def traced() -> tuple[dict[str, int], dict[str, int]]:
         watch.settle()

@@ -29,7 +29,8 @@ from experiments.pretraining.course import Program, read_course, without
 from tf_placer import workloads
 from tf_placer.agents.weights import Student, weights_bytes
 from tf_placer.base.arguments import InputError
-from tf_placer.base.files import user_cache_folder, write_atomically
+from tf_placer.base.files import write_atomically
+from tf_placer.base.store import user_cache_folder
 from tf_placer.grouper.joint_plans import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
@@ -109,12 +110,11 @@ def _exercises(student: Student, programs: Sequence[Program], show: Callable[[st
     Raises:
       InputError: a setting that a workload has not.
     """
-    lessons = []
+    lessons, folder = [], user_cache_folder() / "lessons"
     for number, program in enumerate(programs):
         item = workloads.build(program.workload, **program.settings)
         for machine in program.machines:
             problem = analytic_problem(item, machine.build())
-            folder = user_cache_folder() / "lessons"
             lesson, plans = lesson_of(student, problem, _SEARCHES, _EVALUATIONS, folder)
             lessons.append(lesson)
             found = "" if plans is None else f": {plans.runtime_s[0]:.4g} s"

@@ -23,6 +23,7 @@ from tf_placer import native_log, workloads
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.heartbeat import HEARTBEAT
+from tf_placer.base.store import clear_cache
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.check_flags import (
@@ -32,7 +33,6 @@ from tf_placer.command_line.check_flags import (
     parse_flags,
     refuse_graph,
 )
-from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.help_text import SHELLS, CommandWords, completion, help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
 from tf_placer.command_line.list_workloads import list_workloads

@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import sys
 
-from tf_placer.base.compiled_library import Library, compiled_all
+from tf_placer.base.native import Library, compiled_all
 from tf_placer.ops.build import ops_library
 from tf_placer.rewrite.plug_in import plug_in_library
 from tf_placer.workers.fork_server import LOOPBACK_LIBRARY

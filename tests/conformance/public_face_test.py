@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import pathlib
 
 import pytest
@@ -12,7 +13,23 @@ from tools.module_map import Module, source_modules
 
 @pytest.fixture(scope="module")
 def modules(root: pathlib.Path) -> dict[str, Module]:
-    return source_modules(root)
+    return {name: with_stub(module, root) for name, module in source_modules(root).items()}
+
+
+def with_stub(module: Module, root: pathlib.Path) -> Module:
+    """A module; of a lazy package the imports of its stub, and all of them in ``__all__``."""
+    stub = (root / module.path).with_suffix(".pyi")
+    if not stub.is_file():
+        return module
+    text = stub.read_text(encoding="utf-8")
+    public = [
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    docstring = ast.get_docstring(module.tree)
+    return dataclasses.replace(module, text=f'"""{docstring}"""\n{text}\n__all__ = {public}\n')
 
 
 def faces(modules: dict[str, Module]) -> list[Module]:
@@ -32,25 +49,6 @@ def exported(module: Module) -> list[str] | None:
     return None
 
 
-def top_level(module: Module) -> list[ast.stmt]:
-    """Statements at the top of a module; of a lazy face also the imports that only the type checker sees."""
-    found: list[ast.stmt] = []
-    for node in module.tree.body:
-        only_checked = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        found += node.body if only_checked and isinstance(node, ast.If) else [node]
-    return found
-
-
-def homes(module: Module) -> dict[str, str] | None:
-    """Public name -> dotted origin, as a lazy face imports them; None where the face is no lazy one."""
-    for node in module.tree.body:
-        if isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("make_lazy("):
-            assert isinstance(node.value, ast.Call)
-            home_of = ast.literal_eval(node.value.args[1])
-            return {name: f"{home}.{name}" for name, home in home_of.items()}
-    return None
-
-
 def definitions(module: Module) -> list[ast.FunctionDef | ast.ClassDef]:
     """Functions and classes at the top of a module; of an overloaded function the one that runs."""
     return [
@@ -63,9 +61,8 @@ def definitions(module: Module) -> list[ast.FunctionDef | ast.ClassDef]:
 
 def bound_names(module: Module) -> dict[str, str]:
     """Public name -> dotted origin of every import and definition at the top of a module."""
-    lazy = ("typing.TYPE_CHECKING", "tf_placer.base.lazy_face.make_lazy")
     origins: dict[str, str] = {}
-    for node in top_level(module):
+    for node in module.tree.body:
         if isinstance(node, ast.ImportFrom) and node.module != "__future__":
             origins |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -73,8 +70,6 @@ def bound_names(module: Module) -> dict[str, str]:
         elif isinstance(node, ast.Assign):
             names = [target.id for target in node.targets if isinstance(target, ast.Name)]
             origins |= {name: f"{module.name}.{name}" for name in names}
-    if homes(module) is not None:
-        origins = {name: origin for name, origin in origins.items() if origin not in lazy}
     return {name: origin for name, origin in origins.items() if not name.startswith("_")}
 
 
@@ -92,13 +87,6 @@ def test_all_agrees_with_the_imports(modules: dict[str, Module]) -> None:
     assert wrong == [], "\n".join(wrong)
 
 
-def test_a_lazy_face_imports_what_the_type_checker_sees(modules: dict[str, Module]) -> None:
-    lazy = [module for module in faces(modules) if homes(module) is not None]
-    assert {module.name for module in lazy} >= {"tf_placer", "tf_placer.search", "tf_placer.workloads"}
-    for module in lazy:
-        assert homes(module) == bound_names(module), module.path
-
-
 def test_a_package_that_imports_has_all(modules: dict[str, Module]) -> None:
     silent = [
         str(module.path)
@@ -112,7 +100,7 @@ def test_one_name_per_line(modules: dict[str, Module]) -> None:
     crowded = [
         f"{module.path}:{node.lineno}"
         for module in faces(modules)
-        for node in top_level(module)
+        for node in module.tree.body
         if isinstance(node, ast.ImportFrom) and len({alias.lineno for alias in node.names}) < len(node.names)
     ]
     assert crowded == [], "\n".join(crowded)

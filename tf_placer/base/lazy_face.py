@@ -1,24 +1,23 @@
-"""Public names of a package, imported when they are first asked for.
+"""Public names of a package, written once in its stub ``__init__.pyi`` and imported on first use.
 
-``import tf_placer`` loads no TensorFlow: a command line says that a flag is wrong before seconds are spent on it.
+``import tf_placer`` loads no TensorFlow: a command line reports a wrong flag before seconds are spent on it.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import pathlib
 import sys
 import types
-from collections.abc import Mapping
 from typing import Any
 
 
 class _LazyFace(types.ModuleType):
-    """A package whose public names are attributes only once they were asked for."""
-
-    _home_of: Mapping[str, str]
+    """A package whose public names become attributes on first use."""
 
     def __getattr__(self, name: str) -> Any:
-        home = self.__dict__["_home_of"].get(name)
+        home = self.__dict__.get("_home_of", {}).get(name)
         if home is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(home), name)
@@ -37,13 +36,11 @@ class _LazyFace(types.ModuleType):
         return sorted({*special, *self.__dict__["_home_of"]})
 
 
-def make_lazy(package: str, home_of: Mapping[str, str]) -> None:
-    """Gives a package its public names.
-
-    Args:
-      package: its ``__name__``; it is being imported.
-      home_of: public name -> module that defines it.
-    """
+def make_lazy(package: str) -> None:
+    """Gives a package, which is being imported, the names of its stub: ``from home import name as name``."""
     module = sys.modules[package]
-    module.__dict__["_home_of"] = dict(home_of)
+    stub = ast.parse(pathlib.Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf8"))
+    imports = (node for node in stub.body if isinstance(node, ast.ImportFrom))
+    home_of = {alias.name: node.module for node in imports for alias in node.names}
+    module.__dict__.update(_home_of=home_of, __all__=sorted(home_of))
     module.__class__ = _LazyFace

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
-import logging
-import pathlib
 import platform
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -17,14 +13,13 @@ import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.base.durations import Durations
 from tf_placer.base.eager import eagerly
-from tf_placer.base.files import user_cache_folder, write_atomically
-from tf_placer.calibration.costs import COSTS
+from tf_placer.base.store import Cache, Durations
 from tf_placer.calibration.refit import Correction, Traffic, measure_traffic, traffic_item
 from tf_placer.calibration.times import Hop, OpTimes, PairTimes, fit_link, measure_op_times, measure_pair
 from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.device import Device, task_of
+from tf_placer.costs import COSTS
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import library_name
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -33,91 +28,6 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import workers_of
-
-# Measurements and plans on disk, by key; a damaged file is made again.
-
-SCHEMA_VERSION = 1
-_LOG = logging.getLogger(__name__)
-_Value = TypeVar("_Value")
-_told: set[pathlib.Path] = set()
-
-
-def default_folder() -> pathlib.Path:
-    """``$XDG_CACHE_HOME/tf_placer/profiles``, usually in ``~/.cache``."""
-    return user_cache_folder() / "profiles"
-
-
-class Cache:
-    """A folder of JSON files, one for each key; each says what it is of and carries its own digest.
-
-    It saves time and is never in the way: what cannot be read is not there, what cannot be written is not kept, and
-    either is told in one warning.
-    """
-
-    def __init__(self, folder: pathlib.Path | None = None, is_anew: bool = False) -> None:
-        """Opens a folder.
-
-        Args:
-          folder: ``default_folder()`` without.
-          is_anew: what was saved before is not there; what is saved from now on is.
-        """
-        self._folder = folder or default_folder()
-        self._is_anew, self._saved = is_anew, set[pathlib.Path]()
-
-    def load(self, key: dict[str, str], read: Callable[[Any], _Value]) -> _Value | None:
-        """Saved value of ``key``; None if it was never saved, is of another schema, or is damaged (with a warning).
-
-        Args:
-          key: says what is wanted.
-          read: makes a value of the JSON data; data that it cannot make one of count as damaged.
-        """
-        path = self._path(key)
-        if self._is_anew and path not in self._saved:
-            return None
-        try:
-            text = path.read_text(encoding="utf8")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            self._tell(path, f"{path} cannot be read ({error}): making it again")
-            return None
-        try:
-            document = json.loads(text)
-            if document["digest"] != _digest(document["key"], document["value"]) or document["key"] != key:
-                raise ValueError("it is not what was saved")
-            return read(document["value"])
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            _LOG.warning("%s is damaged (%s: %s): making it again", path, type(error).__name__, error)
-        return None
-
-    def save(self, key: dict[str, str], value: Any) -> None:
-        """Keeps JSON data under ``key``, whole or not at all."""
-        document = {"key": key, "digest": _digest(key, value), "value": value}
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._path(key), json.dumps(document))
-            self._saved.add(self._path(key))
-        except (OSError, InputError) as error:
-            self._tell(
-                self._folder,
-                f"nothing can be kept in {self._folder} ({error}), so the next process does this work again; "
-                "set XDG_CACHE_HOME to a folder that can be written to",
-            )
-
-    def _path(self, key: dict[str, str]) -> pathlib.Path:
-        return self._folder / f"{key['kind']}-{_digest(key, SCHEMA_VERSION)[:20]}.json"
-
-    @staticmethod
-    def _tell(path: pathlib.Path, warning: str) -> None:
-        """Warns, but once for each path."""
-        if path not in _told:
-            _told.add(path)
-            _LOG.warning("%s", warning)
-
-
-def _digest(key: dict[str, str], value: Any) -> str:
-    return hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()
-
 
 # Profile of a program on a live cluster: op times by device model, and links.
 
@@ -367,7 +277,7 @@ def build_problem(
       costs: ``"analytic"``: estimated from FLOPs and bytes. ``"profiled"``: measured on the cluster's devices, where
         it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices if the
         program runs there (``Item.runs_standalone``).
-      cache: where profiles are kept; ``calibration.cache.default_folder()`` without.
+      cache: where profiles are kept; ``profiles`` in the user's cache by default.
       check: is given the problem with estimated costs before anything is measured; what it raises ends the call. For
         what is to be done with the problem and could not be: a plan for another graph, say.
 

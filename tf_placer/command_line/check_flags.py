@@ -14,7 +14,8 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.files import check_kind, check_writable
+from tf_placer.base.file_kinds import check_kind
+from tf_placer.base.files import check_writable
 from tf_placer.cluster.cluster import (
     LOCAL,
     LOGICAL,

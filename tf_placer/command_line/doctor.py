@@ -18,11 +18,17 @@ import rich.console
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.files import WORKLOADS_LIMIT, check_writable, user_cache_folder, workloads_limit_bytes
+from tf_placer.base.files import check_writable
 from tf_placer.base.quantities import size
+from tf_placer.base.store import (
+    WORKLOADS_LIMIT,
+    Kept,
+    cache_contents,
+    user_cache_folder,
+    workloads_limit_bytes,
+)
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
-from tf_placer.command_line.flag_sets import Kept, cache_contents
 from tf_placer.fleet.address import INSTALL, ray_version, why_no_ray
 from tf_placer.ops.build import build_library
 from tf_placer.planners import partitioners

@@ -17,7 +17,7 @@ from absl import flags
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable
 from tf_placer.base.method_spec import Role
-from tf_placer.base.op_libraries import load_op_libraries
+from tf_placer.base.native import load_op_libraries
 from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
 from tf_placer.command_line.check_flags import (
     BY,

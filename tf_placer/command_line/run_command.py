@@ -13,9 +13,9 @@ from absl import flags
 
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
-from tf_placer.base.durations import Durations
 from tf_placer.base.files import replacing
 from tf_placer.base.quantities import known
+from tf_placer.base.store import Durations
 from tf_placer.command_line import request as flag_values
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.find_facts import find_missing

@@ -13,8 +13,9 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.agents.weights import Student, check_weights_file, weights_bytes
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.files import check_writable, user_cache_folder, write_atomically
+from tf_placer.base.files import check_writable, write_atomically
 from tf_placer.base.quantities import milliseconds
+from tf_placer.base.store import user_cache_folder
 from tf_placer.cluster.cluster import Cluster, choose_cluster
 from tf_placer.planning.road import compiling
 from tf_placer.planning.stages import Stages

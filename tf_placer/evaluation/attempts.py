@@ -1,4 +1,4 @@
-"""Attempts on live workers: every failure is a status, and the next attempt finds fresh workers."""
+"""Attempts on live workers: each failure is a status, and the next attempt finds fresh workers."""
 
 from __future__ import annotations
 
@@ -24,31 +24,84 @@ from tf_placer.runtime.graph_program import (
     process_session_config,
     run_watched,
 )
-from tf_placer.runtime.memory import MemoryExceeded, MemoryWatch
 from tf_placer.runtime.timing import NO_LIMIT, Limit, RuntimeConfig, time_steps
 from tf_placer.workers.local_workers import LocalWorkers, Workers
 
 _Value = TypeVar("_Value")
 
-# Lines of TensorFlow's messages that only say where the next line comes from.
+# Lines of TensorFlow's messages that only announce the next line.
 _IS_HEADING = re.compile(r"From /job:.*:$|Graph execution error:$|Detected at node .*$")
+# TensorFlow's allocator for oneDNN leaves smaller tensors to malloc and does not count them.
+SMALL_VALUE_BYTES = 256 << 10
+UNPLACED_DEVICE = "/job:unplaced/replica:0/task:0/device:CPU:0"
+"""Device of an unplaced program, in a process that has the whole machine."""
+
+
+class MemoryExceeded(RuntimeError):
+    """A program took more memory than a device is described to have."""
+
+    def __init__(self, message: str, peak_bytes: dict[str, int]) -> None:
+        super().__init__(message)
+        self.peak_bytes = peak_bytes  # device name -> peak until the end, where it is known
+
+
+class MemoryWatch:
+    """The memory of one program on live workers, from its loading to its last step.
+
+    watch = MemoryWatch(workers)
+    watch.settle()  # load the program ...
+    watch.begin(program)  # run it, and now and then
+    watch.check()
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        """Watches the present workers, not their successors: the thread of an abandoned call may come back late."""
+        self._memories = workers.memories
+        self._is_on = False  # the memory for loading does not count
+
+    def settle(self) -> None:
+        """Settles the memory of every worker before the program is loaded."""
+        for memory in self._memories:
+            memory.settle()
+
+    def begin(self, program: GraphProgram) -> None:
+        """Starts the watch, once the program is loaded."""
+        small = program.resident_bytes(below=SMALL_VALUE_BYTES)
+        for memory in self._memories:
+            memory.begin(small.get(memory.device.name, 0))
+        self._is_on = True
+
+    def check(self) -> None:
+        """Raises MemoryExceeded if a device is over its memory."""
+        for memory in self._memories if self._is_on else ():
+            excess = memory.excess()
+            if excess is not None:
+                raise MemoryExceeded(excess, self.peak_bytes())
+
+    @property
+    def is_mute(self) -> bool:
+        """True if a worker left a question about its memory unanswered: it hangs, and so would the next program."""
+        return any(memory.is_mute for memory in self._memories)
+
+    def peak_bytes(self) -> dict[str, int]:
+        """Device name -> peak since ``begin`` (``WorkerMemory``), of the devices whose peak is known."""
+        peaks = {memory.device.name: memory.peak_bytes() for memory in self._memories}
+        return {name: peak for name, peak in peaks.items() if peak is not None}
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt(Generic[_Value]):
-    """Result of an attempt: a value when ``status`` is OK, else one line that says what went wrong.
-
-    Attributes:
-      peak_bytes: device name -> memory it took, of one that took too much, where that can be told.
-    """
+    """Result of an attempt: a value when ``status`` is OK, else one line about the failure."""
 
     status: Status
     message: str = ""
     value: _Value | None = None
-    peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    peak_bytes: Mapping[str, int] = dataclasses.field(
+        default_factory=dict
+    )  # by device name; after OUT_OF_MEMORY
 
     def value_or(self, error: type[Exception], what: str = "") -> _Value:
-        """The value; raises ``error`` where there is none, with the status and its message behind ``what``."""
+        """The value; without one raises ``error`` with ``what``, the status and its message."""
         if self.value is None:
             raise error(f"{what}{self.status.name}: {self.message}")
         return self.value
@@ -60,11 +113,11 @@ def try_on(
     function: Callable[[str], _Value],
     check: Callable[[], None] = lambda: None,
 ) -> Attempt[_Value]:
-    """Calls ``function`` with the workers' session target; what the graph does never raises.
+    """Calls ``function`` with the workers' session target; a failure of the graph never raises.
 
     Args:
-      workers: started if need be; closed, so that the next use starts fresh ones, after a failure that may have
-        damaged them.
+      workers: started if need be; closed after a failure that may have damaged them, so that the next use starts fresh
+        ones.
       deadline_s: most seconds for the call.
       function: uses sessions on the target.
       check: see ``run_watched``; may raise MemoryExceeded.
@@ -77,7 +130,7 @@ def try_on(
     try:
         return Attempt(Status.OK, "", run_watched(workers, deadline_s, lambda: function(target), check))
     except KeyboardInterrupt:
-        workers.close()  # or the step would go on beside whatever is timed next
+        workers.close()  # or the step would run on and disturb the next timing
         raise
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
         return Attempt(Status.ILLEGAL, _one_line(error))
@@ -86,22 +139,17 @@ def try_on(
         return Attempt(Status.OUT_OF_MEMORY, str(error), peak_bytes=error.peak_bytes)
     except (DeadlineExceeded, WorkerDied, tf.errors.OpError) as error:
         workers.close()
-        return Attempt(
-            _status_of(error), _one_line(error) if isinstance(error, tf.errors.OpError) else str(error)
-        )
-
-
-def _status_of(error: Exception) -> Status:
-    # TensorFlow has a deadline of its own for each call, the same one.
-    if isinstance(error, DeadlineExceeded | tf.errors.DeadlineExceededError):
-        return Status.TIMEOUT
-    if isinstance(error, tf.errors.ResourceExhaustedError):
-        return Status.OUT_OF_MEMORY
-    return Status.CRASHED
+        status = Status.CRASHED
+        # TensorFlow has a deadline of its own for each call, the same one.
+        if isinstance(error, DeadlineExceeded | tf.errors.DeadlineExceededError):
+            status = Status.TIMEOUT
+        elif isinstance(error, tf.errors.ResourceExhaustedError):
+            status = Status.OUT_OF_MEMORY
+        return Attempt(status, _one_line(error) if isinstance(error, tf.errors.OpError) else str(error))
 
 
 def _one_line(error: Exception) -> str:
-    """Message of an error, without the Python stack that a session error starts with."""
+    """Message of an error without the Python stack at the start of a session error."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not _IS_HEADING.match(line.strip())
@@ -112,27 +160,19 @@ def _one_line(error: Exception) -> str:
 
 
 OpenProgram = Callable[[GraphProgram], contextlib.AbstractContextManager[LoadedProgram]]
-"""Loads a program where it can be run step by step, and closes it."""
-
-UNPLACED_DEVICE = "/job:unplaced/replica:0/task:0/device:CPU:0"
-"""Device of a program as it is, in a process that has the whole machine."""
+"""Loads a program to run it step by step, and closes it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRun:
-    """Measurements of one program that ran to its end.
+    """Measurements of one program that ran to its end."""
 
-    Attributes:
-      step_s: of the timed steps.
-      peak_bytes: device name -> most memory it took, of the devices that can be told (``WorkerMemory``).
-    """
-
-    step_s: list[float]
-    peak_bytes: Mapping[str, int]
+    step_s: list[float]  # of the timed steps
+    peak_bytes: Mapping[str, int]  # by device name, where it is known (``WorkerMemory``)
 
 
 def whole_machine(cluster: Cluster) -> LocalWorkers:
-    """One worker that may use all that this process may, whatever the cluster's devices are."""
+    """One worker with all cores of this process, for any cluster."""
     device = dataclasses.replace(cluster.devices[0], name=UNPLACED_DEVICE, type="CPU", address="")
     ours = process_config()
     return LocalWorkers(
@@ -146,12 +186,12 @@ def whole_machine(cluster: Cluster) -> LocalWorkers:
 def try_programs_as_called(
     cluster: Cluster, function: Callable[[OpenProgram], _Value], deadline_s: float
 ) -> Attempt[_Value]:
-    """As ``RuntimeEvaluator.try_programs``, with programs that run as this process runs its functions.
+    """As ``RuntimeEvaluator.try_programs``, with programs that run like functions of this process.
 
-    They have the whole machine, this process's graph optimizations, and the one device ``UNPLACED_DEVICE``.
+    They have the whole machine, this process's graph optimizations, and the device ``UNPLACED_DEVICE``.
 
     Args:
-      cluster: whose first device says how much memory there is.
+      cluster: its first device has the memory of the machine.
       function, deadline_s: as there.
 
     Raises:
@@ -174,13 +214,13 @@ def time_program(
     incumbent_s: Sequence[float] = (),
     limit: Limit = NO_LIMIT,
 ) -> Attempt[ProgramRun]:
-    """Times one program (``time_steps``) and watches its memory; never raises for what the program does.
+    """Times one program (``time_steps``) and watches its memory; a failure of the program never raises.
 
     Raises:
       WorkerError: the workers cannot be started at all.
     """
     workers.start()
-    watch = MemoryWatch(workers.memories)
+    watch = MemoryWatch(workers)
 
     def run(target: str) -> ProgramRun:
         watch.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,17 +37,16 @@ class Measurement:
 
     Attributes:
       runtime_s: [B] float64, seconds of one step; nan where the status is not OK.
-      peak_bytes: [B, D] int64, most memory in use on each device, ``UNKNOWN_BYTES`` where that cannot be told; None
-        when it can be told of no device.
+      peak_bytes: [B, D] int64, most memory in use on each device, or ``UNKNOWN_BYTES``; None where no device's is
+        known.
       status: [B] int32 of ``Status``.
-      messages: [B] one line each, "" where there is nothing to say.
-      spread_s: [B] float64, interquartile range of the timed steps; None where one step is like another.
+      messages: [B] one line each, may be "".
+      spread_s: [B] float64, interquartile range of the timed steps; None where all steps are alike.
       stopped_early: [B] bool, placements that were clearly slower than the best before all their steps were timed:
-        ``runtime_s`` is the median of fewer steps, good enough to say that they are slower, and status is OK.
-        None where nothing stops early.
+        ``runtime_s`` is the median of fewer steps, and the status is OK. None where nothing stops early.
 
     Raises:
-      InputError: what is given is not of these shapes.
+      InputError: an array has another shape.
     """
 
     runtime_s: np.ndarray
@@ -75,13 +75,30 @@ class Measurement:
             )
         if self.peak_bytes is not None and (self.peak_bytes.ndim != 2 or len(self.peak_bytes) != batch):
             raise InputError(f"peak_bytes has shape {self.peak_bytes.shape}, but [B={batch}, D] is needed")
-        if self.stopped_early is not None and self.stopped_early.shape != (batch,):
-            raise InputError(f"stopped_early has shape {self.stopped_early.shape}, but [B={batch}] is needed")
-        if self.spread_s is not None and self.spread_s.shape != (batch,):
-            raise InputError(f"spread_s has shape {self.spread_s.shape}, but [B={batch}] is needed")
+        for name in ("stopped_early", "spread_s"):
+            value = getattr(self, name)
+            if value is not None and value.shape != (batch,):
+                raise InputError(f"{name} has shape {value.shape}, but [B={batch}] is needed")
         if np.any(np.isnan(self.runtime_s) != (self.status != Status.OK)):
             raise InputError("runtime_s must be nan exactly where status is not OK")
 
     @property
     def batch(self) -> int:
         return len(self.messages)
+
+    @staticmethod
+    def joined(parts: Sequence[Measurement], num_devices: int) -> Measurement:
+        """The plans of several measurements on D devices, in order; which of them stopped early is dropped."""
+        empty = np.zeros(0)
+        peaks = [
+            np.full((part.batch, num_devices), UNKNOWN_BYTES) if part.peak_bytes is None else part.peak_bytes
+            for part in parts
+        ]
+        spreads_s = [part.spread_s for part in parts if part.spread_s is not None]
+        return Measurement(
+            runtime_s=np.concatenate([empty, *(part.runtime_s for part in parts)]),
+            peak_bytes=np.concatenate(peaks) if any(p.peak_bytes is not None for p in parts) else None,
+            status=np.concatenate([np.zeros(0, np.int32), *(part.status for part in parts)]).astype(np.int32),
+            messages=tuple(message for part in parts for message in part.messages),
+            spread_s=np.concatenate([empty, *spreads_s]) if len(spreads_s) == len(parts) else None,
+        )

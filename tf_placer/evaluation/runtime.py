@@ -58,8 +58,7 @@ from tf_placer.runtime.timing import (
     stopped_early,
 )
 from tf_placer.transform import PART
-from tf_placer.workers.fork_server import onednn_off
-from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
+from tf_placer.workers.local_workers import LocalWorkers, Workers, onednn_off, workers_of
 
 _Value = TypeVar("_Value")
 

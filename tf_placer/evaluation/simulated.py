@@ -116,7 +116,8 @@ class SimulatedEvaluator:
         """
         decisions = decisions_of(device_of_unit, self._problem)
         if decisions.cluster_of_op is not None:
-            return _joined([self._evaluate_fused(decisions.row(i)) for i in range(len(decisions))])
+            each = [self._evaluate_fused(decisions.row(i)) for i in range(len(decisions))]
+            return Measurement.joined(each, self._problem.num_devices)
         devices = np.asarray(decisions.device_of_unit)
         known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
@@ -193,17 +194,6 @@ def _ordered(problem: Problem, priority_of_op: np.ndarray) -> Problem:
             f"priority_of_op has shape {priority_of_op.shape}, expected ({problem.num_ops},): one entry for each op"
         )
     return dataclasses.replace(problem, priority=ranked(priority_of_op, problem.priority))
-
-
-def _joined(parts: Sequence[Measurement]) -> Measurement:
-    """The plans of several, in order, as the simulator measures them."""
-    peaks = [part.peak_bytes for part in parts if part.peak_bytes is not None]
-    return Measurement(
-        runtime_s=np.concatenate([part.runtime_s for part in parts]),
-        peak_bytes=np.concatenate(peaks),
-        status=np.concatenate([part.status for part in parts]),
-        messages=tuple(message for part in parts for message in part.messages),
-    )
 
 
 # Protocol of evaluators, simulated or on the runtime.

@@ -1,4 +1,4 @@
-"""Address of a fleet, and whether Ray is there: what can be told without loading either TensorFlow or Ray."""
+"""Address of a fleet, and checks of it and of Ray that load neither TensorFlow nor Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_placer.base.arguments import InputError
 
 LOCAL = "local"
 INSTALL = "pip install 'tf_placer[fleet]'"
-LEAST_VERSION = (2, 52)  # of Ray: the first whose clusters ask for a token
+LEAST_VERSION = (2, 52)  # of Ray; older clusters ask for no token
 MOST_LOCAL = 64
 _ANSWER_S = 10.0
 _GIVE = "give HOST:PORT of a Ray cluster's head, or local:N for N actors on this machine"
@@ -20,20 +20,15 @@ _HOST_PORT = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5
 
 @dataclasses.dataclass(frozen=True)
 class FleetAddress:
-    """Where a fleet is.
+    """Address of a running Ray cluster, or number of actors to start on this machine."""
 
-    Attributes:
-      host, port: of a running Ray cluster's head; "" and 0 where the fleet is started here.
-      actors: that are started on this machine; 0 of a running cluster, which has one for each machine.
-    """
-
-    host: str = ""
+    host: str = ""  # of the head of a running cluster
     port: int = 0
-    actors: int = 0
+    actors: int = 0  # on this machine; 0 for a running cluster, which has one for each of its machines
 
     @property
     def is_local(self) -> bool:
-        """True where the fleet is started on this machine, for this process."""
+        """True if the fleet is started on this machine, for this process."""
         return self.actors > 0
 
     def __str__(self) -> str:
@@ -44,7 +39,7 @@ class FleetAddress:
         """Address of a text: ``"local:2"`` or ``"10.0.0.1:6379"``.
 
         Raises:
-          InputError: it is neither.
+          InputError: the text is neither.
         """
         word, _, count = text.partition(":")
         if word == LOCAL:
@@ -53,10 +48,10 @@ class FleetAddress:
                     f"--fleet={text}: {count!r} is no number of actors from 1 to {MOST_LOCAL}; write local:2, say"
                 )
             return FleetAddress(actors=int(count))
-        found = _HOST_PORT.fullmatch(text)
-        if found is None or not 0 < int(found["port"]) < 2**16:
+        match = _HOST_PORT.fullmatch(text)
+        if match is None or not 0 < int(match["port"]) < 2**16:
             raise InputError(f"--fleet={text} is no address of a fleet; {_GIVE}")
-        return FleetAddress(found["host"], int(found["port"]))
+        return FleetAddress(match["host"], int(match["port"]))
 
 
 def check_reachable(address: FleetAddress) -> None:
@@ -73,7 +68,7 @@ def check_reachable(address: FleetAddress) -> None:
 
 
 def ray_version() -> str:
-    """Version of Ray that is installed; "" where none is."""
+    """Installed version of Ray; "" without Ray."""
     try:
         return importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
@@ -81,7 +76,7 @@ def ray_version() -> str:
 
 
 def why_no_ray() -> str:
-    """What is wrong with Ray here, with the remedy; "" where nothing is."""
+    """Reason why Ray cannot be used, with the remedy; "" if it can."""
     version = ray_version()
     if not version:
         return f"Ray is not installed; {INSTALL}"
@@ -92,7 +87,7 @@ def why_no_ray() -> str:
 
 
 def check_ray(said: str) -> None:
-    """Raises InputError, which begins with ``said``, where Ray is not there or too old."""
+    """Raises InputError, which begins with ``said``, if Ray is missing or too old."""
     why = why_no_ray()
     if why:
         raise InputError(f"{said}: {why}")

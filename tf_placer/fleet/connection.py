@@ -1,4 +1,4 @@
-"""Connection to a fleet: a Ray cluster of this process, on the loopback, or one that runs; an actor on each machine."""
+"""Connection to a fleet: a Ray cluster of this process, on the loopback, or a running one with an actor a machine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.fleet.fleet import Fleet, FleetConfig, UnreachableFleet
-from tf_placer.fleet.machine import Machine, MachineConfig
-from tf_placer.fleet.trial import machine_class, software
+from tf_placer.fleet.machine import Machine, MachineConfig, machine_class, software
 
 _STORE_BYTES = 2**30  # of shared memory, at most: it holds programs
 _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 # Without clusters on the network Ray takes the loopback for this machine's address: all of its processes listen there.
-_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # it reports nothing to anybody
-_NOT_NICE = {
-    "RAY_worker_niceness": "0"
-}  # Ray's workers give way to all others, which measured times must not
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # no reports on usage
+_FULL_PRIORITY = {"RAY_worker_niceness": "0"}  # Ray lowers it by default, which would distort measured times
 
 
 def open_fleet(
@@ -36,21 +33,21 @@ def open_fleet(
     config: FleetConfig = FleetConfig(),
     machine: MachineConfig = MachineConfig(),
 ) -> Fleet:
-    """Starts or finds a Ray cluster, and waits until its machines have answered.
+    """Starts or joins a Ray cluster, and waits until its machines have answered.
 
-    A fleet that is started here listens on the loopback alone and asks for a token, which is made for this process and
-    is in a file that only its user can read. A cluster that runs must ask for one, too (``RAY_AUTH_MODE=token``).
-    Neither has a dashboard of ours. Each actor has a whole machine of a running cluster to itself.
+    A fleet that is started here listens on the loopback only and asks for a token, which is made for this process, in a
+    file that only its user can read. A running cluster must ask for one, too (``RAY_AUTH_MODE=token``). Each actor has
+    a whole machine of a running cluster to itself. No dashboard is started.
 
     Args:
-      address: of it.
-      cluster: the devices that plans are made for; every machine must have such.
+      address: of the fleet.
+      cluster: the devices that plans are made for; every machine must have the same.
       config, machine: settings.
 
     Raises:
-      InputError: Ray is not installed or too old, the cluster is no local one, there is no token, or a machine has
-        other versions or devices.
-      UnreachableFleet: it cannot be reached.
+      InputError: Ray is missing or too old, the cluster is not local, there is no token, or a machine has other
+        versions or devices.
+      UnreachableFleet: the cluster cannot be joined.
     """
     said = f"--fleet={address}"
     check_ray(said)
@@ -60,7 +57,7 @@ def open_fleet(
             "--cluster=local"
         )
     os.environ.update(_QUIET)
-    ray = _started_here(address.actors) if address.is_local else _found(address, said)
+    ray = _started_here(address.actors) if address.is_local else _joined(address, said)
     try:
         cores = None if any(device.type == "GPU" for device in cluster.devices) else cluster.num_devices
         expected = {"software": software(), "machines": machine_class(cluster)}
@@ -77,8 +74,8 @@ def open_fleet(
 
 
 def _started_here(actors: int) -> Any:
-    """Ray with a cluster of this process alone."""
-    os.environ.update(_ALONE | _NOT_NICE)
+    """Ray with a private cluster of this process."""
+    os.environ.update(_LOOPBACK | _FULL_PRIORITY)
     os.environ.update({_MODE: "token", _TOKEN_FILE: str(_own_folder() / "token")})
     os.environ.pop(_TOKEN, None)
     ray: Any = importlib.import_module("ray")
@@ -95,15 +92,15 @@ def _started_here(actors: int) -> Any:
 
 @functools.cache
 def _own_folder() -> pathlib.Path:
-    """Folder of this process for what Ray writes, with a token that only this user can read.
+    """Folder for Ray's files in this process, with a token that only this user can read.
 
-    In /tmp whatever the environment says: names of sockets have room for a hundred letters. Those of this user's
-    processes that were killed are removed.
+    Always in /tmp, because names of sockets have room for a hundred letters. Folders of this user's killed processes
+    are removed.
     """
-    for left in pathlib.Path("/tmp").glob("tfp-*-*"):
-        is_ours = left.lstat().st_uid == os.getuid()
-        if is_ours and not pathlib.Path("/proc", left.name.split("-")[1]).exists():
-            shutil.rmtree(left, ignore_errors=True)
+    for old in pathlib.Path("/tmp").glob("tfp-*-*"):
+        is_ours = old.lstat().st_uid == os.getuid()
+        if is_ours and not pathlib.Path("/proc", old.name.split("-")[1]).exists():
+            shutil.rmtree(old, ignore_errors=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"tfp-{os.getpid()}-", dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     descriptor = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -112,15 +109,12 @@ def _own_folder() -> pathlib.Path:
     return folder
 
 
-def _found(address: FleetAddress, said: str) -> Any:
-    """Ray connected to a cluster that runs."""
+def _joined(address: FleetAddress, said: str) -> Any:
+    """Ray connected to a running cluster."""
     os.environ.setdefault(_MODE, "token")
-    given = os.environ.get(_TOKEN) or os.environ.get(_TOKEN_FILE)
-    if (
-        os.environ[_MODE] == "token"
-        and not given
-        and not (pathlib.Path.home() / ".ray" / "auth_token").is_file()
-    ):
+    token = os.environ.get(_TOKEN) or os.environ.get(_TOKEN_FILE)
+    has_token = token or (pathlib.Path.home() / ".ray" / "auth_token").is_file()
+    if os.environ[_MODE] == "token" and not has_token:
         raise InputError(
             f"{said}: there is no token for it; put that of the cluster into ~/.ray/auth_token, or set {_TOKEN_FILE}"
         )
@@ -139,7 +133,7 @@ def _found(address: FleetAddress, said: str) -> Any:
 def _actors(
     ray: Any, address: FleetAddress, cores: int | None, config: FleetConfig, machine: MachineConfig
 ) -> Iterator[tuple[str, Any]]:
-    """Name and actor: as many as were asked for on this machine, or one that has all of each machine."""
+    """Name and actor: the requested number on this machine, or one for each machine with all its cores and GPUs."""
     kind = ray.remote(Machine)
     options = {"max_restarts": config.max_restarts, "max_task_retries": 0}
     if address.is_local:
@@ -150,7 +144,7 @@ def _actors(
     for node in ray.nodes():
         resources = node["Resources"]
         if node["Alive"] and resources.get("CPU", 0):
-            there = scheduling.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            taken = {"num_cpus": resources["CPU"], "num_gpus": resources.get("GPU", 0)}
-            actor = kind.options(scheduling_strategy=there, **taken, **options)
+            strategy = scheduling.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            whole = {"num_cpus": resources["CPU"], "num_gpus": resources.get("GPU", 0)}
+            actor = kind.options(scheduling_strategy=strategy, **whole, **options)
             yield f"machine {node['NodeManagerHostname']}", actor.remote(cores, machine)

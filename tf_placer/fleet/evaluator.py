@@ -1,9 +1,13 @@
-"""Evaluator of a fleet: placements timed on many machines at once, relative to a reference plan on each."""
+"""Placements timed on many machines at once, relative to a reference plan on each, with journals for searches."""
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import hashlib
+import json
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +15,13 @@ import numpy as np
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
-from tf_placer.evaluation.runtime import check_can_be_timed
+from tf_placer.base.quantities import milliseconds
+from tf_placer.evaluation.journal import JournaledEvaluator
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator, check_can_be_timed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.fleet.fleet import Fleet
-from tf_placer.fleet.trial import Program, Reply, Trial, trial_id
+from tf_placer.fleet.machine import Program, Reply, Trial, trial_id
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
@@ -23,15 +29,15 @@ from tf_placer.runtime.timing import RuntimeConfig
 
 
 class FleetEvaluator:
-    """Times placements on the machines of a fleet; the sibling of ``RuntimeEvaluator``, and what it calls there.
+    """Times placements on the machines of a fleet, with the interface of ``RuntimeEvaluator``.
 
         with open_fleet(address, problem.cluster) as fleet:
             evaluator = FleetEvaluator(item, problem, fleet)
             measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
 
-    Machines differ, and so do their hours. So each measures a reference plan now and then, and a time is the plan's
-    beside the reference on the same machine, times ``level_s``: the reference's seconds on the first machine that has
-    measured it, or what ``relative_to`` says.
+    Machines differ, and so does one machine over the hours. So each times a reference plan now and then, and the time
+    of a plan is its ratio to the reference on the same machine, times ``level_s``: the seconds of the reference on the
+    first machine that measured it, or those given to ``relative_to``.
     """
 
     def __init__(
@@ -41,106 +47,97 @@ class FleetEvaluator:
         fleet: Fleet,
         config: RuntimeConfig = RuntimeConfig(),
         reference: Decisions | None = None,
+        otherwise: Decisions | None = None,
     ) -> None:
         """Packs the program; nothing is sent.
 
         Args:
           item: the program.
           problem: built from it, on a cluster of the fleet's class.
-          fleet: measures, and stays the caller's to close.
-          config: how a step is timed.
-          reference: the plan that times are relative to, one row; None for the first single device that holds it.
+          fleet: of machines; the caller closes it.
+          config: of the timing of a step.
+          reference: reference plan, one row; None for the first single device that holds the program.
+          otherwise: reference plan where no single device holds the program.
 
         Raises:
-          InputError: as ``RuntimeEvaluator``; the program has captured what is in this process; no single device holds
-            it and no reference is given.
+          InputError: as ``RuntimeEvaluator``; the program has captured something of this process; there is no
+            reference plan.
         """
         check_can_be_timed(item, problem)
-        self._item, self._problem, self._fleet, self._config = item, problem, fleet, config
-        self._reference = _first_single(problem) if reference is None else reference.row(0)
-        self._program = Program.packed(item, problem, self._reference, config)
+        if reference is None:
+            rows = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
+            runs = np.flatnonzero(SimulatedEvaluator(problem).evaluate(rows).status == Status.OK)
+            reference = Decisions(rows[runs[:1]]) if len(runs) else otherwise
+        if reference is None:
+            raise InputError(
+                f"no single device holds {problem.name!r}, so times on a fleet have nothing to be relative to; give "
+                "reference=, a plan that fits"
+            )
+        self.problem, self.fleet, self.reference = problem, fleet, reference.row(0)
+        self._config = config
+        self._program = Program.packed(item, problem, self.reference, config)
         self.level_s: float | None = None
 
     @property
-    def problem(self) -> Problem:
-        """The problem that is placed."""
-        return self._problem
-
-    @property
-    def fleet(self) -> Fleet:
-        """The machines."""
-        return self._fleet
-
-    @property
-    def reference(self) -> Decisions:
-        """The plan that times are relative to."""
-        return self._reference
-
-    @property
     def identity(self) -> dict[str, Any]:
-        """Its answers depend on the graph, the class of the machines, the reference and how a step is timed."""
+        """Its answers depend on the graph, the class of machines, the reference plan and the timing of a step."""
         return {
             "evaluator": "fleet",
-            "graph": self._problem.fingerprint,
-            "machines": self._fleet.machines,
-            "reference": self._reference.digest(0, self._problem),
-            "repetitions": self._fleet.config.repetitions,
+            "graph": self.problem.fingerprint,
+            "machines": self.fleet.machines,
+            "reference": self.reference.digest(0, self.problem),
+            "repetitions": self.fleet.config.repetitions,
             "config": dataclasses.asdict(self._config),
         }
 
     @property
     def baselines_s(self) -> list[float]:
-        """Seconds of the reference plan on each actor that has measured, as it was last."""
-        return self._fleet.baselines_s(self._program.digest)
+        """Latest seconds of the reference plan on each actor that has measured."""
+        return self.fleet.baselines_s(self._program.digest)
 
     def relative_to(self, level_s: float) -> None:
-        """Says how many seconds the reference plan takes: all times are relative to that."""
+        """Sets the seconds of the reference plan, the unit of all times."""
         self.level_s = arguments.number("level_s", level_s, above=0, finite=True)
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Times one step of each placement, on all machines at once.
 
         Args:
-          device_of_unit: [B, U] integer device positions, or all that B plans decide.
+          device_of_unit: [B, U] integer device positions, or the decisions of B plans.
 
         Raises:
           InputError: wrong shape.
           FleetLost: no machine can measure any more.
         """
-        plans = decisions_of(device_of_unit, self._problem)
-        found: dict[int, Measurement] = dict(self.evaluate_each(plans))
-        return _joined([found[i] for i in range(len(plans))], self._problem.num_devices)
+        plans = decisions_of(device_of_unit, self.problem)
+        measured = dict(self.evaluate_each(plans))
+        return Measurement.joined([measured[i] for i in range(len(plans))], self.problem.num_devices)
 
     def evaluate_each(self, plans: Decisions) -> Iterator[tuple[int, Measurement]]:
-        """As ``evaluate``, and yields the position and the measurement of each plan as soon as it is there."""
-        trials, of_trial = self._trials(plans)
-        replies: dict[str, list[Reply]] = collections.defaultdict(list)
-        rows: dict[str, list[int]] = collections.defaultdict(list)
+        """As ``evaluate``, but yields position and measurement of each plan as soon as possible."""
+        rows: dict[str, list[int]] = collections.defaultdict(list)  # by digest: equal plans are measured once
         for i in range(len(plans)):
-            rows[plans.digest(i, self._problem)].append(i)
-        for reply in self._fleet.measure(trials, self._program):
-            digest = of_trial[reply.trial]
+            rows[plans.digest(i, self.problem)].append(i)
+        repetitions = self.fleet.config.repetitions
+        trials, digest_of_trial = [], {}
+        for digest, positions in rows.items():
+            for repetition in range(repetitions):
+                name = trial_id(self._program.digest, digest, self.fleet.machines, repetition)
+                digest_of_trial[name] = digest
+                trials.append(Trial(name, plans.row(positions[0]), self._program.digest))
+        replies: dict[str, list[Reply]] = collections.defaultdict(list)
+        for reply in self.fleet.measure(trials, self._program):
+            digest = digest_of_trial[reply.trial]
             replies[digest].append(reply)
-            if len(replies[digest]) == self._fleet.config.repetitions:
-                measured = self._measurement(replies[digest])
+            if len(replies[digest]) == repetitions:
+                measurement = self._measurement(replies[digest])
                 for i in rows[digest]:
-                    yield i, measured
-
-    def _trials(self, plans: Decisions) -> tuple[list[Trial], dict[str, str]]:
-        """Trials of the plans that differ, and trial -> digest of its plan."""
-        distinct = {plans.digest(i, self._problem): i for i in reversed(range(len(plans)))}
-        trials, of_trial = [], {}
-        for digest, i in sorted(distinct.items(), key=lambda entry: entry[1]):
-            for repetition in range(self._fleet.config.repetitions):
-                name = trial_id(self._program.digest, digest, self._fleet.machines, repetition)
-                of_trial[name] = digest
-                trials.append(Trial(name, plans.row(i), self._program.digest))
-        return trials, of_trial
+                    yield i, measurement
 
     def _measurement(self, replies: list[Reply]) -> Measurement:
-        """One plan, by all of its repetitions: their median, or the first that failed."""
-        failed = next((one for one in replies if one.runtime_s is None), None)
-        one = failed or replies[0]
+        """Median of the repetitions of one plan, or the first repetition that failed."""
+        failed = next((reply for reply in replies if reply.runtime_s is None), None)
+        reply = failed or replies[0]
         nan = float("nan")
         runtime_s = spread_s = nan
         if failed is None:
@@ -152,33 +149,90 @@ class FleetEvaluator:
             spread_s = self.level_s * float(np.median(spreads))
         return Measurement(
             np.array([runtime_s]),
-            None if one.peak_bytes is None else np.array([one.peak_bytes], np.int64),
-            np.array([one.status], np.int32),
-            (one.message,),
+            None if reply.peak_bytes is None else np.array([reply.peak_bytes], np.int64),
+            np.array([reply.status], np.int32),
+            (reply.message,),
             np.array([spread_s]),
         )
 
 
-def _first_single(problem: Problem) -> Decisions:
-    rows = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
-    runs = np.flatnonzero(SimulatedEvaluator(problem).evaluate(rows).status == Status.OK)
-    if not len(runs):
-        raise InputError(
-            f"no single device holds {problem.name!r}, so times on a fleet have nothing to be relative to; give "
-            "reference=, a plan that fits"
-        )
-    return Decisions(rows[runs[:1]])
+class FleetTiming:
+    """Evaluators for each form of one program on a fleet, each behind a journal, for a search on live devices.
 
+        with FleetTiming(fleet, item, folder) as timing:
+            evaluator = timing.whole(problem, runtime, otherwise)
 
-def _joined(found: list[Measurement], devices: int) -> Measurement:
-    """Measurements of one plan each as one of them all."""
-    unknown = np.full((1, devices), UNKNOWN_BYTES, np.int64)
-    peaks = [unknown if one.peak_bytes is None else one.peak_bytes for one in found]
-    empty = np.zeros(0)
-    return Measurement(
-        np.concatenate([empty, *(one.runtime_s for one in found)]),
-        np.concatenate(peaks) if any(one.peak_bytes is not None for one in found) else None,
-        np.concatenate([np.zeros(0, np.int32), *(one.status for one in found)]).astype(np.int32),
-        tuple(one.messages[0] for one in found),
-        np.concatenate([empty, *(np.asarray(one.spread_s) for one in found)]),
-    )
+    The reference plan is timed on this machine first, so that times are in its seconds. A later search of the same
+    program starts with the journals in the folder.
+    """
+
+    def __init__(self, fleet: Fleet, item: Item, folder: pathlib.Path) -> None:
+        """Begins.
+
+        Args:
+          fleet: of machines; the caller closes it.
+          item: the program, its batch whole.
+          folder: of the journals; must exist.
+        """
+        self._fleet, self._item, self._folder = fleet, item, folder
+        self._evaluators: list[tuple[FleetEvaluator, JournaledEvaluator]] = []
+        self._journals = contextlib.ExitStack()
+
+    def __enter__(self) -> FleetTiming:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._journals.close()
+
+    @property
+    def hosts(self) -> int:
+        """Number of machines that measure at the same time."""
+        return self._fleet.hosts
+
+    def whole(self, problem: Problem, runtime: RuntimeEvaluator, otherwise: Decisions) -> JournaledEvaluator:
+        """Evaluator of the program with its batch whole; arguments as in ``of_form``."""
+        return self.of_form(self._item, problem, runtime, otherwise)
+
+    def of_form(
+        self, item: Item, problem: Problem, runtime: RuntimeEvaluator, otherwise: Decisions
+    ) -> JournaledEvaluator:
+        """Evaluator of a form of the program.
+
+        Args:
+          item: the program in that form.
+          problem: built from it.
+          runtime: evaluator of this form on this machine.
+          otherwise: reference plan where no single device holds the program, one row.
+
+        Raises:
+          InputError: the program cannot be sent, or the journal is damaged.
+          WorkerError: workers cannot be started here.
+        """
+        evaluator = FleetEvaluator(item, problem, self._fleet, otherwise=otherwise)
+        name = hashlib.sha256(json.dumps(evaluator.identity, sort_keys=True).encode()).hexdigest()[:12]
+        journaled = JournaledEvaluator(evaluator, self._folder / f"fleet-{name}.jsonl")
+        self._journals.enter_context(journaled)
+        local = runtime.evaluate(evaluator.reference.plain)
+        if local.status[0] == Status.OK:
+            evaluator.relative_to(float(local.runtime_s[0]))
+        self._evaluators.append((evaluator, journaled))
+        return journaled
+
+    def sentence(self) -> str:
+        """Numbers of plans and machines, and the range of the reference plan's times on them."""
+        fleet = self._fleet
+        measured = sum(journaled.measured for _, journaled in self._evaluators)
+        reused = sum(journaled.reused for _, journaled in self._evaluators)
+        machines = "1 machine" if fleet.hosts == 1 else f"{fleet.hosts} machines"
+        text = f"{measured} plans were measured by {fleet.actors} actors of a fleet on {machines}"
+        baselines_s = self._evaluators[0][0].baselines_s if self._evaluators else []
+        if baselines_s:
+            text += (
+                f", relative to a reference plan that took {milliseconds(min(baselines_s))} to "
+                f"{milliseconds(max(baselines_s))} there"
+            )
+        if fleet.counts.lost:
+            text += f"; {fleet.counts.lost} calls were lost and made again"
+        if reused:
+            text += f"; {reused} answers are those of an earlier run, in the journal"
+        return f"{text}."

@@ -1,10 +1,15 @@
-"""A machine of the fleet: what each Ray actor does. Nothing here knows of Ray."""
+"""A machine of a fleet, run by each Ray actor, and the programs, trials and replies that are sent to it and back.
+
+Nothing here uses Ray.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
+import json
 import os
 import pathlib
 import platform
@@ -12,62 +17,144 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.fleet.trial import Program, Reply, Trial, machine_class, software
+from tf_placer.graph.item import Item, item_bytes, read_item_file
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
+from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.version import VERSION
 from tf_placer.workers.local_workers import WorkerError
 
 _REFERENCE_ATTEMPTS = 3
-_KEEP = 0.5  # of a machine's baseline, when its reference plan is measured anew
+_KEEP = 0.5  # weight of the earlier baseline in the moving average
+
+
+def machine_class(cluster: Cluster) -> str:
+    """Class of machines whose answers are interchangeable: the models of their devices, in order.
+
+    Machines of one class may differ in speed, which the reference plan takes out.
+    """
+    return ", ".join(f"{device.type} {device.model}" for device in cluster.devices)
+
+
+def software() -> dict[str, str]:
+    """Versions that all machines of a fleet and its driver must share."""
+    return {"tf_placer": VERSION, "TensorFlow": tf.__version__}
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def trial_id(program: str, plan: str, machines: str, repetition: int) -> str:
+    """Digest of a trial. A trial that is sent again has the same id, so that no answer counts twice.
+
+    Args:
+      program: digest of a ``Program``.
+      plan: ``Decisions.digest``.
+      machines: their class.
+      repetition: number of the measurement of that plan, from 0 on.
+    """
+    return _digest([program, plan, machines, repetition])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """A program as it is sent to a machine, once."""
+
+    digest: str  # of the graph and the timing
+    item_file: np.ndarray  # uint8, content of a file
+    problem_file: np.ndarray  # uint8, content of a file
+    reference: Decisions  # plan that times are relative to, one row
+    config: RuntimeConfig
+
+    @staticmethod
+    def packed(item: Item, problem: Problem, reference: Decisions, config: RuntimeConfig) -> Program:
+        """A program and its problem in one message.
+
+        Raises:
+          InputError: the program needs the process that traced it.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "problem")
+            problem.save(file)
+            problem_file = np.frombuffer(file.read_bytes(), np.uint8)
+        digest = _digest([item.fingerprint, reference.digest(0, problem), dataclasses.asdict(config)])
+        return Program(digest, np.frombuffer(item_bytes(item), np.uint8), problem_file, reference, config)
+
+    def unpacked(self) -> tuple[Item, Problem]:
+        """The program and its problem."""
+        with tempfile.TemporaryDirectory() as folder:
+            item_file, problem_file = pathlib.Path(folder, "item"), pathlib.Path(folder, "problem")
+            item_file.write_bytes(self.item_file.tobytes())
+            problem_file.write_bytes(self.problem_file.tobytes())
+            return read_item_file(item_file), Problem.load(problem_file)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trial:
+    """One measurement of one plan."""
+
+    id: str  # trial_id
+    plan: Decisions  # one row
+    program: str  # digest of its Program
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """Answer of a machine to a trial; a failure of the plan is a status, a failure of the machine an ``error``."""
+
+    trial: str  # its id
+    status: int = int(Status.OK)
+    message: str = ""
+    runtime_s: float | None = None  # None where the plan does not run
+    spread_s: float | None = None
+    peak_bytes: tuple[int, ...] | None = None  # [D], as in Measurement
+    reference_s: float = 0.0  # moving average of the reference plan's time on the machine
+    error: str = ""  # one line where the machine could not measure at all
 
 
 @dataclasses.dataclass(frozen=True)
 class MachineConfig:
-    """Settings of a machine.
+    """Settings of a machine."""
 
-    Attributes:
-      reference_every: plans between two measurements of the reference plan.
-      recycle_after: plans after which the processes that run them are replaced, so that nothing piles up in them.
-    """
-
-    reference_every: int = 10
-    recycle_after: int = 100
+    reference_every: int = 10  # plans between two measurements of the reference plan
+    recycle_after: int = (
+        100  # plans after which the worker processes are replaced, so that nothing piles up in them
+    )
 
 
+@dataclasses.dataclass(eq=False)
 class _Loaded:
-    """A program on this machine.
+    """A program on this machine."""
 
-    Attributes:
-      evaluator: times its plans.
-      reference_s: moving average of what its reference plan takes; None before it was measured.
-      plans: measured since then.
-    """
-
-    def __init__(self, evaluator: RuntimeEvaluator) -> None:
-        self.evaluator = evaluator
-        self.reference_s: float | None = None
-        self.plans = 0
+    evaluator: RuntimeEvaluator
+    reference_s: float | None = None  # moving average; None before the first measurement
+    plans: int = 0  # measured since the reference plan was
 
 
 class Machine:
-    """Times plans on this machine's devices, in child processes that crash, hang and run out of memory in its place.
+    """Times plans on this machine's devices, in child processes that may crash, hang and run out of memory.
 
-        machine.hello()  # who it is
+        machine.hello()  # host and versions
         machine.measure(trial, program)  # -> Reply
 
-    Several on one machine take turns, or they would time each other. The baseline that times are relative to is each
-    one's own, a moving average, as each controller has it in ColocRL (Mirhoseini et al. 2017, section 3.1).
+    Several on one machine take turns, or they would time each other. Each has its own baseline, a moving average, as
+    each controller has in ColocRL (Mirhoseini et al. 2017, section 3.1).
     """
 
     def __init__(self, cores: int | None, config: MachineConfig = MachineConfig()) -> None:
-        """Describes it; nothing is started.
+        """Describes the machine; nothing is started.
 
         Args:
-          cores: CPU workers that it offers; None for this machine's GPUs and host.
-          config: how often the reference is measured, and processes are replaced.
+          cores: number of CPU workers; None for this machine's GPUs and host.
+          config: settings.
         """
         self._cores, self._config = cores, config
         self._cluster: Cluster | None = None
@@ -75,57 +162,58 @@ class Machine:
         self._plans = 0  # since the child processes were replaced
 
     def hello(self) -> dict[str, Any]:
-        """Host, process, versions and machine class, as plain data: another version understands that, too."""
-        told: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "software": software()}
+        """Host, process, versions and machine class as plain data, which every version understands."""
+        answer: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "software": software()}
         try:
-            return {**told, "machines": machine_class(self._own_cluster()), "error": ""}
+            return {**answer, "machines": machine_class(self._own_cluster()), "error": ""}
         except (InputError, OSError) as error:
-            return {**told, "machines": "", "error": str(error)}
+            return {**answer, "machines": "", "error": str(error)}
 
     def measure(self, trial: Trial, program: Program) -> Reply:
-        """Times a plan; the reference plan first, where that is due.
+        """Times a plan, after the reference plan where that is due.
 
         Args:
           trial: the plan.
-          program: that it is of; it is loaded once.
+          program: of the plan; it is loaded once.
 
         Returns:
-          What the plan does, a failure included; ``error`` where this machine cannot measure at all.
+          Times or a failure of the plan; ``error`` where this machine cannot measure at all.
         """
         try:
             with _turn():
-                loaded = self._program(program)
+                loaded = self._load(program)
                 reference_s = self._baseline(loaded, program)
-                found = loaded.evaluator.evaluate(trial.plan.plain)
-                self._count(loaded)
+                measurement = loaded.evaluator.evaluate(trial.plan.plain)
+                loaded.plans += 1
+                self._plans += 1
+                if self._plans >= self._config.recycle_after:
+                    loaded.evaluator.close()  # the next plan starts fresh processes
+                    self._plans = 0
         except (InputError, WorkerError) as error:
             return Reply(trial.id, error=" ".join(str(error).split()))
-        return _reply(trial, found, reference_s)
+        return _reply(trial, measurement, reference_s)
 
     def _own_cluster(self) -> Cluster:
         if self._cluster is None:
             self._cluster = Cluster.local(self._cores)
         return self._cluster
 
-    def _program(self, program: Program) -> _Loaded:
+    def _load(self, program: Program) -> _Loaded:
         if program.digest not in self._loaded:
             item, problem = program.unpacked()
-            problem = self._here(problem)
-            others = list(self._loaded.values())
-            if others:  # all programs run on the same child processes
-                evaluator = others[0].evaluator.of_form(item, problem)
+            # With no more memory than this machine has.
+            devices = tuple(
+                dataclasses.replace(device, memory_bytes=min(device.memory_bytes, local.memory_bytes))
+                for device, local in zip(problem.cluster.devices, self._own_cluster().devices, strict=True)
+            )
+            cluster = dataclasses.replace(problem.cluster, devices=devices)
+            problem = dataclasses.replace(problem, cluster=cluster)
+            if self._loaded:  # all programs run on the same child processes
+                evaluator = next(iter(self._loaded.values())).evaluator.of_form(item, problem)
             else:
                 evaluator = RuntimeEvaluator(item, problem, program.config)
             self._loaded[program.digest] = _Loaded(evaluator)
         return self._loaded[program.digest]
-
-    def _here(self, problem: Problem) -> Problem:
-        """The problem with no more memory than this machine has."""
-        devices = tuple(
-            dataclasses.replace(device, memory_bytes=min(device.memory_bytes, own.memory_bytes))
-            for device, own in zip(problem.cluster.devices, self._own_cluster().devices, strict=True)
-        )
-        return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))
 
     def _baseline(self, loaded: _Loaded, program: Program) -> float:
         """Seconds of the reference plan here.
@@ -141,46 +229,38 @@ class Machine:
             loaded.reference_s, loaded.plans = _KEEP * loaded.reference_s + (1 - _KEEP) * now_s, 0
         return loaded.reference_s
 
-    def _count(self, loaded: _Loaded) -> None:
-        loaded.plans += 1
-        self._plans += 1
-        if self._plans >= self._config.recycle_after:
-            loaded.evaluator.close()  # the next plan starts fresh ones
-            self._plans = 0
-
 
 def _time_reference(evaluator: RuntimeEvaluator, program: Program) -> float:
-    """Seconds of the reference plan, which may fail for once: processes are killed, and others start in their place.
+    """Seconds of the reference plan; a single failure is tolerated, since processes may be killed.
 
     Raises:
       WorkerError: it does not run on this machine.
     """
     for _ in range(_REFERENCE_ATTEMPTS):
-        found = evaluator.evaluate(program.reference.plain)
-        if found.status[0] == Status.OK:
-            return float(found.runtime_s[0])
-    raise WorkerError(
-        f"the reference plan does not run: {Status(int(found.status[0])).name}: {found.messages[0]}"
-    )
+        measurement = evaluator.evaluate(program.reference.plain)
+        if measurement.status[0] == Status.OK:
+            return float(measurement.runtime_s[0])
+    status = Status(int(measurement.status[0])).name
+    raise WorkerError(f"the reference plan does not run: {status}: {measurement.messages[0]}")
 
 
-def _reply(trial: Trial, found: Measurement, reference_s: float) -> Reply:
-    is_timed = found.status[0] == Status.OK
-    spread_s = None if found.spread_s is None or not is_timed else float(found.spread_s[0])
+def _reply(trial: Trial, measurement: Measurement, reference_s: float) -> Reply:
+    is_timed = measurement.status[0] == Status.OK
+    spread_s, peak_bytes = measurement.spread_s, measurement.peak_bytes
     return Reply(
         trial.id,
-        int(found.status[0]),
-        found.messages[0],
-        float(found.runtime_s[0]) if is_timed else None,
-        spread_s,
-        None if found.peak_bytes is None else tuple(map(int, found.peak_bytes[0])),
+        int(measurement.status[0]),
+        measurement.messages[0],
+        float(measurement.runtime_s[0]) if is_timed else None,
+        None if spread_s is None or not is_timed else float(spread_s[0]),
+        None if peak_bytes is None else tuple(map(int, peak_bytes[0])),
         reference_s,
     )
 
 
 @contextlib.contextmanager
 def _turn() -> Iterator[None]:
-    """Within it no other actor of this user measures on this machine; the system ends it with this process."""
+    """Keeps the other actors of this user on this machine from measuring; the lock ends with the process."""
     path = pathlib.Path(tempfile.gettempdir(), f"tf_placer-measuring-{os.getuid()}")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

@@ -22,9 +22,8 @@ from tensorflow.core.framework import tensor_pb2
 from colocation.op_facts import GraphIndex, index_graph
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.base.eager import eagerly
+from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.base.files import array_file_bytes, read_array_file
-from tf_placer.base.garbage import without_collections
 from tf_placer.graph.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from colocation.op_facts import CALLS, data_inputs, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
-from tf_placer.base.files import SAVED_MODEL_FILES, check_kind
+from tf_placer.base.file_kinds import SAVED_MODEL_FILES, check_kind
 from tf_placer.graph.check import check_graph, checked_dtype
 from tf_placer.graph.program import Program, functions_of
 from tf_placer.graph.read_graph import Input, InputShapes, program_of_graph_def

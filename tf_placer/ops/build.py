@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pathlib
 
-from tf_placer.base.compiled_library import Library, compiled, is_compiled, prebuilt_file, tensorflow
+from tf_placer.base.native import Library, compiled, is_compiled, prebuilt_file, tensorflow
 
 _FOLDER = pathlib.Path(__file__).parent
 _FLAGS = ("-O3", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare", "-Wno-deprecated-declarations")

@@ -16,7 +16,7 @@ from types import ModuleType
 import tensorflow as tf
 
 from colocation.tensorflow_internals import live_resources
-from tf_placer.base.compilations import DEVICE_TYPES, compilations_folder
+from tf_placer.base.native import DEVICE_TYPES, compilations_folder
 from tf_placer.ops.build import build_library
 
 _LOG = logging.getLogger(__name__)

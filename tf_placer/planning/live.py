@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tf_placer.base import interrupt
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.fleet.timing import FleetTiming
+from tf_placer.fleet.evaluator import FleetTiming
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
 from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.road import CONTROL_SHARE, LEAST_S, MEASURE, RACE, SPLIT_STAGE, Road, searching

@@ -12,12 +12,13 @@ import rich.console
 
 from tf_placer.base import interrupt
 from tf_placer.base.method_spec import Kind, Role
-from tf_placer.calibration.build_problem import Cache, awaited_s
+from tf_placer.base.store import Cache
+from tf_placer.calibration.build_problem import awaited_s
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.fleet.connection import open_fleet
-from tf_placer.fleet.timing import FleetTiming
+from tf_placer.fleet.evaluator import FleetTiming
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements

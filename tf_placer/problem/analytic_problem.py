@@ -10,7 +10,7 @@ import tensorflow as tf
 from colocation.op_facts import having, values
 from colocation.units import Units, attach_constants, attach_pools, form_units
 from tf_placer.base.arguments import InputError
-from tf_placer.base.garbage import without_collections
+from tf_placer.base.eager import without_collections
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs
 from tf_placer.costs.trips import frame_trips

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.compiled_library import Library, compiled, tensorflow
+from tf_placer.base.native import Library, compiled, tensorflow
 
 LOADED_BY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 PREBUILT = "TF_PLACER_PLUG_IN_LIBRARY"

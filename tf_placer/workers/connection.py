@@ -16,17 +16,17 @@ from tf_placer.ops.library import resources_kept
 from tf_placer.workers.fork_server import STREAMING, own_listeners_confined
 from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 
-# Servers that the eager context is connected to: our workers, or job -> task -> address. It can be connected to
-# one cluster at a time, and what lives on their devices ends with them.
+# Servers that the eager context is connected to: our workers, or job -> task -> address. It can be connected to one
+# cluster at a time, and tensors on the devices end with the servers.
 _connected: dict[tuple[str, ...], LocalWorkers] = {}
 _connected_servers: dict[str, dict[int, str]] = {}
-_of_sessions: dict[Cluster, Workers] = {}  # workers that sessions alone run on
+_session_workers: dict[Cluster, Workers] = {}  # used by sessions only
 
 
 def import_meanwhile(cluster: Cluster) -> None:
-    """Begins what takes longest of a start of workers, in the background, where the cluster has such.
+    """Begins the import of TensorFlow for the workers of a local cluster, in the background.
 
-    What stands in the way of that is told by the start itself, if it comes to one.
+    Errors are left to the start of the workers, if there is one.
     """
     if cluster.kind == "local":
         with contextlib.suppress(InputError):
@@ -34,7 +34,7 @@ def import_meanwhile(cluster: Cluster) -> None:
 
 
 def present_devices() -> tuple[str, ...]:
-    """Full names of this process's devices: logical ones, and those of the workers it is connected to."""
+    """Full names of this process's devices: its logical ones, and those of connected workers."""
     specs = (tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices())
     return tuple(
         spec.replace(job=spec.job or "localhost", replica=0, task=spec.task or 0).to_string()
@@ -47,14 +47,14 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
 
     Args:
       cluster: the devices; of described ones, this process must have them.
-      devices: names of those that are needed; None for all.
+      devices: names of the needed ones; None for all.
 
     Returns:
       Name of each device in the cluster -> its name in this process.
 
     Raises:
-      InputError: this process lacks a device, it is already attached to other workers, or they cannot be kept off
-        the network.
+      InputError: this process lacks a device, it is already attached to other workers, or its workers cannot be kept
+        off the network.
       WorkerError: the workers cannot be started.
     """
     arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
@@ -87,13 +87,13 @@ def session_target(cluster: Cluster) -> str:
     arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
     if not cluster.is_live:
         return ""
-    workers = _live_workers(cluster) or _of_sessions.setdefault(cluster, workers_of(cluster))
+    workers = _live_workers(cluster) or _session_workers.setdefault(cluster, workers_of(cluster))
     workers.start()
     return workers.target
 
 
 def check_attachable(cluster: Cluster, devices: Collection[str] | None = None) -> None:
-    """Raises InputError where ``attach`` would, as far as that is known beforehand; starts nothing."""
+    """Raises InputError where ``attach`` is known to fail; starts nothing."""
     if _has_own_workers(cluster):
         if _live_workers(cluster) is None:
             _check_not_connected()
@@ -105,30 +105,27 @@ def check_attachable(cluster: Cluster, devices: Collection[str] | None = None) -
 
 
 def _has_own_workers(cluster: Cluster) -> bool:
-    return cluster.kind == "local" and not _is_of_gpus(cluster)
-
-
-def _is_of_gpus(cluster: Cluster) -> bool:
-    return any(device.type == "GPU" for device in cluster.devices)
+    """True for local CPU workers; local GPUs are devices of this process."""
+    return cluster.kind == "local" and all(device.type != "GPU" for device in cluster.devices)
 
 
 def names_here(cluster: Cluster) -> dict[str, str]:
     """Name of each device in the cluster -> its name in this process, once that is attached."""
     names = [device.name for device in cluster.devices]
-    if cluster.kind == "local" and _is_of_gpus(cluster):
+    if cluster.kind == "local" and not _has_own_workers(cluster):
         return {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
     return dict(zip(names, names, strict=True))
 
 
 def is_attached(cluster: Cluster) -> bool:
-    """True if this process can use the cluster's devices without another connection."""
+    """True if this process can use the cluster's devices without a further connection."""
     if cluster.kind == "remote":
         return bool(_connected_servers)
     return not _has_own_workers(cluster) or _live_workers(cluster) is not None
 
 
 def check_not_described(cluster: Cluster) -> None:
-    """Raises InputError for a cluster that nothing can run on."""
+    """Raises InputError for a described cluster: nothing can run on it."""
     if cluster.kind == "described":
         raise InputError(
             f"cluster {cluster.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
@@ -137,11 +134,11 @@ def check_not_described(cluster: Cluster) -> None:
 
 
 def _live_workers(cluster: Cluster) -> LocalWorkers | None:
-    """Those that this process is connected to, where the cluster's are among them."""
+    """Connected workers that include those of the cluster; None without any."""
     if not _has_own_workers(cluster):
         return None
     names = {device.name for device in cluster.devices}
-    fitting = (workers for there, workers in _connected.items() if names <= set(there))
+    fitting = (workers for connected, workers in _connected.items() if names <= set(connected))
     return next((workers for workers in fitting if workers.death() is None), None)
 
 
@@ -169,7 +166,7 @@ def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
 def _connect_to_servers(cluster: Cluster) -> None:
     addresses = _addresses(cluster)
     if addresses != _connected_servers:
-        workers_of(cluster).start()  # which says which server does not answer
+        workers_of(cluster).start()  # raises if a server does not answer
         _connect(addresses)
         _connected_servers.update(addresses)
 
@@ -183,13 +180,13 @@ def _check_not_connected() -> None:
 
 
 def _connect(addresses: dict[str, dict[int, str]]) -> None:
-    # TensorFlow sends eager ops to another process in a stream, and does not wait for them; what a placed function runs
-    # there goes beside the stream. So the function could read a variable before the update that comes before its call.
-    # Without the stream each eager op is waited for, whatever this process was told.
+    # TensorFlow streams eager ops to another process without waiting for them, and the ops of a placed function bypass
+    # the stream. So a function could read a variable before an update that precedes its call. Without the stream each
+    # eager op is waited for, also in asynchronous mode.
     os.environ[STREAMING] = "false"
     with tf.init_scope(), resources_kept():
         connect_to_servers(addresses)
-        tf.config.list_logical_devices()  # initializes: or this process would begin to listen later
+        tf.config.list_logical_devices()  # initializes now, or this process would begin to listen later
 
 
 def _check_present(cluster: Cluster, devices: Collection[str] | None) -> None:

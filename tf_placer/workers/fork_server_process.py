@@ -1,15 +1,16 @@
-"""Imports TensorFlow once and forks workers from that; run by ``ForkServer``, never imported for its effects.
+"""Imports TensorFlow once and forks workers; run by ``ForkServer``, never imported for its effects.
 
-Its arguments are ``ServerSpec``. The parent sends a byte with five descriptors through the socket: a worker's stdin,
-stdout, stderr, where to write its exit status, and its folder. The answer is the worker's pid with a descriptor of that
-process. The server ends when the parent closes the socket or is gone, and when nothing was asked for a while and no
-worker lives; its workers end with it.
+Its argument is a ``ServerSpec``. The parent sends a byte with five descriptors through the socket: a worker's stdin,
+stdout and stderr, a pipe for its exit status, and its folder. The answer is the worker's pid with a descriptor of the
+process. The server ends when the parent closes the socket or is gone, and after a pause without requests and workers.
+Its workers end with it.
 
-Nothing here may start a thread or a device: a fork has the thread alone that it is made in.
+Nothing here may start a thread or a device: a fork has only the thread that it is made in.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -31,28 +32,18 @@ _PARENT_POLL_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class ServerSpec:
-    """Settings of a server.
+    """Settings of a server."""
 
-    Attributes:
-      worker_file: of ``worker_process``: its ``work`` is what a worker does.
-      parent_pid: the process that must stay alive.
-      control: descriptor of the socket.
-      preloads: it is started with the library of ``loopback.py`` before all that it preloads.
-      idle_s: how long it stays where nobody asks and no worker lives.
-    """
-
-    worker_file: str
-    parent_pid: int
-    control: int
-    preloads: bool
-    idle_s: float
+    worker_file: str  # of ``worker_process``, whose ``work`` a worker runs
+    parent_pid: int  # the process that must stay alive
+    control: int  # descriptor of the socket
+    preloads: bool  # the loopback library comes first in LD_PRELOAD
+    idle_s: float  # life without requests and workers
 
 
 def serve(worker: ModuleType, control: socket.socket, parent_pid: int, idle_s: float) -> None:
-    """Forks a worker for each byte, and reports how each ends."""
-    workers: dict[
-        int, tuple[int, int]
-    ] = {}  # descriptor of the process -> its pid, where to write its status
+    """Forks a worker for each byte, and reports its exit status."""
+    workers: dict[int, tuple[int, int]] = {}  # descriptor of the process -> pid, pipe for the status
     busy_s = time.monotonic()
     while os.getppid() == parent_pid and (workers or time.monotonic() - busy_s < idle_s):
         readable, _, _ = select.select([control.fileno(), *workers], [], [], _PARENT_POLL_S)
@@ -60,18 +51,20 @@ def serve(worker: ModuleType, control: socket.socket, parent_pid: int, idle_s: f
             pid, status = workers.pop(ended)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             os.close(ended)
-            tell_status(status, code)
+            with contextlib.suppress(BrokenPipeError):  # nobody reads it any more
+                os.write(status, str(code).encode())
+            os.close(status)
         if control.fileno() in readable:
-            asked, descriptors, _, _ = socket.recv_fds(control, len(FORK), DESCRIPTORS)
-            if not asked:
+            request, descriptors, _, _ = socket.recv_fds(control, len(FORK), DESCRIPTORS)
+            if not request:
                 return
             *streams, status, folder = descriptors
             pid = os.fork()
             if pid == 0:
                 control.close()
-                for process, (_, other) in workers.items():
+                for process, (_, pipe) in workers.items():
                     os.close(process)
-                    os.close(other)
+                    os.close(pipe)
                 os.close(status)
                 become(worker, streams, folder)
             for descriptor in (*streams, folder):
@@ -83,18 +76,8 @@ def serve(worker: ModuleType, control: socket.socket, parent_pid: int, idle_s: f
             busy_s = time.monotonic()
 
 
-def tell_status(descriptor: int, code: int) -> None:
-    """Writes an exit status, if anybody still reads it."""
-    try:
-        os.write(descriptor, str(code).encode())
-    except BrokenPipeError:
-        return
-    finally:
-        os.close(descriptor)
-
-
 def become(worker: ModuleType, streams: list[int], folder: int) -> None:
-    """Does a worker's work in this process, which ends with it."""
+    """Runs a worker in this process and ends the process."""
     try:
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
@@ -109,23 +92,18 @@ def become(worker: ModuleType, streams: list[int], folder: int) -> None:
         os._exit(1)
 
 
-def load(file: str) -> ModuleType:
-    """The module in a file, without the package around it, which would take seconds more."""
-    spec = importlib.util.spec_from_file_location("worker_process", file)
-    assert spec is not None and spec.loader is not None  # it is a .py file
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
-
-
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     spec = ServerSpec(**json.loads(sys.argv[1]))
-    worker = load(spec.worker_file)
+    # From its file, because the package around it would take seconds to import.
+    module_spec = importlib.util.spec_from_file_location("worker_process", spec.worker_file)
+    assert module_spec is not None and module_spec.loader is not None  # it is a .py file
+    worker = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = worker  # dataclasses look there
+    module_spec.loader.exec_module(worker)
     if spec.preloads:
         worker.forget_preloaded()
-    import tensorflow as tf  # noqa: F401 - what takes seconds, and every worker has it from here
+    import tensorflow as tf  # noqa: F401 - takes seconds, and every worker has it from here
 
     with socket.socket(fileno=spec.control) as control:
         serve(worker, control, spec.parent_pid, spec.idle_s)

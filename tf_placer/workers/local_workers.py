@@ -1,4 +1,4 @@
-"""The worker processes of a live cluster: started, watched and ended here, or servers started elsewhere."""
+"""Worker processes of a live cluster, started, watched and ended here, and servers started elsewhere."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import os
 import select
 import socket
 import sys
-import tempfile
 import time
-from typing import IO, Protocol
 
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.op_libraries import loaded_op_libraries
+from tf_placer.base.native import loaded_op_libraries
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.workers import worker_process
 from tf_placer.workers.fork_server import (
@@ -24,6 +22,7 @@ from tf_placer.workers.fork_server import (
     ForkServer,
     ForkServerError,
     are_workers_open,
+    environment,
     fork_server,
     last_line,
     loopback_library,
@@ -35,19 +34,45 @@ _START_ATTEMPTS = 3
 
 
 class WorkerError(RuntimeError):
-    """A worker process did not start or has died; the message holds the end of its stderr."""
+    """A worker process did not start or has died; the message ends with the last line of its stderr."""
 
 
-class LocalWorkers:
+class Workers:
+    """Processes behind a session; of servers that run elsewhere nothing is known or ended."""
+
+    addresses: tuple[str, ...] = ()  # [tasks] host:port
+    pids: tuple[int, ...] = ()  # [tasks] process ids
+    memories: tuple[WorkerMemory, ...] = ()  # of the workers whose memory is known
+
+    @property
+    def target(self) -> str:
+        """Session target: the first task, whose master runs the graph on all of them."""
+        return f"grpc://{self.addresses[0]}"
+
+    def start(self) -> None:
+        """Makes sure that all of them run."""
+        raise NotImplementedError
+
+    def death(self) -> str | None:
+        """One line about a worker that is known to be dead, or None."""
+        return None
+
+    def kill(self) -> None:
+        """Ends them at once, but keeps their records."""
+
+    def close(self) -> None:
+        """Ends them; ``start`` may be called again."""
+
+
+class LocalWorkers(Workers):
     """The worker processes of a ``kind="local"`` cluster, one per task of its device names.
 
         with LocalWorkers(cluster) as workers:
             with tf.compat.v1.Session(workers.target, graph=graph) as session:
                 ...
 
-    They end with the ``with`` block, with the interpreter, and with this process even if it is
-    killed. They listen on the loopback alone (``loopback.py``): TensorFlow's servers know no authentication, and
-    whoever reaches their ports can run graphs.
+    They end with the ``with`` block, with the interpreter, and with this process even if it is killed. They listen on
+    the loopback only: TensorFlow's servers know no authentication, and whoever reaches their ports can run graphs.
     """
 
     def __init__(
@@ -66,13 +91,12 @@ class LocalWorkers:
           cluster: from ``Cluster.local()``.
           inter_op_threads: see ``WorkerSpec``.
           start_timeout_s: most seconds until all have imported TensorFlow and listen.
-          pinned: each CPU worker has one core to itself; False lets every worker use the whole machine.
+          pinned: each CPU worker has a core to itself; False lets every worker use the whole machine.
           intra_op_threads: see ``WorkerSpec``; None for 1 where pinned, else TensorFlow's choice.
-          open_workers: let them listen on every interface; None for what the environment says
-            (``TF_PLACER_OPEN_WORKERS``), which is no if it says nothing.
+          open_workers: they may listen on every interface; None for the environment's ``TF_PLACER_OPEN_WORKERS``.
 
         Raises:
-          InputError: the cluster's devices are not local workers, or more than there are cores to pin them to.
+          InputError: the cluster's devices are not local workers, or are more than the cores to pin them to.
         """
         if cluster.kind != "local":
             raise InputError(
@@ -99,30 +123,7 @@ class LocalWorkers:
         self._intra_op_threads = int(self._pinned) if intra_op_threads is None else intra_op_threads
         self._start_timeout_s = start_timeout_s
         self._open_workers = are_workers_open() if open_workers is None else open_workers
-        self._addresses: tuple[str, ...] = ()
         self._processes: list[ForkedProcess] = []
-        self._memories: tuple[WorkerMemory, ...] = ()
-        self._stderrs: list[IO[bytes]] = []
-
-    @property
-    def target(self) -> str:
-        """The session target: worker 0, whose master runs the graph on all of them."""
-        return f"grpc://{self._addresses[0]}"
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """[tasks] ``host:port``."""
-        return self._addresses
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """[tasks] process ids."""
-        return tuple(process.pid for process in self._processes)
-
-    @property
-    def memories(self) -> tuple[WorkerMemory, ...]:
-        """The memory of each live worker that is pinned to a core; a GPU's and its host's are unknown."""
-        return self._memories
 
     def __enter__(self) -> LocalWorkers:
         self.start()
@@ -131,18 +132,16 @@ class LocalWorkers:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def prepare(self) -> None:
-        """Begins what takes longest of a start, in the background: TensorFlow is imported for the workers.
+    def prepare(self) -> ForkServer:
+        """Begins the longest part of a start, in the background: TensorFlow is imported for the workers.
 
         Raises:
           InputError: the workers cannot be kept off the network.
         """
-        self._fork_server()
+        return fork_server(None if self._open_workers else loopback_library())
 
     def start(self) -> None:
-        """Starts all workers and waits until they listen; does nothing if they already do.
-
-        Where one has died meanwhile, all are started anew.
+        """Starts all workers and waits until they listen, unless they do; where one has died, all are replaced.
 
         Raises:
           InputError: the workers cannot be kept off the network.
@@ -170,31 +169,28 @@ class LocalWorkers:
         """Ends all workers and waits until they are gone. May be called twice, from any thread."""
         atexit.unregister(self.close)
         processes, self._processes = self._processes, []
-        self._memories = ()
+        self.pids, self.memories = (), ()
         for process in processes:
             process.kill()
         for process in processes:
             process.wait()
-            for pipe in (process.stdin, process.stdout):
-                # Closing the pipe to a dead worker tries once more to send what it did not take.
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                # Closing the pipe to a dead worker tries once more to send its unread input.
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-        stderrs, self._stderrs = self._stderrs, []
-        for stderr in stderrs:
-            stderr.close()
 
     def outlive_python(self) -> None:
-        """Has the workers end with this process, and not before: at Python's exit.
+        """Lets the workers live until this process ends, beyond Python's exit.
 
-        Functions, iterators and the context that used them are deleted only then, and ask the workers for it.
+        Functions, iterators and the context that used them are deleted after it, with calls to the workers.
         """
         atexit.unregister(self.close)
-        self._fork_server().outlive_python()
+        self.prepare().outlive_python()
         for process in self._processes:
             process.outlive_python()
 
     def kill(self) -> None:
-        """Kills all workers but keeps their records, so that ``death`` can still tell about them.
+        """Kills all workers but keeps their records for ``death``.
 
         A client blocked in a session on them gets an error within moments: so a deadline ends a step.
         """
@@ -207,19 +203,19 @@ class LocalWorkers:
             status = process.poll()
             if status is not None:
                 cause = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-                return f"worker {task} (pid {process.pid}) {cause}{self._last_words(task)}"
+                return f"worker {task} (pid {process.pid}) {cause}{last_line(process.stderr)}"
         return None
 
     def _start_once(self) -> None:
-        self._addresses = tuple(f"{_LOOPBACK}:{port}" for port in _free_ports(len(self._tasks)))
+        self.addresses = tuple(f"{_LOOPBACK}:{port}" for port in _free_ports(len(self._tasks)))
         cores = tuple(sorted(os.sched_getaffinity(0)))
         deadline_s = time.monotonic() + self._start_timeout_s
-        server = self._fork_server()
+        server = self.prepare()
         for task in self._tasks:
             spec = worker_process.WorkerSpec(
                 job=self._jobs[0],
                 task=task,
-                addresses=self._addresses,
+                addresses=self.addresses,
                 cores=(cores[task % len(cores)],) if self._pinned else cores,
                 sees_gpus=not self._pinned,
                 intra_op_threads=self._intra_op_threads,
@@ -232,23 +228,20 @@ class LocalWorkers:
         for task in self._tasks:
             self._wait_ready(task, deadline_s)
         if self._pinned:
-            self._memories = tuple(
-                WorkerMemory(device, self._processes[_task(device.name)]) for device in self._devices
+            self.memories = tuple(
+                WorkerMemory(device, self._processes[tf.DeviceSpec.from_string(device.name).task])
+                for device in self._devices
             )
-        for memory in self._memories:
+        for memory in self.memories:
             memory.settle()
 
-    def _fork_server(self) -> ForkServer:
-        return fork_server(None if self._open_workers else loopback_library())
-
     def _spawn(self, server: ForkServer, spec: worker_process.WorkerSpec, deadline_s: float) -> None:
-        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
-        self._stderrs.append(stderr)
         try:
-            process = server.fork(stderr, deadline_s)
+            process = server.fork(deadline_s)
         except ForkServerError as error:
             raise WorkerError(f"worker {spec.task} could not be started: {error}") from error
         self._processes.append(process)
+        self.pids = (*self.pids, process.pid)
         try:
             process.stdin.write(spec.to_json().encode() + b"\n")
             process.stdin.flush()
@@ -257,30 +250,31 @@ class LocalWorkers:
             raise WorkerError(f"{self.death()}; it could not be started") from error
 
     def _wait_ready(self, task: int, deadline_s: float) -> None:
-        stdout = self._processes[task].stdout
+        process = self._processes[task]
         printed = b""
         while f"{worker_process.READY}\n".encode() not in printed:
             remaining_s = deadline_s - time.monotonic()
-            readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
+            readable, _, _ = select.select([process.stdout], [], [], max(remaining_s, 0.0))
             if not readable:
                 raise WorkerError(
-                    f"worker {task} did not listen within {self._start_timeout_s} s{self._last_words(task)}"
+                    f"worker {task} did not listen within {self._start_timeout_s} s{last_line(process.stderr)}"
                 )
-            piece = os.read(stdout.fileno(), 4096)
+            piece = os.read(process.stdout.fileno(), 4096)
             if not piece:
-                raise WorkerError(f"worker {task} could not start its server{self._last_words(task)}")
+                raise WorkerError(f"worker {task} could not start its server{last_line(process.stderr)}")
             printed += piece
             if f"{worker_process.OPEN}\n".encode() in printed:
                 raise InputError(
                     f"workers cannot be kept off the network: preloading has no effect on {sys.executable}; {REMEDY}"
                 )
 
-    def _last_words(self, task: int) -> str:
-        return last_line(self._stderrs[task])
 
+def onednn_off() -> contextlib.AbstractContextManager[None]:
+    """Turns oneDNN off for workers that are started in the block; this process has read the variable already.
 
-def _task(device_name: str) -> int:
-    return int(tf.DeviceSpec.from_string(device_name).task)
+    Its kernels fuse ops and reorder sums depending on the ops next to them.
+    """
+    return environment("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 def _free_ports(count: int) -> list[int]:
@@ -295,18 +289,14 @@ def _free_ports(count: int) -> list[int]:
             listener.close()
 
 
-# Servers of a live cluster that were started elsewhere.
-
-
 class UnreachableServer(InputError):
     """A server of a cluster file does not answer."""
 
 
-class RemoteWorkers:
+class RemoteWorkers(Workers):
     """The running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
 
-    The same face as ``LocalWorkers``, but nothing here starts, watches or ends a process: what a placement does
-    to a server, the next placement finds done.
+    Nothing here starts, watches or ends a process: changes that a placement makes to a server stay for the next one.
     """
 
     def __init__(self, cluster: Cluster, answer_timeout_s: float = 10.0) -> None:
@@ -319,23 +309,8 @@ class RemoteWorkers:
         if cluster.kind != "remote":
             raise InputError(f"cluster {cluster.name!r} is {cluster.kind}; its devices have no addresses")
         task_of = {tf.DeviceSpec.from_string(device.name).task: device.address for device in cluster.devices}
-        self._addresses = [task_of[task] for task in sorted(task_of)]
+        self.addresses = tuple(task_of[task] for task in sorted(task_of))
         self._answer_timeout_s = answer_timeout_s
-
-    @property
-    def target(self) -> str:
-        """The session target: the first task, whose master runs the graph on all of them."""
-        return f"grpc://{self._addresses[0]}"
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Empty: no process here is ours."""
-        return ()
-
-    @property
-    def memories(self) -> tuple[WorkerMemory, ...]:
-        """Empty: the memory of a process elsewhere is unknown."""
-        return ()
 
     def start(self) -> None:
         """Asks every server for a connection.
@@ -343,7 +318,7 @@ class RemoteWorkers:
         Raises:
           UnreachableServer: names the address that does not answer.
         """
-        for address in self._addresses:
+        for address in self.addresses:
             host, _, port = address.rpartition(":")
             try:
                 socket.create_connection((host.strip("[]"), int(port)), self._answer_timeout_s).close()
@@ -352,45 +327,6 @@ class RemoteWorkers:
                     f"no server answers at {address} within {self._answer_timeout_s:g} s ({error}); start a "
                     "tf.distribute.Server there, or correct the cluster file"
                 ) from error
-
-    def death(self) -> str | None:
-        """Always None: a lost connection ends the session by itself, and asking would disturb a timed step."""
-        return None
-
-    def kill(self) -> None:
-        """Does nothing: the servers belong to somebody else."""
-
-    def close(self) -> None:
-        """Does nothing, likewise."""
-
-
-# Interface of both kinds of workers.
-
-
-class Workers(Protocol):
-    """Interface of the processes behind a session."""
-
-    @property
-    def target(self) -> str: ...
-
-    @property
-    def pids(self) -> tuple[int, ...]: ...
-
-    @property
-    def memories(self) -> tuple[WorkerMemory, ...]:
-        """Memory of the workers for which it is known."""
-
-    def start(self) -> None:
-        """Makes sure that all are there; does nothing if they are."""
-
-    def death(self) -> str | None:
-        """One line about one that is known to be dead, or None."""
-
-    def kill(self) -> None:
-        """Ends them at once, but keeps what is known of them."""
-
-    def close(self) -> None:
-        """Ends them; ``start`` may be called again."""
 
 
 def workers_of(cluster: Cluster, inter_op_threads: int = 2) -> Workers:

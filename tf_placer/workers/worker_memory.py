@@ -1,9 +1,11 @@
-"""Memory of one CPU worker that programs take, from the kernel and from TensorFlow's allocator."""
+"""Memory that programs take on one CPU worker, from the kernel and from TensorFlow's allocator."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pathlib
 import select
 import threading
 import time
@@ -23,30 +25,30 @@ class WorkerMemory:
     """Peak memory of the programs that run on one worker, one program after the other.
 
         memory.settle()  # before a program is loaded
-        memory.begin(small_bytes)  # loaded: what its steps take counts from here
+        memory.begin(small_bytes)  # loaded: its steps count from here
         memory.peak_bytes()
 
-    Two figures, each at least what the program takes, and ``peak_bytes`` is the smaller one:
+    ``peak_bytes`` is the smaller one of two figures, each an upper bound of the program's memory:
 
     - the growth of the process's resident memory since the worker started (the kernel's high-water mark, so that no
-      short peak is missed). It holds the runtime's own growth, measured at 1 to 12 MB after programs of a few ops and
-      up to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN keeps what it once had,
+      short peak is missed). It includes the growth of the runtime, measured at 1 to 12 MB after programs of a few ops
+      and up to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN never returns memory,
       so after a large program this figure says nothing about a small one;
-    - that allocator's peak, plus what the process has grown by since ``begin``, plus the program's values that are
-      too small for that allocator. It counts whole chunks, up to 128 MB larger than their tensors. Where the
-      plain allocator is in use, which gives back and does not count, there is no such figure.
+    - that allocator's peak, plus the growth of the process since ``begin``, plus the program's values that are too
+      small for that allocator. It counts whole chunks, up to 128 MB larger than their tensors. The plain allocator,
+      which returns memory, does not count, so there this figure is missing.
 
     The result is loosest on oneDNN's allocator for a program that is larger than all before it on the same worker: it
-    may count what they left on top of its own (measured: 629 MB for a tensor of 400 after one of 200). On fresh workers
-    it does not, which is why they have the last word on OUT_OF_MEMORY.
+    may include their memory (measured: 629 MB for a tensor of 400 after one of 200). Fresh workers do not have this
+    error, which is why they decide on OUT_OF_MEMORY.
 
-    Sending the values takes several times their size for a moment; that is no part of the figures, except that
-    the oneDNN allocator keeps what the largest of them took. What a program takes of memory that malloc kept from
-    an earlier one is missing from the second figure; malloc is told to give back first.
+    Sending the values takes several times their size for a moment. The figures leave that out, except that the oneDNN
+    allocator keeps the memory of the largest one. Memory that malloc kept from an earlier program is missing from the
+    second figure, so malloc is asked to return it first.
     """
 
     def __init__(self, device: Device, process: ForkedProcess) -> None:
-        """Knows a worker that listens; ``settle`` must be called before anything is loaded onto it.
+        """Describes a worker that listens; ``settle`` must be called before anything is loaded onto it.
 
         Args:
           device: its only device, a CPU.
@@ -55,14 +57,14 @@ class WorkerMemory:
         self.device = device
         self._process = process
         self._lock = threading.Lock()
-        self._is_mute = False
+        self.is_mute = False  # it left a question unanswered, so it hangs or is gone
         self._start_bytes: int | None = None
         self._begin_bytes: int | None = None
         self._small_bytes = 0
         self._acquitted_bytes = 0
 
     def settle(self) -> None:
-        """Lets malloc give back what is free. The first time, what is left counts as the runtime's own."""
+        """Lets malloc return free memory. The first time, the remainder counts as the runtime's."""
         self._ask(worker_process.RESTART_PEAK)
         if self._start_bytes is None:
             self._start_bytes = self._steady_bytes()
@@ -71,16 +73,17 @@ class WorkerMemory:
         """Peaks count from now on.
 
         Args:
-          small_bytes: of the loaded values below ``SMALL_VALUE_BYTES``, together.
+          small_bytes: sum of the loaded values below ``SMALL_VALUE_BYTES``.
         """
         self._ask(worker_process.RESTART_PEAK)
         self._acquitted_bytes, self._small_bytes = 0, small_bytes
         self._begin_bytes = None
-        if _forget_peak(self._process.pid):
+        with contextlib.suppress(OSError):  # the process is gone, or the kernel does not allow it
+            pathlib.Path(f"/proc/{self._process.pid}/clear_refs").write_text(_FORGET_PEAK, encoding="ascii")
             self._begin_bytes = _status_bytes(self._process.pid, "VmRSS")
 
     def peak_bytes(self) -> int | None:
-        """The most that the program has taken since ``begin``, or somewhat more; None where nobody can tell."""
+        """Upper bound of the program's peak memory since ``begin``; None where it is unknown."""
         peak = _status_bytes(self._process.pid, "VmHWM")
         if peak is None or self._start_bytes is None or self._begin_bytes is None:
             return None
@@ -90,16 +93,11 @@ class WorkerMemory:
             return grown
         return min(grown, allocated + self._small_bytes + max(peak - self._begin_bytes, 0))
 
-    @property
-    def is_mute(self) -> bool:
-        """True if the worker once left a question unanswered: it hangs, or is gone."""
-        return self._is_mute
-
     def excess(self) -> str | None:
-        """One line when the program has taken more than the device is described to have, else None.
+        """One line if the program has exceeded the memory of the device, else None.
 
-        Cheap enough to be asked during a timed step: the worker itself is only asked when the kernel's figure is over
-        and has grown since.
+        Cheap enough for a timed step: the worker itself is only asked when the kernel's figure is too large and has
+        grown since the last question.
         """
         resident = _status_bytes(self._process.pid, "VmHWM")
         if resident is None or self._start_bytes is None or self._begin_bytes is None:
@@ -116,7 +114,7 @@ class WorkerMemory:
         )
 
     def _steady_bytes(self) -> int | None:
-        """Resident memory once it no longer grows: a server that listens still takes 40 MB for itself."""
+        """Resident memory once its growth has ended: a new server still takes 40 MB for itself."""
         steady_since, resident = time.monotonic(), _status_bytes(self._process.pid, "VmRSS")
         deadline = steady_since + _STEADY_TIMEOUT_S
         while resident is not None and time.monotonic() < min(steady_since + _STEADY_S, deadline):
@@ -127,35 +125,30 @@ class WorkerMemory:
         return resident
 
     def _ask(self, question: bytes) -> int | None:
-        """Answer of the worker's allocator; None when it cannot tell, or the worker is dead or hangs."""
+        """Answer of the worker's allocator; None if it does not count, or the worker is dead or hangs."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        line, deadline = bytearray(), time.monotonic() + _ANSWER_TIMEOUT_S
         with self._lock:
-            if self._is_mute:  # a late answer would be taken for that to the next question
+            if self.is_mute:  # a late answer would be taken for that to the next question
                 return None
             try:
-                answer = self._exchange(question)
+                stdin.write(question)
+                stdin.flush()
+                while not line.endswith(b"\n"):
+                    readable, _, _ = select.select([stdout], [], [], max(deadline - time.monotonic(), 0.0))
+                    piece = os.read(stdout.fileno(), 4096) if readable else b""
+                    if not piece:
+                        raise EOFError(f"worker {self._process.pid} is gone or did not answer")
+                    line += piece
+                answer = json.loads(line)
+                return None if answer is None else int(answer)
             except (OSError, ValueError, EOFError):
-                self._is_mute = True
+                self.is_mute = True
                 return None
-            return None if answer is None else int(answer)
-
-    def _exchange(self, question: bytes) -> int | None:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        stdin.write(question)
-        stdin.flush()
-        line, deadline = bytearray(), time.monotonic() + _ANSWER_TIMEOUT_S
-        while not line.endswith(b"\n"):
-            readable, _, _ = select.select([stdout], [], [], max(deadline - time.monotonic(), 0.0))
-            if not readable:
-                raise TimeoutError(f"worker {self._process.pid} did not answer")
-            piece = os.read(stdout.fileno(), 4096)
-            if not piece:
-                raise EOFError(f"worker {self._process.pid} is gone")
-            line += piece
-        return json.loads(line)
 
 
 def _status_bytes(pid: int, field: str) -> int | None:
-    """A size of /proc/PID/status in bytes; None when the process is gone or a zombie."""
+    """A size in /proc/PID/status in bytes; None if the process is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as lines:
             for line in lines:
@@ -164,13 +157,3 @@ def _status_bytes(pid: int, field: str) -> int | None:
     except OSError:
         pass
     return None
-
-
-def _forget_peak(pid: int) -> bool:
-    """Sets VmHWM to VmRSS; whether this kernel lets us."""
-    try:
-        with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as file:
-            file.write(_FORGET_PEAK)
-    except OSError:
-        return False
-    return True

@@ -1,9 +1,9 @@
-"""One pinned TensorFlow server process, forked by ``fork_server_process`` from one that has imported TensorFlow.
+"""A TensorFlow server process, forked by ``fork_server_process`` from one that has imported TensorFlow.
 
-``LocalWorkers`` writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open; the worker answers
-``READY`` on stdout when its server accepts sessions, or ``OPEN`` where the network could reach one, and ends. From
-then on each byte on stdin is a question about memory (``RESTART_PEAK``, ``TELL_PEAK``) and gets one line of JSON on
-stdout. The worker lives exactly as long as it is wanted: end of stdin, or another parent process, ends it at once.
+``LocalWorkers`` writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open. The worker prints ``READY``
+when its server accepts sessions; where the network could reach the server, it prints ``OPEN`` and ends. From then on
+each byte on stdin is a question about memory (``RESTART_PEAK``, ``TELL_PEAK``) with one line of JSON as its answer. The
+end of stdin, or another parent process, ends the worker at once.
 """
 
 from __future__ import annotations
@@ -28,32 +28,20 @@ _CPU = "CPU:0"
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSpec:
-    """Settings of one worker.
-
-    Attributes:
-      job, task: its place in the TensorFlow cluster.
-      addresses: [tasks] ``host:port`` of every task of the job, on loopback.
-      cores: those to run on.
-      sees_gpus: it may use them.
-      intra_op_threads: threads inside one op; 0 lets TensorFlow choose.
-      inter_op_threads: threads that run ops; 0 lets TensorFlow choose. With 1 a worker's sends wait until its executor
-        is idle, which makes a split program slower than one device; 2 or more send at once.
-      on_loopback: the worker's process was started with the library of ``loopback.py`` before all that it preloads,
-        and must not listen if that has no effect.
-      environment: what it runs in; all of it.
-      op_libraries: files of libraries with ops that TensorFlow lacks.
-    """
+    """Settings of one worker."""
 
     job: str
     task: int
-    addresses: tuple[str, ...]
-    cores: tuple[int, ...]
+    addresses: tuple[str, ...]  # [tasks] host:port of every task of the job, on the loopback
+    cores: tuple[int, ...]  # to run on
     sees_gpus: bool
-    intra_op_threads: int
+    intra_op_threads: int  # inside one op; 0 lets TensorFlow choose
+    # Threads that run ops; 0 lets TensorFlow choose. With 1 a worker's sends wait until its executor is idle, which
+    # makes a split program slower than one device; with 2 or more they start at once.
     inter_op_threads: int
-    on_loopback: bool
-    environment: Mapping[str, str]
-    op_libraries: tuple[str, ...] = ()
+    on_loopback: bool  # the loopback library is preloaded; if it has no effect, the worker must not listen
+    environment: Mapping[str, str]  # complete
+    op_libraries: tuple[str, ...] = ()  # files with ops that TensorFlow lacks
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -72,11 +60,11 @@ def pin_to(cores: Collection[int]) -> None:
 
 
 def forget_preloaded() -> None:
-    """Lets go of the first preloaded library, which was given by its descriptor; child processes are not to have it."""
-    ours, _, others = os.environ.pop("LD_PRELOAD").partition(":")
-    os.close(int(pathlib.PurePath(ours).name))
-    if others:
-        os.environ["LD_PRELOAD"] = others
+    """Removes the first preloaded library, named by its descriptor, from the environment of child processes."""
+    library, _, users = os.environ.pop("LD_PRELOAD").partition(":")
+    os.close(int(pathlib.PurePath(library).name))
+    if users:
+        os.environ["LD_PRELOAD"] = users
 
 
 def is_on_loopback() -> bool:
@@ -92,8 +80,7 @@ def serve_parent(parent_pid: int, answers: int, answer: Callable[[bytes], object
     Args:
       parent_pid: the process that must stay alive.
       answers: file descriptor for the lines.
-      answer: what to say to a byte; must not raise.
-
+      answer: answer to a byte; must not raise.
     """
     # Not prctl(PR_SET_PDEATHSIG): that fires when the *thread* that started the worker ends, and a search may
     # start its workers from a thread of its own.
@@ -109,10 +96,10 @@ def serve_parent(parent_pid: int, answers: int, answer: Callable[[bytes], object
 
 
 def answer_about_memory(question: bytes) -> int | None:
-    """The most bytes of tensors since the last ``RESTART_PEAK``; None where the allocator does not count.
+    """Peak bytes of tensors since the last ``RESTART_PEAK``; None where the allocator does not count.
 
-    TensorFlow's allocator for oneDNN counts, the plain one does not. ``RESTART_PEAK`` also gives back what malloc
-    holds and nobody uses; the allocator for oneDNN never gives back.
+    TensorFlow's allocator for oneDNN counts, the plain one does not. ``RESTART_PEAK`` also returns malloc's unused
+    memory; the allocator for oneDNN never returns any.
     """
     import tensorflow as tf  # imported by the process that this one is a fork of
 
@@ -126,7 +113,7 @@ def answer_about_memory(question: bytes) -> int | None:
 
 
 def read_line(descriptor: int) -> str:
-    """Reads one line unbuffered, so that the watch sees everything after it, end included."""
+    """Reads one line unbuffered, so that everything after it, end included, is left for ``serve_parent``."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)
@@ -137,10 +124,10 @@ def read_line(descriptor: int) -> str:
 
 
 def work(parent_pid: int) -> None:
-    """Serves by the specification on stdin, until the process is ended.
+    """Runs the server of the ``WorkerSpec`` on stdin, until the process is ended.
 
     Args:
-      parent_pid: the process that this one is a fork of, and that must stay alive.
+      parent_pid: the forking process, which must stay alive.
     """
     spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
     os.environ.clear()
@@ -170,6 +157,6 @@ def work(parent_pid: int) -> None:
         tf.config.set_visible_devices([], "GPU")  # or a question about memory would open them
     server = tf.distribute.Server({spec.job: list(spec.addresses)}, spec.job, spec.task, config=config)
     print(READY, flush=True)
-    # Only answers go to the pipe from here on: a program that prints a lot would wait for ever.
+    # Only answers go to the pipe from here on: a program that prints a lot would block.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     server.join()

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.files import user_cache_folder, write_atomically
+from tf_placer.base.files import write_atomically
+from tf_placer.base.store import user_cache_folder
 
 _REGISTRY = "tf_placer.workloads.registry"
 FACTS = pathlib.Path(__file__).with_name("facts.json")

@@ -20,7 +20,7 @@ import math
 import os
 import pathlib
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -30,7 +30,8 @@ import tensorflow as tf
 from colocation.tensorflow_internals import gradients_forgotten, is_deterministic
 from tf_placer.base.arguments import InputError, check_registration, nearest
 from tf_placer.base.eager import eagerly
-from tf_placer.base.files import exclusively, user_cache_folder, workloads_limit_bytes, write_atomically
+from tf_placer.base.files import exclusively, write_atomically
+from tf_placer.base.store import remove_oldest, user_cache_folder, warn_once, workloads_limit_bytes
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.workloads import attention, cells, images, recurrent, small, wavenet
 from tf_placer.workloads.known import MADE_BY, check_name, digest_of_folders
@@ -40,7 +41,6 @@ _LOG = logging.getLogger(__name__)
 _SUFFIX, _LOCK = ".item", ".lock"
 _MOST = 3  # versions of one workload with the same settings, which hold all its weights each
 _PLAIN = (str, int, float, bool, type(None))
-_told: set[pathlib.Path] = set()
 
 
 def kept_folder() -> pathlib.Path:
@@ -106,41 +106,16 @@ def _keep(path: pathlib.Path, which: str, item: Item) -> None:
         with exclusively(path.with_name(f"{path.name}{_LOCK}"), busy):
             write_atomically(path, data)
             # Among these what a killed process left unfinished; what another one is writing now is the newest.
-            _remove_oldest(path.parent.glob(f"{which}-*"), most=_MOST)
-            _remove_oldest(path.parent.iterdir(), most_bytes=limit_bytes)
+            for pattern, most in ((f"{which}-*", _MOST), ("*", math.inf)):
+                files = (file for file in path.parent.glob(pattern) if file.suffix != _LOCK)
+                remove_oldest(files, most, limit_bytes)
     except (OSError, InputError) as error:
         if str(error) != busy:  # who is writing it writes the same
-            _tell(path.parent, error)
-
-
-def _remove_oldest(
-    files: Iterable[pathlib.Path], most: float = math.inf, most_bytes: float = math.inf
-) -> None:
-    """Removes files, those first that were used last the longest ago, until so many and so many bytes are left."""
-    found = []
-    for file in files:
-        with contextlib.suppress(FileNotFoundError):
-            if not file.name.endswith(_LOCK):
-                status = file.stat()
-                found.append((status.st_mtime_ns, status.st_size, file))
-    found.sort(reverse=True)
-    kept_bytes = 0
-    for number, (_, num_bytes, file) in enumerate(found, 1):
-        kept_bytes += num_bytes
-        if number > most or kept_bytes > most_bytes:
-            file.unlink(missing_ok=True)
-
-
-def _tell(folder: pathlib.Path, error: Exception) -> None:
-    """Warns, but once for each folder."""
-    if folder not in _told:
-        _told.add(folder)
-        _LOG.warning(
-            "no workload can be kept in %s (%s), so the next process traces it again; set XDG_CACHE_HOME to a folder "
-            "that can be written to",
-            folder,
-            error,
-        )
+            warn_once(
+                path.parent,
+                f"no workload can be kept in {path.parent} ({error}), so the next process traces it again; set "
+                "XDG_CACHE_HOME to a folder that can be written to",
+            )
 
 
 def _made_with(sources: str) -> dict[str, str]:

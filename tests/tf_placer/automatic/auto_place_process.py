@@ -23,7 +23,7 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import NUM_DEVICES, report
 from tf_placer.automatic import signature
-from tf_placer.calibration.build_problem import Cache
+from tf_placer.base.store import Cache
 
 SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
 

@@ -15,9 +15,10 @@ from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import find_plan, keep
-from tf_placer.base import durations
+from tf_placer.base import store
 from tf_placer.base.arguments import InputError
-from tf_placer.calibration.build_problem import Cache, build_problem
+from tf_placer.base.store import Cache
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -264,7 +265,7 @@ class Stopped(Exception):
 
 def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     """What a first call says before it searches, where profiling takes so long."""
-    monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
     monkeypatch.setattr(road, "has_forked", lambda: False)
     monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster, cache: profiling_s)
     analytic = functools.partial(build_problem, costs="analytic")

@@ -5,15 +5,8 @@ import stat
 
 import pytest
 
-from tf_placer.base import compilations
-from tf_placer.base.compilations import (
-    FLAG,
-    KIND,
-    VARIABLE,
-    compilations_folder,
-    flags_for,
-    with_kept_compilations,
-)
+from tf_placer.base import native
+from tf_placer.base.native import XLA_FLAGS, compilation_flags, compilations_folder, with_kept_compilations
 
 
 @pytest.fixture(autouse=True)
@@ -21,20 +14,20 @@ def cache(tmp_path, monkeypatch):
     """A cache of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compilations_folder.cache_clear()
-    yield tmp_path / "tf_placer" / KIND
+    yield tmp_path / "tf_placer" / "compilations"
     compilations_folder.cache_clear()
 
 
 def test_a_process_keeps_them_in_a_folder_that_its_owner_alone_reads(cache):
-    found = with_kept_compilations({"A": "1", VARIABLE: "--tf_xla_clustering_debug"})
+    found = with_kept_compilations({"A": "1", XLA_FLAGS: "--tf_xla_clustering_debug"})
     assert found["A"] == "1"
-    assert found[VARIABLE] == f"--tf_xla_clustering_debug {flags_for(compilations_folder())}"
+    assert found[XLA_FLAGS] == f"--tf_xla_clustering_debug {compilation_flags(compilations_folder())}"
     assert compilations_folder().parent == cache
     assert stat.S_IMODE(compilations_folder().stat().st_mode) == 0o700
 
 
 def test_the_users_own_folder_is_left_alone(cache):
-    own = {VARIABLE: f"{FLAG}=mine"}
+    own = {XLA_FLAGS: f"{native.XLA_CACHE_FLAG}=mine"}
     assert with_kept_compilations(own) == own
     assert not cache.exists()
 
@@ -52,7 +45,7 @@ def test_a_name_with_blanks_cannot_be_said_in_flags(tmp_path, monkeypatch):
 
 
 def test_what_is_oldest_goes_first(cache, monkeypatch):
-    monkeypatch.setattr(compilations, "LIMIT_BYTES", 25)
+    monkeypatch.setattr(native, "COMPILATIONS_BYTES", 25)
     other = cache / "of_another_processor"
     other.mkdir(parents=True)
     for age, name in enumerate(["newest", "older", "oldest"]):

@@ -22,8 +22,7 @@ import pathlib, sys, types
 package = types.ModuleType("tf_placer")
 package.__path__ = [{package!r}]
 sys.modules["tf_placer"] = package
-from tf_placer.base.files import appearing_whole, replacing
-from tf_placer.base.files import reserved
+from tf_placer.base.files import appearing_whole, replacing, reserved
 folder = pathlib.Path({folder!r})
 with {what}:
     print("has it", flush=True)
@@ -168,5 +167,5 @@ def test_a_disk_without_locks_is_told_and_used(tmp_path, monkeypatch, caplog):
     with reserved(tmp_path, "--out"):
         pass
     (message,) = caplog.messages
-    assert "nothing can be locked there" in message
+    assert "the disk has no locks" in message
     assert os.listdir(tmp_path) == []

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from tf_placer.base.garbage import without_collections
+from tf_placer.base.eager import without_collections
 
 
 def test_no_collection_begins_inside_and_they_go_on_afterwards():

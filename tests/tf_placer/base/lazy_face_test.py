@@ -46,7 +46,16 @@ def test_tensorflow_is_loaded_with_the_first_name_that_needs_it() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["tf_placer", "tf_placer.search", "tf_placer.workloads"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tf_placer",
+        "tf_placer.search",
+        "tf_placer.workloads",
+        "tf_placer.transform.split",
+        "tf_placer.transform.fusion",
+    ],
+)
 def test_every_public_name_is_what_its_module_has(name: str) -> None:
     face = importlib.import_module(name)
     for public in face.__all__:

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.base.durations import Durations
+from tf_placer.base.store import Cache, Durations
 from tf_placer.calibration import build_problem as profile
-from tf_placer.calibration.build_problem import Cache, Profile, awaited_s, calibrated
+from tf_placer.calibration.build_problem import Profile, awaited_s, calibrated
 from tf_placer.calibration.times import OpTimes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
@@ -37,7 +37,7 @@ def test_op_times_replace_estimates_and_work_stays():
 
 @pytest.fixture
 def durations(tmp_path, monkeypatch):
-    monkeypatch.setattr("tf_placer.base.durations.default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr("tf_placer.base.store.durations_file", lambda: tmp_path / "durations.json")
     return Durations()
 
 

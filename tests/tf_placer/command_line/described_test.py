@@ -10,9 +10,9 @@ import pytest
 import rich.console
 
 from tf_placer.__main__ import run
-from tf_placer.base import durations
+from tf_placer.base import store
 from tf_placer.base.arguments import InputError
-from tf_placer.base.durations import Durations
+from tf_placer.base.store import Durations
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import described
 from tf_placer.command_line.described import Reading
@@ -29,7 +29,7 @@ from tf_placer.search.known import SEARCH, Budget
 @pytest.fixture(autouse=True)
 def nothing_was_done_before(tmp_path, monkeypatch):
     """No durations of this machine's user, and no workload seems to be traced."""
-    monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
     monkeypatch.setattr(described, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
 
 

@@ -14,10 +14,9 @@ from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.fleet import evaluator as evaluator_module
-from tf_placer.fleet.evaluator import FleetEvaluator
+from tf_placer.fleet.evaluator import FleetEvaluator, FleetTiming
 from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetLost, UnreachableFleet
-from tf_placer.fleet.timing import FleetTiming
-from tf_placer.fleet.trial import Program, Reply, machine_class, software
+from tf_placer.fleet.machine import Program, Reply, machine_class, software
 from tf_placer.planning.live import search_live
 from tf_placer.planning.live_search import LiveConfig
 from tf_placer.planning.outcome import CONSTRUCTED
@@ -119,15 +118,13 @@ def test_a_plan_twice_in_a_batch_is_one_trial():
 
 
 def test_a_trial_is_program_plan_machines_and_repetition():
-    fleet, _, _ = fleet_of(Known("a"), repetitions=3)
-    evaluator = evaluator_of(fleet)
-    trials, of_trial = evaluator._trials(Decisions(plans_of(2)))
-    assert len({trial.id for trial in trials}) == len(trials) == 6
-    assert [one.id for one in trials] == [one.id for one in evaluator._trials(Decisions(plans_of(2)))[0]]
-    assert set(of_trial.values()) == {Decisions(plans_of(2)).digest(i, PROBLEM) for i in range(2)}
-    plans = plans_of(5)
-    assert_true(evaluator.evaluate(plans), plans, evaluator)
-    assert fleet.counts.counted == 15
+    fleet, _, (actor,) = fleet_of(Known("a"), repetitions=3)
+    evaluator, plans = evaluator_of(fleet), plans_of(5)
+    for _ in range(2):
+        assert_true(evaluator.evaluate(plans), plans, evaluator)
+    ids = [arguments[0].id for method, arguments in actor.done if method == "measure"]
+    assert fleet.counts.counted == len(ids) == 30
+    assert len(set(ids)) == 15 and ids[:15] == ids[15:]
 
 
 @pytest.mark.parametrize("fate", ["die", "die late"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.base import compilations
+from tf_placer.base import native
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.attempts import Attempt
@@ -173,7 +173,7 @@ def test_without_xla_it_is_one_line(item, monkeypatch):
 
 @pytest.mark.slow
 def test_what_was_compiled_is_kept_for_a_later_process(item, tmp_path):
-    with environment(compilations.VARIABLE, compilations.flags_for(tmp_path)):
+    with environment(native.XLA_FLAGS, native.compilation_flags(tmp_path)):
         found = find_clusters_here(item, plan(item), 60.0, rounds=10)
         kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
         assert found.tried and kept
@@ -187,7 +187,7 @@ def test_what_was_compiled_is_kept_for_a_later_process(item, tmp_path):
 def test_a_placed_function_keeps_what_was_compiled(tmp_path):
     program = """
 import tensorflow as tf, tf_placer
-from tf_placer.base.compilations import compilations_folder
+from tf_placer.base.native import compilations_folder
 f = tf.function(lambda x: tf.tanh(tf.exp(x) + x))
 x = tf.ones([8])
 item = tf_placer.Item.from_function(f, x)
@@ -198,7 +198,7 @@ placed(x)
 print(*(path.name for path in compilations_folder().iterdir()))
 """
     own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    own.pop(compilations.VARIABLE, None)
+    own.pop(native.XLA_FLAGS, None)
     first, second = (
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=own

@@ -8,7 +8,7 @@ import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.base import durations
+from tf_placer.base import store
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.planning import road as road_module
 from tf_placer.planning.live import config_within, live_stages, searchers
@@ -21,7 +21,7 @@ PROBLEM = branches_problem(4, 6)
 
 @pytest.fixture(autouse=True)
 def nothing_was_done_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
     monkeypatch.setattr(road_module, "has_forked", lambda: False)
 
 

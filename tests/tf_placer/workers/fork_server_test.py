@@ -85,7 +85,8 @@ def test_how_a_worker_ended_is_told(own_server):
     with LocalWorkers(CLUSTER) as workers:
         (pid,) = workers.pids
         os.kill(pid, signal.SIGSEGV)
-        assert is_gone(pid)
+        while workers.death() is None:
+            time.sleep(0.05)
         assert f"worker 0 (pid {pid}) was killed by signal 11" in workers.death()
 
 

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import workloads
+from tf_placer.base import store
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item
@@ -20,7 +21,7 @@ SMALL = {"batch": 4, "width": 8, "layers": 2}
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(registry, "_told", set())
+    monkeypatch.setattr(store, "_warned", set())
     return tmp_path / "tf_placer" / "workloads"
 
 
@@ -134,7 +135,7 @@ def test_where_nothing_can_be_written_every_build_is_traced_and_told_once(
         build()
         build()
     assert traces == ["dense_small"] * 2
-    (message,) = [record.getMessage() for record in caplog.records if record.name == registry.__name__]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == store.__name__]
     assert "no workload can be kept in" in message and "set XDG_CACHE_HOME" in message
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from colocation.op_facts import having, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.base.eager import eagerly
-from tf_placer.base.garbage import without_collections
+from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.graph import program as graphs
 from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program import Splitting

@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from tf_placer.base import durations as module
-from tf_placer.base.durations import Durations
+from tf_placer.base import store
+from tf_placer.base.store import Durations
 
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_told", set())
+    monkeypatch.setattr(store, "_warned", set())
     return tmp_path / "kept" / "durations.json"
 
 
@@ -35,7 +35,7 @@ def test_only_work_that_ends_well_is_timed(file):
 
 
 def test_what_was_done_long_ago_is_forgotten(file, monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 2)
+    monkeypatch.setattr(store, "_MOST_DURATIONS", 2)
     for key in ("a", "b", "a", "c"):
         Durations(file).keep(key, 1.0)
     assert [Durations(file).of(key) for key in ("a", "b", "c")] == [1.0, None, 1.0]
@@ -60,7 +60,7 @@ def test_what_is_no_duration_is_not_known(file, text):
 
 
 def test_where_nothing_can_be_kept_that_is_told(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_told", set())
+    monkeypatch.setattr(store, "_warned", set())
     (tmp_path / "taken").write_text("")
     kept = Durations(tmp_path / "taken" / "durations.json")
     with caplog.at_level(logging.WARNING):

@@ -7,7 +7,7 @@ import pytest
 import rich.console
 
 from tf_placer.base.arguments import InputError
-from tf_placer.command_line.flag_sets import cache_contents, clear_cache
+from tf_placer.base.store import cache_contents, clear_cache
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.calibration.build_problem import Cache
+from tf_placer.base.store import Cache
 
 KEY = {"kind": "ops", "graph": "abc"}
 VALUE = {"times": [1, 2.5], "note": "x"}
@@ -15,7 +15,7 @@ VALUE = {"times": [1, 2.5], "note": "x"}
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
     """As in a process that begins."""
-    monkeypatch.setattr("tf_placer.calibration.build_problem._told", set())
+    monkeypatch.setattr("tf_placer.base.store._warned", set())
 
 
 @pytest.fixture

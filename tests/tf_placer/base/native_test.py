@@ -11,9 +11,9 @@ import types
 
 import pytest
 
-from tf_placer.base import compiled_library
+from tf_placer.base import native
 from tf_placer.base.arguments import InputError
-from tf_placer.base.compiled_library import Library, compiled, compiled_all, tensorflow
+from tf_placer.base.native import Library, compiled, compiled_all, tensorflow
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def library(tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
     folder_of_this_process = types.SimpleNamespace(name=str(own))
-    monkeypatch.setattr(compiled_library, "_folder_of_this_process", lambda: folder_of_this_process)
+    monkeypatch.setattr(native, "_folder_of_this_process", lambda: folder_of_this_process)
     sources = tmp_path / "cc"
     sources.mkdir()
     (sources / "one.cc").write_text('extern "C" int one() { return 1; }\n')
@@ -115,7 +115,7 @@ def test_one_that_was_built_elsewhere_is_used(library, tmp_path, monkeypatch):
 
 
 def test_without_a_home_there_is_a_folder_that_cannot_be_made(monkeypatch):
-    from tf_placer.base.files import user_cache_folder
+    from tf_placer.base.store import user_cache_folder
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where the user is unknown

@@ -1,0 +1,328 @@
+"""Native code: C++ libraries compiled on first use, XLA's compilations kept, op libraries of users loaded."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from tf_placer.base.arguments import InputError, told
+from tf_placer.base.store import remove_oldest, user_cache_folder
+
+_LOG = logging.getLogger(__name__)
+_ANNOUNCED_S, _BAR = 3.0, 30
+# Header of a 64-bit ELF file: start of the section table, size of an entry, number of entries.
+_ELF, _ELF_HEADER_BYTES = b"\x7fELF", 64
+_SECTIONS_AT, _SECTION_BYTES_AT, _SECTION_COUNT_AT = 0x28, 0x3A, 0x3C
+
+XLA_FLAGS = "TF_XLA_FLAGS"
+XLA_CACHE_FLAG = "--tf_xla_persistent_cache_directory"
+DEVICE_TYPES = "CPU"  # a GPU's compilations are kept by its driver
+COMPILATIONS_BYTES = 2**30
+_CPU_FACTS = ("vendor_id", "cpu family", "model", "stepping", "flags")
+_op_libraries: dict[str, None] = {}  # loaded ones, in order; TensorFlow never unloads one
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """A shared object and what it is compiled from."""
+
+    name: str  # of its file, before the fingerprint
+    purpose: str  # for messages
+    sources: pathlib.Path  # folder of its .cc files, a translation unit each, and their headers
+    folder: pathlib.Path  # the user's cache takes its place where it is read-only
+    flags: tuple[str, ...]  # that change the code
+    prebuilt: str  # environment variable with the path of a file built elsewhere
+    depends_on: tuple[str, ...] = ()  # anything else that changes the code, such as versions
+    places: tuple[str, ...] = ()  # flags with the paths of headers and libraries on this machine
+    core_s: float = 1.0  # seconds to compile it on one core, about
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hex digest of everything that the compiled code depends on."""
+        digest = hashlib.sha256(" ".join((*self.depends_on, *self.flags)).encode())
+        for path in sorted(self.sources.iterdir()):
+            if path.suffix in (".cc", ".h", ".inc"):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}_{self.fingerprint}.so"
+
+    @property
+    def kept_in(self) -> tuple[pathlib.Path, ...]:
+        """Folders to look in; the first writable one keeps a new file."""
+        return self.folder, user_cache_folder()
+
+
+def tensorflow() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Version of the installed TensorFlow, and its flags for ``Library.flags`` and ``places``; it is not imported.
+
+    Raises:
+      InputError: TensorFlow is not installed.
+    """
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or spec.origin is None:
+        raise InputError("TensorFlow is not installed; run pip install tensorflow")
+    folder = pathlib.Path(spec.origin).parent
+    # As tf.sysconfig.get_compile_flags has them. NDEBUG must be as in the wheel, or classes differ in layout.
+    shape = ("-std=c++17", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
+    places = (f"-isystem{folder / 'include'}", f"-L{folder}", "-l:libtensorflow_framework.so.2")
+    return importlib.metadata.version("tensorflow"), shape, places
+
+
+def compiled(library: Library, is_announced: bool = False) -> pathlib.Path:
+    """File of a library, compiled if its source has changed.
+
+    Several processes may compile at once: each writes its own file and renames it. Where no folder is writable, which
+    gives one warning, the file is this process's alone.
+
+    Args:
+      library: to find or compile.
+      is_announced: the caller has printed that something is compiled, and for how long.
+
+    Raises:
+      InputError: there is no compiler, it fails, or the environment names a missing file.
+    """
+    return compiled_all([library], is_announced)[0]
+
+
+def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> list[pathlib.Path]:
+    """Files of several libraries; their sources are compiled in parallel on all cores."""
+    paths = [prebuilt_file(library) or _existing(library) for library in libraries]
+    missing = [library for library, path in zip(libraries, paths, strict=True) if path is None]
+    built = iter(_compile(missing, is_announced) if missing else ())
+    return [
+        _kept(library, next(built)) if path is None else path
+        for library, path in zip(libraries, paths, strict=True)
+    ]
+
+
+def is_compiled(library: Library) -> bool:
+    """True if ``compiled`` has nothing to do.
+
+    Raises:
+      InputError: the environment names a missing file.
+    """
+    return prebuilt_file(library) is not None or _existing(library) is not None
+
+
+def prebuilt_file(library: Library) -> pathlib.Path | None:
+    """File that was built elsewhere; None where the environment names none.
+
+    Raises:
+      InputError: it is missing.
+    """
+    prebuilt = os.environ.get(library.prebuilt)
+    if not prebuilt:
+        return None
+    if not pathlib.Path(prebuilt).is_file():
+        raise InputError(
+            f"{library.prebuilt} is {prebuilt}, which is no file; unset it to compile {library.purpose}"
+        )
+    return pathlib.Path(prebuilt)
+
+
+def _existing(library: Library) -> pathlib.Path | None:
+    scratch = pathlib.Path(_folder_of_this_process().name)
+    for path in (folder / library.file_name for folder in (*library.kept_in, scratch)):
+        if not path.is_file():
+            continue
+        if _is_whole(path):
+            return path
+        _LOG.warning("%s is damaged: compiling it again", path)
+    return None
+
+
+def _is_whole(path: pathlib.Path) -> bool:
+    """True if a shared object has its section table, which comes last in the file."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(_ELF_HEADER_BYTES)
+        num_bytes = path.stat().st_size
+    except OSError:
+        return False
+    if len(header) < _ELF_HEADER_BYTES or not header.startswith(_ELF):
+        return False
+    (start,) = struct.unpack_from("<Q", header, _SECTIONS_AT)
+    (section_bytes,) = struct.unpack_from("<H", header, _SECTION_BYTES_AT)
+    (count,) = struct.unpack_from("<H", header, _SECTION_COUNT_AT)
+    return bool(start + section_bytes * count <= num_bytes)
+
+
+def _compile(libraries: Sequence[Library], is_announced: bool) -> list[pathlib.Path]:
+    """Compiles into the folder of this process, each source separately."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        purpose = libraries[0].purpose
+        raise InputError(f"cannot compile {purpose}: {compiler} not found; install g++ or set CXX")
+    cores = len(os.sched_getaffinity(0))
+    seconds = sum(library.core_s for library in libraries) / cores
+    purposes = " and ".join(library.purpose for library in libraries)
+    is_announced = is_announced or seconds < _ANNOUNCED_S
+    announcement = "" if is_announced else f"compiling {purposes}, this once: about {seconds:.0f} s"
+    # In reverse order of names, which happens to start the longest jobs early.
+    sources = [
+        (library, path) for library in libraries for path in sorted(library.sources.glob("*.cc"))[::-1]
+    ]
+    folder = pathlib.Path(_folder_of_this_process().name)
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as scratch,
+        concurrent.futures.ThreadPoolExecutor(cores) as pool,
+    ):
+        objects = [f"{scratch}/{i}.o" for i in range(len(sources))]
+        jobs = [
+            pool.submit(_run_compiler, compiler, library, ("-c", str(source)), target)
+            for (library, source), target in zip(sources, objects, strict=True)
+        ]
+        try:
+            _await(jobs, announcement)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for library in libraries:
+            inputs = [path for path, (origin, _) in zip(objects, sources, strict=True) if origin is library]
+            built = f"{scratch}/{library.file_name}"
+            _run_compiler(compiler, library, inputs, built)
+            os.replace(built, folder / library.file_name)
+    return [folder / library.file_name for library in libraries]
+
+
+def _await(jobs: Sequence[concurrent.futures.Future[None]], announcement: str) -> None:
+    """Waits for all jobs, with a bar on a terminal and a line elsewhere."""
+    is_terminal = sys.stderr.isatty()
+    if announcement and not is_terminal:
+        print(announcement, file=sys.stderr, flush=True)
+    for count, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+        job.result()
+        if announcement and is_terminal:
+            bar = "#" * (_BAR * count // len(jobs))
+            end = "\n" if count == len(jobs) else ""
+            print(f"\r{announcement} [{bar:<{_BAR}}]", end=end, file=sys.stderr, flush=True)
+
+
+def _run_compiler(compiler: str, library: Library, inputs: Sequence[str], target: str) -> None:
+    command = [compiler, *library.flags, *inputs, "-o", target, *library.places]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        errors = [line for line in done.stderr.splitlines() if "error:" in line] or [done.stderr.strip()]
+        raise InputError(f"{compiler} could not compile {library.purpose}: {errors[0]}")
+
+
+def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
+    """Moves a compiled library to the first writable folder; leaves it where there is none."""
+    reasons = []
+    for folder in library.kept_in:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:
+                os.replace(shutil.copy(built, scratch), folder / library.file_name)
+        except OSError as error:
+            reasons.append(f"{folder}: {error.strerror}")
+            continue
+        built.unlink()
+        return folder / library.file_name
+    _LOG.warning(
+        "%s can be kept nowhere (%s), so every process compiles it anew; set XDG_CACHE_HOME",
+        library.purpose,
+        "; ".join(reasons),
+    )
+    return built
+
+
+@functools.cache
+def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
+    """Temporary folder, removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="tf_placer_")
+
+
+def with_kept_compilations(environment: Mapping[str, str]) -> dict[str, str]:
+    """Environment of a new process in which TensorFlow keeps what XLA compiles, and loads it later.
+
+    TensorFlow reads the flag for this once, when its first device is made, so it must be in the environment with which
+    a process starts. ``tf_placer.ops.library`` sets it in a running process. The environment is unchanged where the
+    user names a folder for this, or no folder can be used.
+    """
+    flags = environment.get(XLA_FLAGS, "")
+    folder = None if XLA_CACHE_FLAG in flags else compilations_folder()
+    if folder is None or any(blank in str(folder) for blank in " \t\n"):  # TensorFlow splits flags at blanks
+        return dict(environment)
+    return {**environment, XLA_FLAGS: f"{flags} {compilation_flags(folder)}".strip()}
+
+
+def compilation_flags(folder: pathlib.Path) -> str:
+    """Flags for ``TF_XLA_FLAGS`` that keep compilations in a folder without blanks in its name."""
+    return f"{XLA_CACHE_FLAG}={folder} --tf_xla_persistent_cache_device_types={DEVICE_TYPES}"
+
+
+@functools.cache
+def compilations_folder() -> pathlib.Path | None:
+    """Folder of this machine's compilations, made if need be; None where nothing can be kept.
+
+    Each processor and TensorFlow has its own folder, because a compilation is machine code. Only its owner may write
+    there, since its content is run. The oldest ones go where all folders exceed ``COMPILATIONS_BYTES``.
+    """
+    every = user_cache_folder() / "compilations"
+    folder = every / _digest_of_machine()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.getuid() or not os.access(folder, os.W_OK):
+            return None
+        folder.chmod(0o700)
+    except OSError:
+        return None
+    remove_oldest(every.rglob("*.pb"), most_bytes=COMPILATIONS_BYTES)
+    return folder
+
+
+def _digest_of_machine() -> str:
+    """Hex digest of the processor and of TensorFlow's version."""
+    facts = [importlib.metadata.version("tensorflow"), os.uname().machine]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf8") as file:
+        for line in file:
+            if not line.strip():
+                break  # the first core is enough
+            name, _, value = line.partition(":")
+            if name.strip() in _CPU_FACTS:
+                facts.append(value.strip())
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def load_op_libraries(files: Sequence[str]) -> None:
+    """Loads libraries of ops into this process, and into workers that are started later.
+
+    Raises:
+      InputError: a file is missing, or this TensorFlow cannot load it.
+    """
+    tf = importlib.import_module("tensorflow")  # this module is used before TensorFlow is loaded, too
+    for file in files:
+        if not pathlib.Path(file).is_file():
+            raise InputError(f"--op_library={file}: no such file; give a shared library, for example FILE.so")
+        path = str(pathlib.Path(file).resolve())
+        try:
+            tf.load_op_library(path)
+        except (tf.errors.OpError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"--op_library={file}: TensorFlow {tf.__version__} cannot load it ({told(error)}); give a library of "
+                "ops that was built for it"
+            ) from error
+        _op_libraries[path] = None
+
+
+def loaded_op_libraries() -> tuple[str, ...]:
+    """Files that ``load_op_libraries`` has loaded."""
+    return tuple(_op_libraries)

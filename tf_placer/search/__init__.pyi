@@ -1,0 +1,12 @@
+from tf_placer.base.method_spec import Kind as Kind
+from tf_placer.base.method_spec import MethodSpec as MethodSpec
+from tf_placer.base.method_spec import Role as Role
+from tf_placer.search.known import Budget as Budget
+from tf_placer.search.recorder import ConsoleProgress as ConsoleProgress
+from tf_placer.search.recorder import HistoryEntry as HistoryEntry
+from tf_placer.search.recorder import Progress as Progress
+from tf_placer.search.recorder import SearchResult as SearchResult
+from tf_placer.search.round import Context as Context
+from tf_placer.search.round import Method as Method
+from tf_placer.search.round import Round as Round
+from tf_placer.search.search import search as search
