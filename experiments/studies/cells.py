@@ -45,7 +45,7 @@ from tf_placer.search.recorder import SearchResult
 from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES
 from tf_placer.transform.split.plans import data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program
 

@@ -28,9 +28,8 @@ from tf_placer.search import methods
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import NothingFits, evaluate_given
-from tf_placer.transform.split.plans import carried_over, data_parallel_plan
+from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
-from tf_placer.transform.split.worth import faster_whole
 
 
 def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
@@ -22,8 +21,6 @@ from tf_placer.rewrite.functions import call_of
 from tf_placer.rewrite.saved_model import PLANS
 from tf_placer.rewrite.variables import move_to_devices
 from tf_placer.workers.connection import attach, present_devices
-
-# Devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:
@@ -119,7 +116,16 @@ def load_saved_model(
     name_of = _checked(model, devices or {})
     rename_saved_devices(model, name_of)
     with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
-        root = _loaded(model, folder)
+        try:
+            root = tf.saved_model.load(
+                str(folder),
+                tags=list(model.meta_graph.meta_info_def.tags),
+                options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
+            )
+        except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
+            raise InputError(
+                f"TensorFlow cannot load {model.path} ({told(error)}); export the model again"
+            ) from error
     _check_resources(model, root)
     _check_signatures(model, root)
     return root
@@ -197,19 +203,6 @@ def _is_one(device: str, wanted: str) -> bool:
     )
 
 
-def _loaded(model: SavedModel, folder: pathlib.Path) -> Any:
-    try:
-        return tf.saved_model.load(
-            str(folder),
-            tags=list(model.meta_graph.meta_info_def.tags),
-            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
-        )
-    except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
-        raise InputError(
-            f"TensorFlow cannot load {model.path} ({told(error)}); export the model again"
-        ) from error
-
-
 def _listed(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names) or "no device"
 
@@ -276,15 +269,10 @@ def _check_signatures(model: SavedModel, root: Any) -> None:
     for name, function in root.signatures.items():
         call = call_of(model, name)
         nodes = model.meta_graph.graph_def.node if call is None else call.body.node_def
-        _check_ops(model, name, function.graph, {node.name: node for node in nodes})
-
-
-def _check_ops(
-    model: SavedModel, signature: str, graph: tf.Graph, saved: Mapping[str, node_def_pb2.NodeDef]
-) -> None:
-    for op in graph.get_operations():
-        if op.name in saved:
-            _check(model, f"op {op.name!r} of {signature!r}", op.device, saved[op.name].device)
+        device_of = {node.name: node.device for node in nodes}
+        for op in function.graph.get_operations():
+            if op.name in device_of:
+                _check(model, f"op {op.name!r} of {name!r}", op.device, device_of[op.name])
 
 
 def _check(model: SavedModel, what: str, device: str, wanted: str) -> None:

@@ -54,10 +54,6 @@ def _has_seeds(op_type: str) -> bool:
     )
 
 
-def _is_seeded(node: node_def_pb2.NodeDef) -> bool:
-    return _has_seeds(node.op) and bool(node.attr["seed"].i or node.attr["seed2"].i)
-
-
 class SeededDraws:
     """The ops of a function that draw with a seed, in its loops, branches and calls, too.
 
@@ -162,7 +158,11 @@ class RandomState:
         for path, device in devices.items():
             before = self._handles.get(path)
             if before is None or before[0] != device:
-                self._assign(path, device, self._initial[path] if before is None else _read(before[1]))
+                value: object = self._initial[path]
+                if before is not None:
+                    with outside_functions():
+                        value = tf.raw_ops.ReadVariableOp(resource=before[1], dtype=tf.int64).numpy()
+                self._assign(path, device, value)
 
     def move_back(self) -> None:
         """Moves the variables to where the first copy reads them."""
@@ -184,11 +184,6 @@ class RandomState:
         self._handles[path] = device, handle
 
 
-def _read(handle: tf.Tensor) -> tf.Tensor:
-    with outside_functions():
-        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64).numpy()
-
-
 _Draw = tuple[str, node_def_pb2.NodeDef, MutableSequence[node_def_pb2.NodeDef], str]
 
 
@@ -205,7 +200,7 @@ def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
     ) -> Iterator[_Draw]:
         for node in nodes:
             path, device = f"{scope}{node.name}", node.device or around
-            if _is_seeded(node):
+            if _has_seeds(node.op) and (node.attr["seed"].i or node.attr["seed2"].i):
                 yield path, node, nodes, device
             if is_compiled(node) or node.op not in library.keys() | CALLS | LOOPS | BRANCHES:
                 continue

@@ -33,8 +33,6 @@ from colocation.tensorflow_internals import (
 from tf_placer.base.arguments import InputError
 from tf_placer.rewrite.random_state import tell_of_lost_state
 
-# Holders of a variable's storage that cannot follow when the variable moves.
-
 # A thread that uses a variable again and again is between two uses for less than most of these looks.
 _LOOKS, _LOOK_EVERY_S = 20, 0.0005
 _TENSORFLOW = ("tensorflow", "keras")
@@ -229,16 +227,11 @@ def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
                 for variable in storages.variables[id(move.old)]:
                     set_storage(variable, move.new)
             new_of = {id(move.old): move.new for move in moves}
-            _hand_over(storages, new_of)
+            tell_of_lost_state(storages.functions, "variables move to other devices")
+            for function in storages.functions:
+                replace_captures(function, lambda captured: new_of.get(id(captured), captured))
         for move in moves:
             move.catch_up()
-
-
-def _hand_over(storages: Storages, new_of: Mapping[int, tf.Tensor]) -> None:
-    """Replaces captured handles in every function of this process, traced or being traced."""
-    tell_of_lost_state(storages.functions, "variables move to other devices")
-    for function in storages.functions:
-        replace_captures(function, lambda captured: new_of.get(id(captured), captured))
 
 
 def _check_can_follow(

@@ -20,7 +20,7 @@ from tf_placer.command_line import run_command
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import META_GRAPH
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES
 
 # Two GPUs that small ops are worth sending between: no time of the host for a kernel or a tensor.
 _FAST_HOST = """

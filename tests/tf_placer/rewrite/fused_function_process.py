@@ -19,7 +19,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.rewrite.saved_model import export_saved_model
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES
 from tf_placer.transform.fusion.writer import PREFIX
 
 CLOSE = 1e-5

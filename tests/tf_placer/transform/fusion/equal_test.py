@@ -17,8 +17,7 @@ from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.rewrite import place_graph
-from tf_placer.transform.fusion.clusters import convex_clusters
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES, convex_clusters
 from tf_placer.transform.fusion.writer import PREFIX, fused_graph
 from tf_placer.transform.order import ordered_pairs
 from tf_placer.transform.split.equality import differences, run_lifted

@@ -96,7 +96,7 @@ def split_along(item: Item, examples: dict[Tensor, Part], size: int, parts: int)
     def best(program, parts, has_own_statistics):
         return propagate(program, examples, Batch.divided(size, parts), has_own_statistics), examples
 
-    with mock.patch.object(split_batch, "_best", best):
+    with mock.patch.object(split_batch, "best_states", best):
         try:
             return split_program(item, parts)
         except InputError as error:
