@@ -27,8 +27,7 @@ from tf_placer.graph.program import SHARED
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.check_arrays import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform.fusion.clusters import contracted
 from tf_placer.transform.fusion.costs import fused_plan
 

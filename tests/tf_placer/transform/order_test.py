@@ -18,8 +18,7 @@ from tf_placer.graph.program import Splitting
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform import order
 from tf_placer.transform.order import (
     WITHIN,

@@ -49,7 +49,7 @@ def without_lists(item: Item, origin_of: Mapping[str, str]) -> tuple[Item, dict[
 
 def sizes_to_keep(item: Item) -> dict[str, tuple[OutputSpec, ...]]:
     """Op -> outputs that need not be inferred again; empty where some are estimates, which others follow from."""
-    if any(spec.is_estimated for specs in item.outputs for spec in specs):
+    if any(spec.rule for specs in item.outputs for spec in specs):
         return {}
     return dict(zip(item.index.names, item.outputs, strict=True))
 
@@ -129,7 +129,7 @@ class _Lists:
     def shape(self, text: str) -> tuple[int, ...]:
         """Shape of a tensor; raises _NotKnown for an estimate."""
         spec = self._specs[self.same(text)]
-        if spec.is_estimated:
+        if spec.rule:
             raise _NotKnown
         return spec.shape
 
