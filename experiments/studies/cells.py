@@ -239,7 +239,7 @@ def _in_parts(item: Item, whole: Problem, parts: int) -> InParts:
     devices = [d for d, device in enumerate(cluster.devices) if device.type != "CPU"]
     program = split_program(item, parts)
     problem = VARIANTS[IN_PARTS](program.item, cluster)
-    return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
+    return InParts(program, whole, problem, data_parallel_plan(problem, devices))
 
 
 def _filled_in_parts(split: InParts) -> FilledInParts:

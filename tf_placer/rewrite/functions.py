@@ -102,7 +102,7 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.
 
 
 def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-    """Gives every node of the main graph its own copies of the functions that it names, directly or not.
+    """Gives every node of the main graph separate copies of the functions that the node names, directly or not.
 
     After two calls of one function are inlined, their loops share a body. TensorFlow rewrites the body of a loop when
     it is differentiated, under one name, and fails when another loop has done so before.
@@ -239,7 +239,7 @@ class _Copy:
         self._prefix = prefix
 
     def tensor(self, traced: tf.Tensor) -> tf.Tensor | None:
-        """The copy's tensor with the value of a traced one; None where no result needs it."""
+        """The copy's tensor with the value of a traced one; None for tensors that no result needs."""
         op = self._copied_op(traced.op)
         if op is not None and len(op.outputs) > traced.value_index:
             return op.outputs[traced.value_index]
@@ -573,7 +573,7 @@ class _Functions:
         self.of_objects = sorted(name for name in concrete - self._of_signatures if self._path_of(name))
 
     def reached_from(self, name: str) -> set[str]:
-        """The function and all that it calls, also indirectly and in loops and branches."""
+        """The function and its callees, also indirect ones and those in loops and branches."""
         if name not in self._of_name:
             return set()
         return {name} | called_functions(self._of_name[name].node_def, self._of_name)
@@ -608,8 +608,8 @@ class _Functions:
 
     def copy_for_others(self, body: str, called: set[str]) -> None:
         """Gives other signatures copies of the functions that are given devices."""
-        others = [name for name in self._of_signatures - {body} if name in self._of_name]
-        needed = set().union(*map(self.reached_from, others)) - set(others)
+        bodies = [name for name in self._of_signatures - {body} if name in self._of_name]
+        needed = set().union(*map(self.reached_from, bodies)) - set(bodies)
         copied = sorted(name for name in needed if self.reached_from(name) & called)
         taken = set(self._of_name)
         new_name = {name: fresh_name(f"{name}__unplaced", taken) for name in copied}
@@ -618,11 +618,11 @@ class _Functions:
             copy.CopyFrom(self._of_name[name])
             copy.signature.name = new
             with_references_renamed(copy.node_def, new_name)
-        for name in others:
+        for name in bodies:
             with_references_renamed(self._of_name[name].node_def, new_name)
 
     def place_again(self, signature: str, prefix: str, devices: Mapping[str, str]) -> None:
-        """Gives functions that an earlier plan of a signature placed the devices of the plan that replaces it.
+        """Gives functions that an earlier plan of a signature placed the devices of the new plan.
 
         The signature no longer calls them: its body was replaced, and has their ops inlined under these names.
         """

@@ -24,7 +24,7 @@ from tf_placer.workers.connection import attach, present_devices
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:
-    """Every device that is asked for somewhere, full where it can mean one device of one task only, sorted.
+    """Devices that the model names, sorted; full names where type and index are given.
 
     Raises:
       InputError: a device string is damaged.
@@ -47,7 +47,7 @@ def rename_saved_devices(model: SavedModel, name_of: Mapping[str, str]) -> None:
 
 
 def completed(device: str, source: str) -> str:
-    """``"/device:CPU:1"`` as ``"/job:localhost/replica:0/task:0/device:CPU:1"``; without type or index, as it is.
+    """``"/device:CPU:1"`` as ``"/job:localhost/replica:0/task:0/device:CPU:1"``; unchanged without type or index.
 
     Args:
       device: a device string.
@@ -115,7 +115,9 @@ def load_saved_model(
         )
     name_of = _checked(model, devices or {})
     rename_saved_devices(model, name_of)
-    with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
+    with _folder_of(model, rewritten=bool(name_of)) as folder:
+        was_soft = tf.config.get_soft_device_placement()
+        tf.config.set_soft_device_placement(True)  # or variables are not put where they were saved
         try:
             root = tf.saved_model.load(
                 str(folder),
@@ -126,8 +128,16 @@ def load_saved_model(
             raise InputError(
                 f"TensorFlow cannot load {model.path} ({told(error)}); export the model again"
             ) from error
+        finally:
+            tf.config.set_soft_device_placement(was_soft)
     _check_resources(model, root)
-    _check_signatures(model, root)
+    for name, function in root.signatures.items():
+        call = call_of(model, name)
+        nodes = model.meta_graph.graph_def.node if call is None else call.body.node_def
+        device_of = {node.name: node.device for node in nodes}
+        for op in function.graph.get_operations():
+            if op.name in device_of:
+                _check(model, f"op {op.name!r} of {name!r}", op.device, device_of[op.name])
     return root
 
 
@@ -209,7 +219,7 @@ def _listed(names: tuple[str, ...] | list[str]) -> str:
 
 @contextlib.contextmanager
 def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
-    """The model's own folder, or one for the time being that differs from it in ``saved_model.pb`` only."""
+    """The model's own folder, or a temporary one that differs in ``saved_model.pb`` only."""
     if not rewritten:
         yield model.path
         return
@@ -225,19 +235,8 @@ def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
         yield folder
 
 
-@contextlib.contextmanager
-def _soft_placement() -> Iterator[None]:
-    """Turns soft placement on, without which TensorFlow does not put variables where they were saved."""
-    before = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(True)
-    try:
-        yield
-    finally:
-        tf.config.set_soft_device_placement(before)
-
-
 def _check_resources(model: SavedModel, root: Any) -> None:
-    """Looks whether variables and tables are where the model has them; moves those of TensorFlow 1 there first."""
+    """Checks the devices of variables and tables, after moving variables of TensorFlow 1."""
     if not model.meta_graph.HasField("object_graph_def"):
         device_of = {node.name: node.device for node in model.meta_graph.graph_def.node}
         wanted = [(variable, device_of[variable.name.partition(":")[0]]) for variable in root.variables]
@@ -262,17 +261,6 @@ def _check_resources(model: SavedModel, root: Any) -> None:
             if child.local_name in children and child.node_id not in seen:
                 seen.add(child.node_id)
                 frontier.append((child.node_id, children[child.local_name]))
-
-
-def _check_signatures(model: SavedModel, root: Any) -> None:
-    """Looks whether the ops of the signatures' graphs have the devices that the model gives them."""
-    for name, function in root.signatures.items():
-        call = call_of(model, name)
-        nodes = model.meta_graph.graph_def.node if call is None else call.body.node_def
-        device_of = {node.name: node.device for node in nodes}
-        for op in function.graph.get_operations():
-            if op.name in device_of:
-                _check(model, f"op {op.name!r} of {name!r}", op.device, device_of[op.name])
 
 
 def _check(model: SavedModel, what: str, device: str, wanted: str) -> None:

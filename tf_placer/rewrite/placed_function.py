@@ -92,7 +92,7 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
 def shapes_behind_handles(
     graph_def: tf.compat.v1.GraphDef, inputs: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.TensorShape]:
-    """Shapes that inference finds once it knows the variables behind the graph's handles.
+    """Shapes that inference finds with the variables behind the graph's handles known.
 
     TensorFlow infers shapes as it imports nodes, and a handle can be given its variable only afterwards. So tensors
     read from variables have no shape, and forward-mode differentiation fails where it needs zeros of the shape of a
@@ -150,7 +150,7 @@ def _copy_shape(source: tf.Tensor, target: tf.Tensor) -> None:
 
 
 class _Origins:
-    """Ops of a traced function and of the functions that it calls, whose stack traces name the user's program."""
+    """Ops of a traced function and its callees, whose stack traces name the user's program."""
 
     def __init__(self, graph: FuncGraph) -> None:
         self._graphs = {
@@ -161,7 +161,7 @@ class _Origins:
         self._ops: dict[int, dict[str, tf.Operation]] = {}
 
     def body(self, name: str) -> FuncGraph | None:
-        """The traced graph of a function, or of the function that it is a copy of (``with_functions_of_their_own``)."""
+        """The traced graph of a function or of its original (``with_functions_of_their_own``)."""
         return self._graphs.get(name) or self._graphs.get(re.sub(r"_\d+$", "", name))
 
     def of(self, graph: FuncGraph, name: str) -> tf.Operation | None:
@@ -242,8 +242,8 @@ def run_by_plan(
 
 def devices_here(placement: Placement, cluster: Cluster) -> dict[str, str]:
     """Op -> device under its name in this process, which is connected to the cluster's workers if need be."""
-    here = attach_and_tell(cluster, set(placement.device_names.values()))
-    return {op: here[device] for op, device in placement.device_names.items()}
+    name_of = attach_and_tell(cluster, set(placement.device_names.values()))
+    return {op: name_of[device] for op, device in placement.device_names.items()}
 
 
 def check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
@@ -262,7 +262,7 @@ def check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
 
 
 def shapes_of_inputs(concrete: ConcreteFunction, item: Item) -> tuple[tf.TensorShape | None, ...]:
-    """Shape of each argument of a function that its item was made for; None for an argument that it does not read."""
+    """Shape of each argument in a function's item; None for an argument that is not read."""
     captured = {id(tensor) for tensor in concrete.graph.internal_captures}
     shape_of = {feed.node: tf.TensorShape(feed.shape) for feed in item.feeds}
     inputs = (tensor for tensor in concrete.inputs if id(tensor) not in captured)
@@ -575,7 +575,7 @@ _copies: dict[str, dict[int, tuple[weakref.ref[tf.Tensor], weakref.ref[tf.Tensor
 
 
 def _on_device(value: tf.Tensor, device: str) -> tf.Tensor:
-    """An eager tensor on the device that reads it, so that no call sends it; one copy serves all functions."""
+    """An eager tensor on its reader's device, so that no call sends the tensor; one copy serves all functions."""
     if tf.DeviceSpec.from_string(value.device) == tf.DeviceSpec.from_string(device):
         return value
     copies, number = _copies.setdefault(device, {}), id(value)

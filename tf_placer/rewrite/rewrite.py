@@ -151,7 +151,7 @@ def check_clusters_of(item: Item, placement: Placement) -> None:
 
 
 def check_placement(name: str, value: object) -> Placement:
-    """Returns ``value`` if it is a placement; else InputError says where a search's result has its placement."""
+    """Returns a placement; raises InputError for other values, with a hint at a result's ``.placement``."""
     hint = ".placement of it" if hasattr(value, "placement") else "a Placement, such as search(...).placement"
     return arguments.instance_of(name, value, Placement, f"give {hint}")
 

@@ -23,7 +23,6 @@ from colocation.op_facts import (
 )
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import SHARED
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.check_arrays import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
@@ -218,8 +217,10 @@ class _Step:
         """Pairs [K, 2] sorted: for critical sends, at borders of parts, by how much longer the second can wait."""
         before, after = pairs.T
         splitting, names = self.problem.splitting, self.problem.op_names
-        part = np.array([SHARED if splitting is None else splitting.part_of(name) for name in names])
-        is_border = (part[before] != part[after]) & (part[before] != SHARED) & (part[after] != SHARED)
+        part = np.array(
+            [-1 if splitting is None else splitting.part_of(name) for name in names]
+        )  # -1: of none
+        is_border = (part[before] != part[after]) & (part[before] >= 0) & (part[after] >= 0)
         can_wait_ns = self.slack_ns[after] - self.slack_ns[before]
         return pairs[np.lexsort((after, -can_wait_ns, ~is_border, ~self.feeds_critical[before]))]
 

@@ -154,7 +154,7 @@ def contracted(index: GraphIndex, cluster_of_op: np.ndarray) -> tuple[np.ndarray
 
 
 def _forward_edges(index: GraphIndex) -> np.ndarray:
-    """[E, 2] data and control edges, without those that lead back in a loop."""
+    """[E, 2] data and control edges, without back edges of loops."""
     back = np.array([op_type in NEXT_ITERATIONS for op_type in index.op_types], bool)
     return index.edges[~back[index.edges[:, 0]]] if len(index.edges) else index.edges
 

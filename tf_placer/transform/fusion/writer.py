@@ -101,7 +101,7 @@ class _Writer:
         return numbers
 
     def _text(self, text: str) -> str:
-        """An input as an op outside of the producer's cluster reads it."""
+        """An input's name for an op outside of the producer's cluster."""
         is_control, name, output = parse_input(text)
         if name not in self._cluster_of:
             return text

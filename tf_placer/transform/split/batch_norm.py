@@ -94,7 +94,7 @@ def _count(op: OpStates) -> int:
 
 
 def _merged(writer: Any, parts: Sequence[str], counts: Sequence[int], copy: int) -> tuple[str, str]:
-    """Mean and variance of the batch by those of its parts, in one copy; variance is divided by the count."""
+    """Batch mean and variance from the parts' statistics, in one copy; variance is divided by the count."""
     single, rows = tf.float32, np.array(counts, np.float32)[:, np.newaxis]
 
     def average(values: str) -> str:

@@ -55,7 +55,7 @@ def sizes_to_keep(item: Item) -> dict[str, tuple[OutputSpec, ...]]:
 
 
 class _NotKnown(Exception):
-    """The elements of a list depend on data, or an op on it has no rule."""
+    """The elements of a list depend on data, or an op on the list has no rule."""
 
 
 class _Lists:
@@ -147,7 +147,7 @@ class _Lists:
     def write(
         self, op_type: str, inputs: Sequence[str], shape: Sequence[int], dtype: tf.DType, name: str = ""
     ) -> node_def_pb2.NodeDef:
-        """Writes a node, named as the op or below it; its outputs have one shape and type."""
+        """Writes a node with the op's name or one below; all outputs have one shape and type."""
         full = fresh_name(f"{self._op}/{name}", self._taken) if name else self._op
         node = node_def_pb2.NodeDef(op=op_type, name=full, input=inputs)
         node.attr["T" if op_type != "Const" else "dtype"].type = dtype.as_datatype_enum
@@ -182,7 +182,7 @@ class _Lists:
         return rows
 
     def _apply_rule(self, node: node_def_pb2.NodeDef, kept: Collection[str]) -> bool:
-        """Passes over an op or replaces it; False for one on lists that has to stay and is not in ``kept``."""
+        """Passes over or replaces an op; False for an op on lists that has to stay and is not in ``kept``."""
         lists = [text for text in data_inputs(node) if self._specs[with_output(text)].dtype == tf.variant]
         outputs = self._outputs[node.name]
         if not lists and all(self._specs[text].dtype != tf.variant for text in outputs):
@@ -270,18 +270,16 @@ def _sum(lists: _Lists, node: node_def_pb2.NodeDef) -> None:
     lists.is_list(0, sums)
 
 
-def _length(lists: _Lists, node: node_def_pb2.NodeDef) -> None:
-    lists.constant(np.asarray(len(lists.elements(node.input[0])), np.int32))
-
-
-_RULES: Mapping[str, Callable[[_Lists, node_def_pb2.NodeDef], None]] = {
+_RULES: Mapping[str, Callable[[_Lists, node_def_pb2.NodeDef], object]] = {
     "AddN": _sum,
     "EmptyTensorList": lambda lists, node: lists.is_list(0, []),
     "Identity": lambda lists, node: lists.is_list(0, lists.elements(node.input[0])),
     "TensorListElementShape": _element_shape,
     "TensorListFromTensor": lambda lists, node: lists.is_list(0, lists.unpacked(node.input[0], "elements")),
     "TensorListGetItem": _get_item,
-    "TensorListLength": _length,
+    "TensorListLength": lambda lists, node: lists.constant(
+        np.asarray(len(lists.elements(node.input[0])), np.int32)
+    ),
     "TensorListPopBack": _pop,
     "TensorListPushBack": lambda lists, node: lists.is_list(
         0, [*lists.elements(node.input[0]), lists.same(node.input[1])]

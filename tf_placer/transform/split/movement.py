@@ -325,7 +325,7 @@ def gather_nd(op: OpStates) -> Split:
 
 
 def one_hot(op: OpStates) -> Split:
-    """``OneHot``: a new axis among those of the indices."""
+    """``OneHot``: a new axis among the indices' axes."""
     indices = op.part(0)
     if indices is None:
         raise NotSplit("its depth is made of examples")

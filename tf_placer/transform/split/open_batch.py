@@ -434,7 +434,7 @@ class _Sizes:
         return True
 
     def follows_squeeze(self, node: node_def_pb2.NodeDef, inputs: Sequence[Tensor]) -> bool:
-        """``Squeeze``: without named axes it would drop a batch of one example as well."""
+        """``Squeeze``: without named axes a batch of one example would be dropped as well."""
         sizes = self._sizes[inputs[0]]
         is_named = "squeeze_dims" in node.attr and len(node.attr["squeeze_dims"].list.i) > 0
         return is_named or _never_below((sizes * [[2], [1]])[:, sizes[0] != 0], 2)
@@ -470,7 +470,7 @@ def _follows_larger(line: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
 def _is_within(
     low: np.ndarray | None, high: np.ndarray | None, stride: np.ndarray, length: np.ndarray
 ) -> bool:
-    """Whether the ends of a slice are not clipped for any batch, and it is not empty for some batches only."""
+    """Whether a slice is not clipped for any batch, and not empty for some batches only."""
     if stride[0] or abs(stride[1]) != 1 or (stride[1] < 0 and not (low is None and high is None)):
         return False
     ends = []

@@ -1,4 +1,4 @@
-"""Parts of the batch in a problem, plans of a split program that need no search, and ops that are faster whole."""
+"""Parts of the batch in a problem, plans of a split program without search, and ops that are faster whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.graph.python import max_flow
 
-from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -18,7 +17,7 @@ _LEAST_GAIN = 0.03
 
 
 def part_of_op(problem: Problem) -> np.ndarray:
-    """[N] int32: the part that an op is a copy for; ``SHARED`` where it is none, as in a problem of a whole batch."""
+    """[N] int32: the part that an op is a copy for; ``SHARED`` for no copy, as in a problem of a whole batch."""
     splitting = problem.splitting
     if splitting is None:
         return np.full(problem.num_ops, SHARED, np.int32)
@@ -68,7 +67,7 @@ def _time_ns(problem: Problem) -> np.ndarray:
     return problem.compute_ns.max(axis=1) + 1
 
 
-def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[int]) -> np.ndarray:
+def data_parallel_plan(problem: Problem, devices: Sequence[int]) -> np.ndarray:
     """The plan in which every device computes its parts of the batch.
 
     Copy c is on device c, starting over where there are more parts than devices. Variables, with their slots and
@@ -76,20 +75,12 @@ def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[
     all-reduce. A sum of gradients is made where its variable is.
 
     Args:
-      split: the program.
-      problem: of ``split.item`` on a cluster, U units.
+      problem: of a split program on a cluster, U units.
       devices: positions of the devices that compute parts.
 
     Returns:
       [U] int32, legal: a unit that its device cannot run is on the first device that can.
-
-    Raises:
-      InputError: the problem is of another program.
     """
-    if problem.op_names != split.item.index.names:
-        raise InputError(
-            f"{problem.name!r} is a problem of another program than the split one; build it of that"
-        )
     owner = np.full(problem.num_units, SHARED, np.int32)
     part, _ = copies_of_units(problem)
     is_copy = part != SHARED
@@ -196,7 +187,7 @@ def faster_whole(
 
 
 def _borders(problem: Problem, whole: Problem, columns: list[int], parts: int) -> list[tuple[int, int, int]]:
-    """Producer and consumer of each edge, and nanoseconds that it costs where only one of them is split.
+    """Producer and consumer of each edge, and its nanoseconds where only one of them is split.
 
     Each device takes its share of two launches and of the bytes, over the fastest link between the devices.
     """

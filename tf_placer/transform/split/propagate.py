@@ -47,7 +47,7 @@ _ENTERS, _EXITS = having("enter"), having("exit")
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """An item as propagation reads it, the same for every batch."""
+    """Propagation's view of an item, the same for every batch."""
 
     item: Item  # N ops
     inputs: tuple[tuple[Tensor, ...], ...]  # [N] producers of each op's data inputs
@@ -205,7 +205,7 @@ def _split(
     is_statistic: bool,
     has_own_statistics: bool,
 ) -> Split:
-    """How an op is split. For a rule a part's own estimate is whole; afterwards it stays its own."""
+    """How an op is split. For a rule a part's own estimate is whole; afterwards an estimate stays the part's own."""
     item = program.item
     read, written = [program.spec(tensor) for tensor in program.inputs[op]], item.outputs[op]
     if any(spec.rule for spec in [*read, *written]):
@@ -254,7 +254,7 @@ def _check_fits(view: OpStates, split: Split) -> None:
 
 
 def _estimate(view: OpStates, split: Split) -> Split:
-    """A sum over the batch as each part estimates it: its own, in proportion to its examples; or its own mean."""
+    """A sum over the batch as estimated by each part: the part's sum, in proportion to its examples, or mean."""
     batch = view.batch
     if split.write is not None:  # a mean
         return dataclasses.replace(split, gives=(OWN,), write=None)

@@ -159,19 +159,19 @@ def contraction(op: OpStates, operands: Sequence[str], result: str) -> Split:
 
 def matmul(op: OpStates) -> Split:
     """``MatMul``, with either operand transposed or not."""
-    left = "km" if op.attr("transpose_a").b else "mk"
-    right = "nk" if op.attr("transpose_b").b else "kn"
-    return contraction(op, [left, right], "mn")
+    left_labels = "km" if op.attr("transpose_a").b else "mk"
+    right_labels = "nk" if op.attr("transpose_b").b else "kn"
+    return contraction(op, [left_labels, right_labels], "mn")
 
 
 def batch_matmul(op: OpStates) -> Split:
     """``BatchMatMul`` and its later versions, which broadcast."""
-    left = "KM" if op.attr("adj_x").b else "MK"
-    right = "NK" if op.attr("adj_y").b else "KN"
+    left_labels = "KM" if op.attr("adj_x").b else "MK"
+    right_labels = "NK" if op.attr("adj_y").b else "KN"
     leading = string.ascii_lowercase[: len(op.out_shapes[0]) - 2]
     operands = [
         leading[len(leading) - (len(shape) - 2) :] + labels
-        for labels, shape in zip((left, right), op.shapes, strict=True)
+        for labels, shape in zip((left_labels, right_labels), op.shapes, strict=True)
     ]
     return contraction(op, operands, leading + "MN")
 
@@ -264,7 +264,7 @@ def along_axis(op: OpStates, argument: str) -> Split:
 
 
 def inner(op: OpStates, argument: str) -> Split:
-    """Works on the last axes, ``COUNT`` or ``COUNT,INPUTS``: those before hold rows.
+    """Works on the last axes, ``COUNT`` or ``COUNT,INPUTS``: axes before hold rows.
 
     The first INPUTS inputs (1 if left out) have these rows; others are whole.
     """
@@ -353,7 +353,7 @@ def rule_name(op_type: str) -> str:
 
 
 def split_by_rule(op: OpStates, has_own_statistics: bool = False) -> Split:
-    """How an op is split; raises NotSplit where it cannot be, with these inputs.
+    """How an op is split; raises NotSplit where its inputs do not allow that.
 
     Args:
       op: has a rule, and an input that is not whole.

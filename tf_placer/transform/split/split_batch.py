@@ -92,7 +92,7 @@ def split(item: Item, parts: int, batch_statistics: str = "whole", kept_whole: C
 def split_program(
     item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Collection[str] = ()
 ) -> SplitProgram:
-    """Splits the batch like ``split`` and keeps the origin of every op and the reasons of those that stay whole.
+    """Splits the batch like ``split``, and records origins of ops and reasons of ops that stay whole.
 
     The batch is the length of a first axis that most inputs share, and of several such lengths the one that puts most
     bytes of the program in parts. Where no first axis puts half of them in parts, second axes are tried as well. An
@@ -151,7 +151,7 @@ def _positions(item: Item, names: Collection[str]) -> list[int]:
 def _best_form(
     item: Item, parts: int, has_own_statistics: bool, names_kept: Collection[str]
 ) -> tuple[Unrolled, Program, States, dict[Tensor, Part]]:
-    """The program with those loops written out whose ops are then split, its states, and the example inputs."""
+    """The program with loops written out where their ops are then split, its states, and the example inputs."""
     loops_kept = set(names_kept)
     while True:
         straight = unrolled(item, loops_kept)

@@ -118,7 +118,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class OpStates:
-    """One op as a rule sees it; tuples have an entry for each data input or output."""
+    """A rule's view of one op; tuples have an entry for each data input or output."""
 
     node: tf.compat.v1.NodeDef
     states: tuple[State, ...]  # at least one is not whole
@@ -130,7 +130,7 @@ class OpStates:
     batch: Batch
 
     def attr(self, name: str) -> tf.compat.v1.AttrValue:
-        """An attribute, empty where the op has none; indexing the node itself would write one into it."""
+        """An attribute, empty where the op has none; indexing the node itself would add one."""
         return self.node.attr[name] if name in self.node.attr else tf.compat.v1.AttrValue()
 
     def part(self, position: int) -> Part | None:
@@ -143,7 +143,7 @@ class OpStates:
         return any(isinstance(state, Part) for state in self.states)
 
     def value(self, position: int) -> np.ndarray:
-        """Value of an input; raises NotSplit where it depends on data."""
+        """Value of an input; raises NotSplit for one that depends on data."""
         value = self.values[position]
         if value is None:
             raise NotSplit(f"its input {position} depends on data")
@@ -162,14 +162,14 @@ class OpStates:
         return state if isinstance(state, Sum) and len(set(self.states)) == 1 else None
 
     def local_size(self, state: Part, dtype: tf.DType) -> Callable[[int], np.ndarray]:
-        """Copy -> shape of the first output, as an input that tells sizes has it."""
+        """Copy -> shape of the first output, as a value of an input that tells sizes."""
         return lambda copy: np.asarray(
             self.batch.local(self.out_shapes[0], state, copy), dtype.as_numpy_dtype
         )
 
 
 def same_part(op: OpStates, positions: Sequence[int]) -> Part:
-    """The state that those of some inputs share which are in parts; raises NotSplit without one."""
+    """The common state of all inputs in parts among some; raises NotSplit if there is none."""
     parts = {op.states[i] for i in positions if isinstance(op.states[i], Part)}
     if len(parts) != 1:
         raise NotSplit("its inputs are in different parts" if parts else "it needs all examples")

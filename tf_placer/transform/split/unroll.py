@@ -248,7 +248,7 @@ def _written_out(
 
 
 def _origin(name: str, loop_of: Mapping[str, str], item: Item) -> str:
-    """The op that a node comes from: below a call the loop, else the op of its name or of the scope around it."""
+    """The op that a node comes from: below a call the loop, else the op of its name or scope."""
     while name not in loop_of:
         if name in item.index.id_of_name:
             return name

@@ -83,7 +83,7 @@ class Writer:
         self._write_classes()
 
     def whole(self, tensor: Tensor) -> str:
-        """The tensor as one: joined where it is in parts, addends or estimates."""
+        """The tensor as one: parts, addends or estimates are joined."""
         op, output = tensor
         name = self._index.names[op]
         if op not in self._states.splits and tensor not in self._whole:
@@ -117,7 +117,7 @@ class Writer:
         return [name] if op not in self._done else sorted(set(itertools.chain(*self._done[op])))
 
     def item(self, splitting: Splitting) -> Item:
-        """The split program, of the nodes written so far and those that join its results."""
+        """The split program: the nodes written so far, and nodes that join its results."""
         program = self._program.item
         fetches = []
         for tensor in self._program.fetched:
@@ -140,7 +140,7 @@ class Writer:
         name: str = "",
         attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
     ) -> str:
-        """Writes a copy of the op that is being written; ``name`` is below the op's where it is one of several."""
+        """Writes a copy of the current op; ``name`` is added where the copy is several nodes."""
         source = self._index.graph_def.node[self._op]
         node = copy_of(source, [*inputs, *self._controls(source, copy)], self._below(copy, name))
         node.attr.pop("_output_shapes", None)  # saved graphs have the whole's
@@ -282,7 +282,7 @@ class Writer:
     def _with_constants(
         self, inputs: Sequence[Sequence[str]], copy: int, constants: Mapping[int, Callable[[int], np.ndarray]]
     ) -> list[str]:
-        """Inputs of one copy, those that tell sizes written as constants."""
+        """Inputs of one copy, with inputs that tell sizes written as constants."""
         texts = [texts_of_copies[copy] for texts_of_copies in inputs]
         for position, value in constants.items():
             texts[position] = self.constant(value(copy), f"{self._below(copy, '')}/input_{position}")
@@ -302,7 +302,7 @@ class Writer:
         return names
 
     def _local(self, tensor: Tensor, state: Part) -> list[str]:
-        """A whole tensor of the batch's size that each copy can make for itself; nothing where it cannot."""
+        """A whole tensor of the batch's size that each copy can make for itself, or nothing."""
         op, output = tensor
         node = self._index.graph_def.node[op]
         if op in self._states.splits:
@@ -341,7 +341,7 @@ class Writer:
         return [self.copy(c, self._with_constants(pieces, c, constants)) for c in range(self._batch.parts)]
 
     def _aligned(self, tensor: Tensor, state: Part, rank: int) -> State:
-        """State of an operand whose last axes are those of a result of this rank."""
+        """State of an operand whose last axes match a result's of this rank."""
         shape = self._program.spec(tensor).shape
         axis = state.axis - rank + len(shape)
         return Part(axis, state.outer) if axis >= 0 and shape[axis] > 1 else WHOLE
@@ -392,7 +392,7 @@ class Writer:
         ]
 
     def _joined(self, tensor: Tensor, state: State, name: str) -> str:
-        """One tensor of those of all copies: a concatenation, or a tree of pairwise sums."""
+        """One tensor from the copies' tensors: a concatenation, or a tree of pairwise sums."""
         tensors, dtype = self._made[tensor], self._program.spec(tensor).dtype
         if state == WHOLE:
             return tensors[0]
@@ -456,7 +456,7 @@ class Writer:
             self._tied.append((node, self._group_of[self._op], copy))
 
     def _write_classes(self) -> None:
-        """Of ops that share a device by ``_class``, the copies of each part do, and those that are whole.
+        """Ties the copies of each part, and the whole ops, of a group that shares a device by ``_class``.
 
         TensorFlow takes such a name for a group's, which has no first among its ops. A part is computed elsewhere than
         the whole, so a group of which some ops have copies becomes one group for each part and one without.

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 import tf_placer
 from tf_placer import workloads
-from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.placement import Placement
@@ -43,7 +42,7 @@ def problem(program: SplitProgram) -> Problem:
 def test_every_copy_is_on_its_device_and_variables_are_shared_out(
     program: SplitProgram, problem: Problem
 ) -> None:
-    row = data_parallel_plan(program, problem, GPUS)
+    row = data_parallel_plan(problem, GPUS)
     problem.check_legal(row)
     part, _ = copies_of_units(problem)
     on_gpus = problem.allowed[:, list(GPUS)].all(axis=1)
@@ -55,7 +54,7 @@ def test_every_copy_is_on_its_device_and_variables_are_shared_out(
 def test_more_parts_than_devices_go_round(problem: Problem) -> None:
     program = split_program(workloads.build("dense_small"), 4)
     found = tf_placer.build_problem(program.item, problem.cluster)
-    row, (part, _) = data_parallel_plan(program, found, GPUS), copies_of_units(found)
+    row, (part, _) = data_parallel_plan(found, GPUS), copies_of_units(found)
     on_gpus = found.allowed[:, list(GPUS)].all(axis=1)
     assert set(part[on_gpus]) >= {0, 1, 2, 3}
     assert (row == part % 2)[(part != SHARED) & on_gpus].all()
@@ -74,11 +73,6 @@ def test_a_placement_of_the_whole_is_carried_over_op_by_op(
         for name, unit in zip(problem.op_names, problem.unit_of_op, strict=True)
     ]
     assert np.mean(same) > 0.9  # a unit of several ops goes with the costliest
-
-
-def test_another_program_is_refused(program: SplitProgram, whole: Problem) -> None:
-    with pytest.raises(InputError, match="another program"):
-        data_parallel_plan(program, whole, GPUS)
 
 
 def test_copies_are_the_units_that_do_the_same_for_other_parts(problem: Problem) -> None:
