@@ -45,7 +45,12 @@ _NEVER_WAITS = frozenset({"Placeholder", "VarHandleOp"})
 
 
 def inline_calls(program: Program) -> Program:
-    """Returns the program without calls, nested ones included."""
+    """Returns the program without calls, nested ones included.
+
+    Raises:
+      InputError: a call names a function that is not in the library or calls itself, or a
+        body with an old-style loop is called with control inputs.
+    """
     inliner = _Inliner(program)
     for node in program.graph_def.node:
         inliner.add(node, ())
@@ -71,7 +76,7 @@ class _Inliner:
         self._effects: dict[str, list[str]] = {}  # call -> body nodes run for their side effects
 
     def add(self, node: node_def_pb2.NodeDef, callers: tuple[str, ...]) -> None:
-        """Adds a node, or for a call the function's body; ``callers`` are the functions around."""
+        """Adds a node, or the body of the function it calls; ``callers`` are the functions around it."""
         name = self._called_function(node)
         if name is None:
             self.nodes.append(node)
@@ -170,7 +175,7 @@ class _Inliner:
 
 
 class _Wiring:
-    """Translates the names inside a body for one call."""
+    """Translates the names inside one body for one call of it."""
 
     def __init__(self, call, body, names: dict[str, str], library):
         data = data_inputs(call)
@@ -217,7 +222,7 @@ class _Wiring:
 
 @functools.cache
 def _inherited(device: str, caller: str) -> str:
-    """Device of a body node, completed from the call's device, as in TensorFlow's own inlining."""
+    """The device of a body node, what it leaves open as the call has it; TensorFlow's own inlining does so."""
     if not (device and caller):
         return device or caller
     try:
@@ -228,8 +233,11 @@ def _inherited(device: str, caller: str) -> str:
         return device
 
 
+# Calls inside library functions: in the bodies of loops and in branches.
+
+
 def inline_in_functions(program: Program) -> Program:
-    """Returns the program without calls in its library functions; errors as in ``inline_calls``.
+    """Returns the program without calls in its library functions, as ``inline_calls`` does it and with its errors.
 
     A function that XLA must compile stays as it is.
     """

@@ -4,8 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.program import tensor_bytes
-from tf_placer.graph.sizes import OutputSpec, output_specs
+from tf_placer.graph.sizes import OutputSpec, output_specs, tensor_bytes
 
 
 @pytest.mark.parametrize(
