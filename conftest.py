@@ -19,6 +19,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+pytest_plugins = ["tests.own_process"]
+
 
 @pytest.fixture(autouse=True)
 def fixed_seeds() -> None:

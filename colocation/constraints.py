@@ -23,23 +23,22 @@ import collections
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
-from tensorflow.core.framework import op_def_pb2, types_pb2
+from tensorflow.core.framework import types_pb2
 
 from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, reached
 from colocation.tensorflow_internals import registered_op
 
-# Declared dtypes of the inputs and outputs of a NodeDef.
-
 _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
+op_definition = functools.cache(registered_op)
 
-
-@functools.cache
-def op_definition(op_type: str) -> op_def_pb2.OpDef | None:
-    """Returns the registered OpDef, or None for an op type that is not registered."""
-    return registered_op(op_type)
+LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
+EXEMPT_OP_TYPES = having("forwards_resources")
+_CLASS_PREFIX = b"loc:@"
+_DATASET_NAME = re.compile(r"Dataset(V\d+)?$")
+_VARIANT_TYPES, _SWITCH_TYPES = having("local_variant"), having("switch")
 
 
 @functools.cache
@@ -51,7 +50,16 @@ def takes_special_inputs(op_type: str) -> bool:
     definition = op_definition(op_type)
     if definition is None:
         return False
-    return any(_may_be_special(arg, definition) for arg in definition.input_arg)
+    special = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+    for arg in definition.input_arg:
+        if arg.is_ref or arg.type in special:
+            return True
+        name = arg.type_attr or arg.type_list_attr
+        if name:
+            allowed = next(attr for attr in definition.attr if attr.name == name).allowed_values.list.type
+            if not allowed or any(dtype in special for dtype in allowed):
+                return True
+    return False
 
 
 def input_types(node: tf.compat.v1.NodeDef) -> list[int]:
@@ -63,14 +71,12 @@ def input_types(node: tf.compat.v1.NodeDef) -> list[int]:
     Raises:
       ValueError: the op is not registered, or an attribute that gives a dtype is missing.
     """
-    definition = _known_definition(node)
-    return _types(node, definition, definition.input_arg)
+    return _types(node, "input_arg")
 
 
 def output_types(node: tf.compat.v1.NodeDef) -> list[int]:
     """Returns the ``DataType`` number of each output of a registered op; raises as ``input_types``."""
-    definition = _known_definition(node)
-    return _types(node, definition, definition.output_arg)
+    return _types(node, "output_arg")
 
 
 def is_ref(dtype: int) -> bool:
@@ -78,88 +84,60 @@ def is_ref(dtype: int) -> bool:
     return dtype > _REF_OFFSET
 
 
-def _known_definition(node: tf.compat.v1.NodeDef) -> op_def_pb2.OpDef:
+def _types(node: tf.compat.v1.NodeDef, side: str) -> list[int]:
     definition = op_definition(node.op)
     if definition is None:
         raise ValueError(f"node {node.name!r} has op type {node.op!r}, which TensorFlow does not know")
-    return definition
-
-
-def _types(
-    node: tf.compat.v1.NodeDef, definition: op_def_pb2.OpDef, args: Iterable[op_def_pb2.OpDef.ArgDef]
-) -> list[int]:
     defaults = {attr.name: attr.default_value for attr in definition.attr if attr.HasField("default_value")}
+
+    def attribute(name: str) -> tf.compat.v1.AttrValue:
+        # node.attr[name] would *insert* an absent key: the graph is read-only here.
+        if name in node.attr:
+            return node.attr[name]
+        if name in defaults:
+            return defaults[name]
+        raise ValueError(
+            f"node {node.name!r} ({node.op}) lacks the attribute {name!r}; the GraphDef is damaged"
+        )
+
     types: list[int] = []
-    for arg in args:
+    for arg in getattr(definition, side):
         if arg.type_list_attr:
-            of_arg = list(_attribute(node, defaults, arg.type_list_attr).list.type)
+            of_arg = list(attribute(arg.type_list_attr).list.type)
         else:
-            dtype = arg.type if arg.type else _attribute(node, defaults, arg.type_attr).type
-            count = _attribute(node, defaults, arg.number_attr).i if arg.number_attr else 1
-            of_arg = [dtype] * count
+            dtype = arg.type if arg.type else attribute(arg.type_attr).type
+            of_arg = [dtype] * (attribute(arg.number_attr).i if arg.number_attr else 1)
         types.extend(t + _REF_OFFSET if arg.is_ref and t < _REF_OFFSET else t for t in of_arg)
     return types
 
 
-def _attribute(
-    node: tf.compat.v1.NodeDef, defaults: dict[str, tf.compat.v1.AttrValue], name: str
-) -> tf.compat.v1.AttrValue:
-    # node.attr[name] would *insert* an absent key: the graph is read-only here.
-    if name in node.attr:
-        return node.attr[name]
-    if name in defaults:
-        return defaults[name]
-    raise ValueError(f"node {node.name!r} ({node.op}) lacks the attribute {name!r}; the GraphDef is damaged")
-
-
-def _may_be_special(arg: op_def_pb2.OpDef.ArgDef, definition: op_def_pb2.OpDef) -> bool:
-    special = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
-    if arg.is_ref or arg.type in special:
-        return True
-    name = arg.type_attr or arg.type_list_attr
-    if not name:
-        return False
-    attr = next(a for a in definition.attr if a.name == name)
-    allowed = attr.allowed_values.list.type
-    return not allowed or any(t in special for t in allowed)
-
-
-# References to the buffers of v1 variables, and the ops that read and write through them.
-
-LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
-
-
 @dataclasses.dataclass(frozen=True)
 class References:
-    """The references in a graph.
+    """The references in a graph."""
 
-    Attributes:
-      made: (op, output) of those that are made or handed on.
-      taken: (op, input) of the inputs that take the reference itself. Any other that one leads to takes its value.
-    """
-
-    made: frozenset[tuple[int, int]]
-    taken: frozenset[tuple[int, int]]
+    outputs: frozenset[tuple[int, int]]  # (op, output) of those that are made or handed on
+    # (op, input) of the inputs that take the reference itself. Any other that one leads to takes its value.
+    inputs: frozenset[tuple[int, int]]
 
 
 def references_of(index: GraphIndex) -> References:
-    """Finds the references of a graph; of functions that it calls by name none is asked."""
+    """References of a graph; functions that ops call by name have none."""
     nodes = index.graph_def.node
-    made = frozenset(
+    outputs = frozenset(
         (op, output)
         for op, op_type in enumerate(index.op_types)
         if _has_references(op_type)[1]
         for output, dtype in enumerate(output_types(nodes[op]))
         if is_ref(dtype)
     )
-    taken = frozenset(
+    inputs = frozenset(
         (op, position)
         for op, op_type in enumerate(index.op_types)
-        if made and _has_references(op_type)[0]
+        if outputs and _has_references(op_type)[0]
         for position, dtype in enumerate(input_types(nodes[op]))
         if is_ref(dtype)
     )
-    return References(made, taken)
+    return References(outputs, inputs)
 
 
 class Buffers:
@@ -175,23 +153,23 @@ class Buffers:
         self._views: list[tuple[int, int]] = []  # (op that has handed a buffer on, consumer)
         self._writers: dict[int, list[int]] = collections.defaultdict(list)  # of the variable
         references = references_of(index)
-        self._variable = {op: op for op, _ in references.made}  # behind each op that gives its buffer
-        for producer, output, consumer, position in index.data_edges.tolist() if references.made else ():
+        self._variable = {op: op for op, _ in references.outputs}  # behind each op that gives its buffer
+        for producer, output, consumer, position in index.data_edges.tolist() if references.outputs else ():
             if producer not in self._variable:
                 continue
             variable, op_type = self._variable[producer], index.op_types[consumer]
-            if (consumer, position) in references.taken:
+            if (consumer, position) in references.inputs:
                 self._variable[consumer] = variable
                 if op_type not in LEAVES_AS_IT_IS:
                     self._writers[variable].append(consumer)
                 continue
-            is_reference = (producer, output) in references.made
+            is_reference = (producer, output) in references.outputs
             (self.readers if is_reference else self._views).append((producer, consumer))
             if op_type in _SAME_BUFFER:
                 self._variable[consumer] = variable
 
     def late_readers(self) -> Iterator[tuple[int, int]]:
-        """Yields (op that handed a buffer on, consumer) where the consumer is behind a write to it, the first not."""
+        """Yields (op that handed a buffer on, consumer) where only the consumer runs after a write to the buffer."""
         behind = {
             variable: reached(self._writers[variable], lambda op: self._index.consumers[op])
             for variable in sorted({self._variable[view] for view, _ in self._views})
@@ -204,33 +182,24 @@ class Buffers:
 
 @functools.cache
 def _has_references(op_type: str) -> tuple[bool, bool]:
-    """Pair of flags: the type has reference inputs, and it has reference outputs."""
+    """Pair of flags: reference inputs, reference outputs."""
     definition = op_definition(op_type)
     if definition is None:
         return False, False
     return any(a.is_ref for a in definition.input_arg), any(a.is_ref for a in definition.output_arg)
 
 
-# Frames of v1 loops, and the loop of each op.
-
-
 @dataclasses.dataclass(frozen=True)
 class Frames:
-    """The frames of a graph; frame 0 is the graph itself, and parents come before their children.
+    """The frames of a graph; frame 0 is the graph itself, and parents come before their children."""
 
-    Attributes:
-      frame_of_op: [N]; -1 for an op on a cycle that nothing enters.
-      enter_of_frame: [F] the first ``Enter`` op of each frame; -1 of frame 0.
-      parent_of_frame: [F] the frame around each; 0 of frame 0.
-    """
-
-    frame_of_op: list[int]
-    enter_of_frame: list[int]
-    parent_of_frame: list[int]
+    frame_of_op: list[int]  # [N]; -1 for an op on a cycle that nothing enters
+    enter_of_frame: list[int]  # [F] the first ``Enter`` op of each frame; -1 of frame 0
+    parent_of_frame: list[int]  # [F] the frame around each; 0 of frame 0
 
 
 def outermost_loops(index: GraphIndex) -> list[int]:
-    """Finds for each op the outermost v1 loop around it.
+    """Outermost v1 loop around each op.
 
     Returns:
       [N]: an ``Enter`` op that stands for the loop, or -1 outside of loops.
@@ -281,26 +250,15 @@ def find_frames(index: GraphIndex) -> Frames:
     return Frames(frame_of_op, enter_of_frame, parent_of_frame)
 
 
-EXEMPT_OP_TYPES = having("forwards_resources")
-_CLASS_PREFIX = b"loc:@"
-_DATASET_NAME = re.compile(r"Dataset(V\d+)?$")
-_VARIANT_TYPES, _SWITCH_TYPES = having("local_variant"), having("switch")
-
-
 @dataclasses.dataclass(frozen=True)
 class Merge:
-    """Two ops that must (or, from a heuristic, should) share a device.
+    """Two ops that must (or, from a heuristic, should) share a device."""
 
-    Attributes:
-      op_a, op_b: op ids.
-      rule: name of the rule function.
-      reason: one line for a reader who asks why.
-    """
-
+    # op_a, op_b: op ids
     op_a: int
     op_b: int
-    rule: str
-    reason: str
+    rule: str  # name of the rule function
+    reason: str  # one line for a reader who asks why
 
 
 Rule = Callable[[GraphIndex], Iterator[Merge]]
@@ -308,7 +266,18 @@ Rule = Callable[[GraphIndex], Iterator[Merge]]
 
 def resource_edges(index: GraphIndex) -> Iterator[Merge]:
     """A resource handle stays in one device's resource manager: its users must be there."""
-    compiled = _compiled_calls(index)
+    # The body of a call that XLA must compile runs where the call is.
+    functions = {
+        function.signature.name
+        for function in index.graph_def.library.function
+        if "_XlaMustCompile" in function.attr and function.attr["_XlaMustCompile"].b
+    }
+    compiled = {
+        op
+        for op, node in enumerate(index.graph_def.node)
+        if ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
+        or ("f" in node.attr and node.attr["f"].func.name in functions)
+    }
     for producer, consumer, dtype in _special_inputs(index):
         exempt = index.op_types[consumer] in EXEMPT_OP_TYPES and consumer not in compiled
         if dtype == types_pb2.DT_RESOURCE and not exempt:
@@ -316,23 +285,8 @@ def resource_edges(index: GraphIndex) -> Iterator[Merge]:
             yield Merge(producer, consumer, "resource_edges", reason)
 
 
-def _compiled_calls(index: GraphIndex) -> frozenset[int]:
-    """Ids of the calls that XLA must compile whole."""
-    functions = {
-        function.signature.name
-        for function in index.graph_def.library.function
-        if "_XlaMustCompile" in function.attr and function.attr["_XlaMustCompile"].b
-    }
-    return frozenset(
-        op
-        for op, node in enumerate(index.graph_def.node)
-        if ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
-        or ("f" in node.attr and node.attr["f"].func.name in functions)
-    )
-
-
 def forwarded_resources(index: GraphIndex) -> Iterator[Merge]:
-    """An exempt op that hands a resource on (``IdentityN``, a call) stays with what it is given.
+    """An exempt op that hands a resource on (``IdentityN``, a call) stays with its resources.
 
     The Placer accepts an ``IdentityN`` away from the variable that it forwards, puts the
     users of its output beside it, and the step fails when they look for the variable there. For a
@@ -385,7 +339,7 @@ def dataset_variant_edges(index: GraphIndex) -> Iterator[Merge]:
 
 
 def variant_readers(index: GraphIndex) -> Iterator[Merge]:
-    """A dataset cannot be sent: its readers stay with it, and so with an argument that may be one.
+    """A dataset cannot be sent: readers stay with datasets, and with arguments that may be datasets.
 
     The Placer ties datasets to datasets only, and a ``ReduceDataset`` in another process than its dataset fails when
     the dataset is to be sent. It ties optionals, too, but sees them in the bodies of branches only.
@@ -420,14 +374,14 @@ def loop_frames(index: GraphIndex) -> Iterator[Merge]:
     for op, loop in enumerate(outermost_loops(index)):
         if loop < 0:
             continue
-        first = first_of_loop.setdefault(loop, op)
-        if first != op:
+        leader = first_of_loop.setdefault(loop, op)
+        if leader != op:
             reason = f"{index.names[op]} is inside the loop that {index.names[loop]} enters"
-            yield Merge(first, op, "loop_frames", reason)
+            yield Merge(leader, op, "loop_frames", reason)
 
 
 def reference_readers(index: GraphIndex) -> Iterator[Merge]:
-    """Merges of a v1 variable with ops that read its reference, or read it again after a write.
+    """Merges of a v1 variable with ops that read a reference to its buffer, or read the buffer after a write.
 
     Such a reader sees the variable's buffer as it is when the reader runs. On another device it would have what the
     buffer held when it was sent, which may be before a write that the reader waits for.
@@ -457,7 +411,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def is_dataset_op(op_type: str) -> bool:
-    """Returns whether the Placer takes it for a dataset: ``*Dataset``, ``*DatasetV<n>``, one variant out."""
+    """True for what the Placer calls a dataset: ``*Dataset``, ``*DatasetV<n>``, with one variant output."""
     definition = op_definition(op_type)
     if definition is None or len(definition.output_arg) != 1:
         return False

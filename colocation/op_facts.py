@@ -63,7 +63,7 @@ FACTS: Mapping[str, str] = {
     "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
     "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
     "additive": "may be done before or after a mean over replicas with the same result",
-    # Inputs that CPU kernels refuse when they run (``tf_placer/costs/kernels.py``).
+    # Inputs that CPU kernels refuse when they run (``tf_placer/costs/analytic.py``).
     "channels_last": "other layouts",
     "channels_last_in_inference": "other layouts, unless it is training",
     "undilated": "dilations",
@@ -344,10 +344,12 @@ split=rows:0,1 | LowerBound UpperBound
 split=rows:0,1,2 | LRNGrad
 """
 
+_Node = TypeVar("_Node", bound=Hashable)
+
 
 def _parsed(table: str) -> dict[str, dict[str, str]]:
     """Fact -> op type -> value ("" for one without) of all rows."""
-    found: dict[str, dict[str, str]] = {fact: {} for fact in FACTS}
+    value_of_type: dict[str, dict[str, str]] = {fact: {} for fact in FACTS}
     seen: set[str] = set()
     facts: list[str] = []
     for line in filter(lambda line: not line.startswith("#"), table.splitlines()):
@@ -359,15 +361,15 @@ def _parsed(table: str) -> dict[str, dict[str, str]]:
             seen.add(op_type)
             for fact in facts:
                 name, _, value = fact.partition("=")
-                found[name][op_type] = value
-    return found
+                value_of_type[name][op_type] = value
+    return value_of_type
 
 
 _OF_FACT = _parsed(_TABLE)
 
 
 def values(fact: str) -> Mapping[str, str]:
-    """Op type -> value of a fact, "" for a fact without values, of the op types that have it."""
+    """Op type -> value of a fact, "" for a fact without values."""
     return _OF_FACT[fact]
 
 
@@ -381,30 +383,18 @@ ENTERS, EXITS, MERGES, NEXT_ITERATIONS = having("enter"), having("exit"), having
 VARIABLES, REFERENCE_VARIABLES = having("variable"), having("reference_variable")
 
 
-# Integer view of a GraphDef: ops as numbers, edges as arrays.
-
-_Node = TypeVar("_Node", bound=Hashable)
-
-
 @dataclasses.dataclass(frozen=True)
 class GraphIndex:
-    """A GraphDef's structure with op i standing for ``graph_def.node[i]``.
+    """A GraphDef's structure with op i standing for ``graph_def.node[i]``."""
 
-    Attributes:
-      graph_def: the graph; treated as read-only.
-      names: [N] node names, in GraphDef order.
-      op_types: [N] op type of each node.
-      id_of_name: node name -> op id.
-      data_edges: [E, 4] int32, one row per data input: producer op, producer output
-        index, consumer op, consumer input position; sorted by consumer, then position.
-      control_edges: [C, 2] int32: producer op, consumer op.
-    """
-
-    graph_def: tf.compat.v1.GraphDef
-    names: tuple[str, ...]
-    op_types: tuple[str, ...]
-    id_of_name: dict[str, int]
+    graph_def: tf.compat.v1.GraphDef  # the graph; treated as read-only
+    names: tuple[str, ...]  # [N] node names, in GraphDef order
+    op_types: tuple[str, ...]  # [N] op type of each node
+    id_of_name: dict[str, int]  # node name -> op id
+    # [E, 4] int32, one row per data input: producer op, producer output index, consumer op, consumer input
+    # position; sorted by consumer, then position
     data_edges: np.ndarray  # [E, 4]
+    # [C, 2] int32: producer op, consumer op
     control_edges: np.ndarray  # [C, 2]
 
     @property
@@ -418,7 +408,7 @@ class GraphIndex:
 
     @functools.cached_property
     def consumers(self) -> list[list[int]]:
-        """[N] ops that take something of each op or wait for it, data before control."""
+        """[N] ops that read an output of each op or wait for the op, data before control."""
         consumers: list[list[int]] = [[] for _ in self.names]
         for producer, consumer in self.edges.tolist():
             consumers[producer].append(consumer)
@@ -493,7 +483,7 @@ def copy_of(
 
 
 def alone(node: node_def_pb2.NodeDef, inputs: Iterable[str]) -> node_def_pb2.NodeDef:
-    """A copy with other inputs, without what ties it to nodes that its graph may not have."""
+    """A copy with other inputs and without ``_class``, which names nodes that the new graph may lack."""
     copy = copy_of(node, inputs)
     copy.attr.pop("_class", None)
     return copy
@@ -506,14 +496,14 @@ def reached(start: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]
       start: the nodes.
       following: of a node, those that it leads to.
     """
-    found: set[_Node] = set()
+    visited: set[_Node] = set()
     pending = list(start)
     while pending:
         node = pending.pop()
-        if node not in found:
-            found.add(node)
+        if node not in visited:
+            visited.add(node)
             pending.extend(following(node))
-    return found
+    return visited
 
 
 def topological_order(num_nodes: int, edges: np.ndarray) -> np.ndarray:

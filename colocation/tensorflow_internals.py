@@ -95,6 +95,10 @@ __all__ = [
     "watched_variables",
 ]
 
+# Variables, each with the tensor of its first value, as TensorFlow collects them in a function's first trace.
+Initializers = list[tuple[tf.Variable, tf.Tensor]]
+_OTHER_SEED = 0x7F_9AC3_51D7
+
 
 def registered_op(op_type: str) -> op_def_pb2.OpDef | None:
     """Returns the definition of an op type, or None for one that is not registered."""
@@ -118,7 +122,7 @@ def has_xla() -> bool:
 
 
 def is_onednn_on() -> bool:
-    """Returns whether CPUs of this process run oneDNN's kernels where it has some, by environment and processor."""
+    """True if CPUs of this process use oneDNN kernels, by environment and processor."""
     return bool(_pywrap_util_port.IsMklEnabled())
 
 
@@ -143,14 +147,14 @@ def eager_mode() -> contextlib.AbstractContextManager[None]:
 
 
 def add_function(function: function_pb2.FunctionDef) -> None:
-    """Makes a function known to this process, so that graphs can call it by name."""
+    """Registers a function in this process, so that graphs can call the function by name."""
     context.context().add_function_def(function)
 
 
 def graph_of_function_def(
     function: function_pb2.FunctionDef, input_shapes: Sequence[tf.TensorShape | None]
 ) -> FuncGraph:
-    """Returns the body of a library function as a graph, with shapes inferred from those of its arguments.
+    """Returns the body of a library function as a graph, with shapes inferred from the argument shapes.
 
     Args:
       function: what it calls must be known to the current graph.
@@ -168,10 +172,6 @@ def folded_constant(tensor: tf.Tensor) -> np.ndarray | None:
     ``tf.get_static_value`` knows a handful of ops only.
     """
     return tensor_util.try_evaluate_constant(tensor)
-
-
-# Variables, each with the tensor of its first value, as TensorFlow collects them in a function's first trace.
-Initializers = list[tuple[tf.Variable, tf.Tensor]]
 
 
 def first_trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Initializers:
@@ -196,7 +196,7 @@ def first_trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, An
 def first_run(
     function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], initializers: Initializers
 ) -> Any:
-    """The first call of a function whose variables get their first values from its arguments, as TensorFlow does it."""
+    """First call of a function whose variables get their initial values from the arguments, as TensorFlow does."""
     bound = _bound(function, args, kwargs)
 
     def conditionally(inner_args: tuple, inner_kwargs: dict) -> Any:
@@ -225,7 +225,7 @@ def trace(
 
 
 def untraced(function: Function) -> Function:
-    """Returns a function of the same Python and options; what it traces is neither kept nor saved with ``function``."""
+    """Returns a function of the same Python and options that shares no traces with ``function``."""
     return function._clone(None)
 
 
@@ -265,9 +265,6 @@ def seed_source() -> object:
     return getattr(context.context(), "_rng", None)  # there is none without
 
 
-_OTHER_SEED = 0x7F_9AC3_51D7
-
-
 @contextlib.contextmanager
 def gradients_forgotten() -> Iterator[None]:
     """Forgets the gradients of ``tf.custom_gradient`` that the block registers, for graphs that are used no more.
@@ -302,7 +299,7 @@ def random_state_kept() -> Iterator[None]:
 
 
 def host_address_space() -> str:
-    """Returns job, replica and task of this process, as device strings begin; connecting to others changes it."""
+    """Returns the job, replica and task of this process, the prefix of device strings; connecting changes them."""
     return str(context.context().host_address_space())
 
 
@@ -322,17 +319,14 @@ def is_inside_xla() -> bool:
 
 
 class WrappingFunction(Function):
-    """A ``tf.function`` that runs other concrete functions than the one that it wraps, and is it otherwise.
+    """A ``tf.function`` that runs replacements of the wrapped function's concrete functions.
 
     Modules, ``tf.saved_model.save`` and whoever else asks for a ``tf.function`` take it as such. Its state is in the
     one that it wraps: what is not here is looked up there, and then in the Python function or object behind it (a Keras
     model's ``summary``, say). A subclass says what stands for a concrete function (``_of_concrete``), and calls it.
-
-    Attributes:
-      unplaced: the function that is wrapped.
     """
 
-    unplaced: Function
+    unplaced: Function  # the function that is wrapped
 
     def __init__(self, function: Function, **state: Any) -> None:
         """Wraps a function; ``state`` is what the subclass keeps. ``Function.__init__`` would make a second one."""
@@ -372,7 +366,7 @@ class WrappingFunction(Function):
         return self._of_concrete(self.unplaced.get_concrete_function(*args, **kwargs))
 
     def get_initialization_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """Initialization function of the wrapped function, for the variables that it creates."""
+        """Initialization function of the wrapped function, for variables created by a call."""
         return self.unplaced.get_initialization_function(*args, **kwargs)
 
     def experimental_get_compiler_ir(self, *args: Any, **kwargs: Any) -> Callable:
@@ -410,13 +404,9 @@ def copy_stack_trace(origin: tf.Operation, op: tf.Operation) -> None:
 
 
 class _ToldFunction(AtomicFunction):
-    """A function whose errors name the lines of ops in its loops and branches, too: functions by themselves.
+    """A function whose errors name the lines of ops in its loops and branches, too: functions by themselves."""
 
-    Attributes:
-      origins: name of such an op -> an op that was traced at the same line.
-    """
-
-    origins: Mapping[str, tf.Operation]
+    origins: Mapping[str, tf.Operation]  # name of such an op -> an op that was traced at the same line
 
     @property
     def graph_debug_info(self) -> graph_debug_info_pb2.GraphDebugInfo:
@@ -448,23 +438,23 @@ def tell_stack_traces(concrete: ConcreteFunction, origins: Mapping[str, tf.Opera
 
 def functions_of(graph: FuncGraph) -> dict[str, Any]:
     """Returns each function that a traced graph calls, directly or not, by name; a ``Defun`` keeps no graph."""
-    found: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
     frontier = [graph]
     while frontier:
         for name, function in frontier.pop()._functions.items():
-            if name not in found:
-                found[name] = function
+            if name not in functions:
+                functions[name] = function
                 frontier.extend([function.graph] if hasattr(function, "graph") else [])
-    return found
+    return functions
 
 
 def call_gradients(graph: FuncGraph) -> dict[str, Callable[..., Any]]:
-    """Returns name of a function -> the gradient of calls of it, of those that a graph calls, directly or not."""
+    """Function name -> gradient of its calls, for all functions called directly or indirectly."""
     graphs = [graph, *(f.graph for f in functions_of(graph).values() if hasattr(f, "graph"))]
     return {
         op.get_attr("f").name: op._gradient_function
-        for one in graphs
-        for op in one.get_operations()
+        for body in graphs
+        for op in body.get_operations()
         if op.type in ("PartitionedCall", "StatefulPartitionedCall") and op._gradient_function is not None
     }
 
@@ -516,7 +506,7 @@ def concrete_function_like(concrete: ConcreteFunction, graph: FuncGraph) -> Conc
 
 
 def called_graph(graph: FuncGraph, name: str) -> FuncGraph | None:
-    """Returns the traced body of a function that a graph calls; None where it is not known, or has none.
+    """Returns the traced body of a function that a graph calls; None for an unknown function or one without body.
 
     A ``Defun`` (``tf.nn.ctc_loss`` makes some) keeps none.
     """
@@ -553,7 +543,7 @@ def capture_containers(function: ConcreteFunction | FuncGraph) -> list[Any]:
 
 
 def is_dataset_function(function: ConcreteFunction) -> bool:
-    """Returns whether a function is one of a dataset, which was given the captured tensors when it was made."""
+    """True for a function of a dataset, which gets captured tensors when the dataset is made."""
     return "_tf_data_function" in function.function_def.attr
 
 
@@ -573,12 +563,12 @@ def live_variables(graph: FuncGraph) -> list[tf.Variable]:
 def live_resources() -> list[tf.Tensor]:
     """The eager handles of resources, one each, that some object of this process holds."""
     # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
-    tensors = [found for found in gc.get_objects() if type(found) is ops.EagerTensor]
+    tensors = [candidate for candidate in gc.get_objects() if type(candidate) is ops.EagerTensor]
     return [tensor for tensor in tensors if tensor.dtype == tf.resource and not tensor.is_packed]
 
 
 def connect_to_servers(addresses: Mapping[str, Mapping[int, str]]) -> None:
-    """Connects the eager context to servers, job -> task -> address, and tells them of the functions that it has.
+    """Connects the eager context to servers, job -> task -> address, and registers this process's functions there.
 
     ``tf.config.experimental_connect_to_cluster`` tells them of later ones alone, but asks them to remove earlier ones,
     too, which they then print as an error each. Those that are added to a cluster are told of all.
@@ -601,7 +591,7 @@ def watched_variables(tape: tf.GradientTape) -> tuple[tf.Variable, ...]:
 
 
 def is_recording_forward(accumulator: tf.autodiff.ForwardAccumulator) -> bool:
-    """Returns whether an accumulator is recording; it does not say of which variables."""
+    """True if an accumulator is recording; TensorFlow does not say which variables."""
     assert isinstance(accumulator, forwardprop.ForwardAccumulator)
     return bool(accumulator._recording)
 

@@ -20,7 +20,12 @@ import tensorflow as tf
 from colocation.constraints import RULES, Merge, class_lists
 from colocation.op_facts import GraphIndex, having, index_graph, values
 
-# Disjoint sets of the integers 0..n-1.
+_METADATA_TYPES, _POOL_OF_GRADIENT = having("metadata"), values("pool")
+_V1_GRADIENT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?P<forward>.+?)_grad(?:/|$)")
+_TAPE_GRADIENT = re.compile(r"(?:^|/)gradient_tape(?:_\d+)?/(?P<path>.+)$")
+_UNIQUE_SUFFIX = re.compile(r"_\d+$")
+_NUMBERED = re.compile(r"^(?P<base>.*?)(?:_(?P<number>\d+))?$", re.DOTALL)
+_GRADIENT = re.compile(r"(?:^|/)(?:gradients|gradient_tape)(?:_\d+)?/")
 
 
 class DisjointSet:
@@ -73,23 +78,18 @@ class DisjointSet:
 
 @dataclasses.dataclass(frozen=True)
 class Units:
-    """A partition of the N ops of a graph into U units.
+    """A partition of the N ops of a graph into U units."""
 
-    Attributes:
-      unit_of_op: [N] int32; units are numbered by their smallest op id.
-      member_offset: [U + 1] int64; unit u's ops are
-        ``member_op[member_offset[u]:member_offset[u + 1]]``.
-      member_op: [N] int64, ascending within a unit.
-      merges: the N - U merges that made the units, in the order of the rules. A merge of two ops
-        that were together already is left out, so these are the edges of a forest.
-      union_find_steps: work that the disjoint set did; linear in the graph.
-    """
-
+    # [N] int32; units are numbered by their smallest op id
     unit_of_op: np.ndarray  # [N]
+    # [U + 1] int64; unit u's ops are ``member_op[member_offset[u]:member_offset[u + 1]]``
     member_offset: np.ndarray  # [U + 1]
+    # [N] int64, ascending within a unit
     member_op: np.ndarray  # [N]
+    # the N - U merges that made the units, in the order of the rules. A merge of two ops that were together
+    # already is left out, so these are the edges of a forest.
     merges: tuple[Merge, ...]
-    union_find_steps: int
+    union_find_steps: int  # work that the disjoint set did; linear in the graph
 
     @property
     def num_units(self) -> int:
@@ -98,10 +98,6 @@ class Units:
     def members(self, unit: int) -> np.ndarray:
         """Returns the unit's op ids, ascending."""
         return self.member_op[self.member_offset[unit] : self.member_offset[unit + 1]]
-
-    def sizes(self) -> np.ndarray:
-        """Returns [U] ops per unit."""
-        return np.diff(self.member_offset)
 
     def why(self, op_a: int, op_b: int) -> tuple[Merge, ...]:
         """Explains why two ops share a unit.
@@ -125,10 +121,10 @@ class Units:
         while op_a not in toward_b:
             op = queue.popleft()
             for merge in merges_of_op[op]:
-                other = merge.op_b if merge.op_a == op else merge.op_a
-                if other not in toward_b:
-                    toward_b[other] = (op, merge)
-                    queue.append(other)
+                neighbour = merge.op_b if merge.op_a == op else merge.op_a
+                if neighbour not in toward_b:
+                    toward_b[neighbour] = (op, merge)
+                    queue.append(neighbour)
         chain = []
         step = toward_b[op_a]
         while step is not None:
@@ -141,7 +137,7 @@ Heuristic = Callable[[GraphIndex, Units], Iterable[Merge]]
 
 
 def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[Heuristic] = ()) -> Units:
-    """Forms the units that TensorFlow's hard rules demand, then those that heuristics suggest.
+    """Units demanded by TensorFlow's hard rules, then by heuristics.
 
     Linear in ops and edges (times the inverse Ackermann function of union-find).
 
@@ -177,11 +173,11 @@ def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence
             f"unit_of_op has {len(unit_of_op)} entries, but the graph has {index.num_ops} ops; give one for each"
         )
     sets = DisjointSet(index.num_ops)
-    first: dict[int, int] = {}
+    first_of_unit: dict[int, int] = {}
     merges = []
     for op, unit in enumerate(unit_of_op):
-        if sets.union(first.setdefault(int(unit), op), op):
-            merges.append(Merge(first[int(unit)], op, "given", "they are given as one unit"))
+        if sets.union(first_of_unit.setdefault(int(unit), op), op):
+            merges.append(Merge(first_of_unit[int(unit)], op, "given", "they are given as one unit"))
     return _merged(index, sets, merges, heuristics)
 
 
@@ -218,14 +214,8 @@ def _snapshot(sets: DisjointSet, merges: list[Merge]) -> Units:
     )
 
 
-_METADATA_TYPES, _POOL_OF_GRADIENT = having("metadata"), values("pool")
-_V1_GRADIENT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?P<forward>.+?)_grad(?:/|$)")
-_TAPE_GRADIENT = re.compile(r"(?:^|/)gradient_tape(?:_\d+)?/(?P<path>.+)$")
-_UNIQUE_SUFFIX = re.compile(r"_\d+$")
-
-
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
-    """Ties each gradient op to the forward op it differentiates (ColocRL rule 1).
+    """Ties each gradient op to its forward op (ColocRL rule 1).
 
     The other half of the rule, variables with their updates, is hard already (resource
     and ref edges). A GraphDef names the forward op only in the gradient op's name, so the name is
@@ -264,7 +254,13 @@ def single_consumer(
     """
 
     def merge_single_consumers(index: GraphIndex, units: Units) -> Iterator[Merge]:
-        successors, predecessors = _unit_graph(index, units, follow_control_edges)
+        edges = index.edges if follow_control_edges else index.data_edges[:, [0, 2]]
+        successors: list[set[int]] = [set() for _ in range(units.num_units)]
+        predecessors: list[set[int]] = [set() for _ in range(units.num_units)]
+        for producer, consumer in units.unit_of_op[edges].tolist():
+            if producer != consumer:
+                successors[producer].add(consumer)
+                predecessors[consumer].add(producer)
         weight = np.bincount(units.unit_of_op, weight_of_op, minlength=units.num_units).tolist()
         pairs = (
             _contract(successors, predecessors, weight, most)
@@ -300,15 +296,15 @@ def name_scope(pattern: str) -> Heuristic:
             if match is None:
                 continue
             key = match.groups() or (match.group(),)
-            first = first_of_key.setdefault(key, op)
-            if first != op:
-                yield Merge(first, op, "name_scope", f"{name} and {index.names[first]} match {pattern!r}")
+            leader = first_of_key.setdefault(key, op)
+            if leader != op:
+                yield Merge(leader, op, "name_scope", f"{name} and {index.names[leader]} match {pattern!r}")
 
     return merge_scopes
 
 
 def _compiled(what: str, pattern: str) -> re.Pattern[str]:
-    """The pattern of a rule, by whose name ``what`` the message calls it."""
+    """Compiles the pattern of a rule; ``what`` names the rule in the error."""
     try:
         return re.compile(pattern)
     except re.error as error:
@@ -316,7 +312,7 @@ def _compiled(what: str, pattern: str) -> re.Pattern[str]:
 
 
 def attach_constants(index: GraphIndex, units: Units) -> Iterator[Merge]:
-    """Ties a ``Const`` to its consumer when one unit alone reads it.
+    """Ties a ``Const`` to its consumers when all are in one unit.
 
     A constant costs nothing and is copied in when the step is built, so to place it apart only
     adds a message; a search should not spend moves on it. A constant that a hard rule ties to other ops stays
@@ -336,18 +332,18 @@ def attach_constants(index: GraphIndex, units: Units) -> Iterator[Merge]:
 
 
 def paired_pools(index: GraphIndex) -> dict[int, int]:
-    """The gradients of pools of channels-first layout, each with the pool that it is the gradient of.
+    """Gradient op -> pool op, for pools in channels-first layout.
 
     oneDNN has a CPU kernel of such a gradient only next to its pool, which leaves a note of where each maximum was.
     """
-    found = {}
+    pool_of_gradient = {}
     for producer, _, consumer, position in index.data_edges.tolist():
         pool = _POOL_OF_GRADIENT.get(index.op_types[consumer])
         if position == 1 and pool is not None and index.op_types[producer] == pool:
             attributes = index.graph_def.node[consumer].attr
             if "data_format" in attributes and attributes["data_format"].s in (b"NCDHW", b"NCHW"):
-                found[consumer] = producer
-    return found
+                pool_of_gradient[consumer] = producer
+    return pool_of_gradient
 
 
 def attach_pools(index: GraphIndex, units: Units) -> Iterator[Merge]:
@@ -390,20 +386,6 @@ def _forward_op(name: str, index: GraphIndex, first_of_scope: dict[str, int]) ->
     return None
 
 
-def _unit_graph(
-    index: GraphIndex, units: Units, follow_control_edges: bool
-) -> tuple[list[set[int]], list[set[int]]]:
-    """Returns the distinct successors and predecessors of each unit, itself left out."""
-    edges = index.edges if follow_control_edges else index.data_edges[:, [0, 2]]
-    successors: list[set[int]] = [set() for _ in range(units.num_units)]
-    predecessors: list[set[int]] = [set() for _ in range(units.num_units)]
-    for producer, consumer in units.unit_of_op[edges].tolist():
-        if producer != consumer:
-            successors[producer].add(consumer)
-            predecessors[consumer].add(producer)
-    return successors, predecessors
-
-
 def _contract(
     successors: list[set[int]], predecessors: list[set[int]], weight: list[float], most: float
 ) -> Iterator[tuple[int, int]]:
@@ -431,19 +413,13 @@ def _contract(
         small, large = (unit, consumer) if degree[0] <= degree[1] else (consumer, unit)
         weight[large] += weight[small]
         for neighbours, back in ((successors, predecessors), (predecessors, successors)):
-            for other in neighbours[small]:
-                back[other].discard(small)
-                back[other].add(large)
-                neighbours[large].add(other)
-                waiting.append(other)
+            for neighbour in neighbours[small]:
+                back[neighbour].discard(small)
+                back[neighbour].add(large)
+                neighbours[large].add(neighbour)
+                waiting.append(neighbour)
             neighbours[small].clear()
         waiting.append(large)
-
-
-# Steps of a layer that was unrolled over time: one unit each.
-
-_NUMBERED = re.compile(r"^(?P<base>.*?)(?:_(?P<number>\d+))?$", re.DOTALL)
-_GRADIENT = re.compile(r"(?:^|/)(?:gradients|gradient_tape)(?:_\d+)?/")
 
 
 def unrolled_calls(pattern: str) -> Heuristic:
@@ -467,12 +443,12 @@ def unrolled_calls(pattern: str) -> Heuristic:
         del units  # the rule is about ops
         for scope, names in _numbered_ops(index, compiled).items():
             calls = math.gcd(*(len(numbers) for numbers in names.values()))
-            first: dict[int, int] = {}
+            leader_of_call: dict[int, int] = {}
             for numbers in names.values():
                 for position, number in enumerate(sorted(numbers)):
                     call = position * calls // len(numbers)
                     for op in numbers[number]:
-                        leader = first.setdefault(call, op)
+                        leader = leader_of_call.setdefault(call, op)
                         if leader != op:
                             reason = (
                                 f"{index.names[op]} is of the same step of {scope} as {index.names[leader]}"
@@ -483,7 +459,7 @@ def unrolled_calls(pattern: str) -> Heuristic:
 
 
 def _numbered_ops(index: GraphIndex, pattern: re.Pattern[str]) -> dict[str, dict[str, dict[int, list[int]]]]:
-    """Scope -> name without its number -> number -> the ops of that name, or below it."""
+    """Scope -> name without its number -> number -> ops with this name or below."""
     scopes: dict[str, dict[str, dict[int, list[int]]]] = collections.defaultdict(
         lambda: collections.defaultdict(lambda: collections.defaultdict(list))
     )

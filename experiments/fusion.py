@@ -26,8 +26,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.planning.fusing import Fusing, Tried, find_clusters_here
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
+from tf_placer.transform.fusion.clusters import LEAST_KERNELS, RULES
 from tf_placer.transform.fusion.costs import savings
-from tf_placer.transform.fusion.rules import RULES
 from tf_placer.workers.fork_server import environment
 
 _QUICK = flags.DEFINE_boolean("quick", False, "A quarter of the time for each workload.")
@@ -90,7 +90,7 @@ def page(rows: Sequence[str], tried: Sequence[str], budget_s: float) -> str:
     """The results page."""
     command = "python -m experiments.fusion" + (" --quick" if _QUICK.value else "")
     rules = "\n".join(
-        f"- `{name}`: {rule.what}, {rule.least} kernels or more." for name, rule in RULES.items()
+        f"- `{name}`: {rule.what}, {LEAST_KERNELS} kernels or more." for name, rule in RULES.items()
     )
     return f"""# What fusion gains, measured
 

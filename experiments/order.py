@@ -32,8 +32,7 @@ from tf_placer.planners.order import RULES, priorities
 from tf_placer.planners.plain import expert
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.audit import executed_order
 from tf_placer.runtime.graph_program import build_program, open_program

@@ -18,6 +18,13 @@ from absl import flags
 
 from experiments.main_program import out_flag, run_program, seed_flag
 from experiments.studies.random_steps import RandomStep
+from tests.oracles.split_equality import (
+    RELATIVE,
+    differences,
+    largest_difference,
+    lost_order,
+    run_lifted,
+)
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
@@ -25,13 +32,6 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import split_program, split_types
-from tf_placer.transform.split.equality import (
-    RELATIVE,
-    differences,
-    largest_difference,
-    lost_order,
-    run_lifted,
-)
 
 _QUICK = flags.DEFINE_boolean("quick", False, "Fewer programs, and small workloads of fewer than 3,000 ops.")
 _PROGRAMS = flags.DEFINE_integer("programs", 3000, "Random training steps; 60 with --quick.", lower_bound=1)

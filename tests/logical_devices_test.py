@@ -17,7 +17,7 @@ def test_a_program_that_does_not_end_is_ended():
 
 def test_it_has_its_own_arguments_environment_and_output(monkeypatch):
     monkeypatch.setenv("TF_PLACER_ASKED", "here")
-    outcome = outcomes_of("tests.own_process", "a", "b")
+    outcome = outcomes_of("tests.asked_process", "a", "b")
     assert outcome["arguments"] == ["a", "b"]
     assert outcome["asked"] == "here"
     assert outcome["tensorflow_was_there"]

@@ -13,7 +13,6 @@ from tf_placer.agents.losses import (
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
-from tf_placer.problem.multi_branch import multi_branch_problem
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.workloads.spec import Workload
@@ -38,7 +37,6 @@ __all__ = [
     "evaluated",
     "masked",
     "methods",
-    "multi_branch_problem",
     "ppo_loss",
     "quantile_loss",
     "reinforce_loss",

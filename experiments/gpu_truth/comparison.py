@@ -11,7 +11,7 @@ import scipy.stats
 from experiments.gpu_truth.fitting import fed_seconds
 from experiments.gpu_truth.networks import Kernels, Network, network_of, read_networks
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
-from tf_placer.costs.op_work import WorkClass
+from tf_placer.costs.formulas import WorkClass
 
 INSIDE = (0.75, 1.33)
 _CNNS = frozenset({"alexnet", "inception3", "resnet50", "resnet152", "resnet50_v1.5", "vgg16"})

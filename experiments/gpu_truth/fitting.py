@@ -14,7 +14,7 @@ from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.cluster.device import Device
 from tf_placer.costs import shares
 from tf_placer.costs.analytic import smooth_maximum
-from tf_placer.costs.op_work import Kind, Work, WorkClass
+from tf_placer.costs.formulas import Kind, Work, WorkClass
 
 
 def fed_seconds(kernels_s: float, kernels: float, device: Device) -> float:

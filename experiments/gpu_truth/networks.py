@@ -18,12 +18,12 @@ from experiments.gpu_truth.rows import FOLDER, Row
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import Device
 from tf_placer.costs.analytic import op_views, run_time_ns
-from tf_placer.costs.formulas import OpView, work_of
-from tf_placer.costs.op_work import Work, WorkClass
+from tf_placer.costs.formulas import OpView, Work, WorkClass, work_of
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes import OutputSpec, tensor_bytes
-from tf_placer.workloads.images import with_fused_batch_normalization
-from tf_placer.workloads.spec import begin, image_batch, step_of
+from tf_placer.graph.program import tensor_bytes
+from tf_placer.graph.sizes import OutputSpec
+from tf_placer.workloads.convolutional import with_fused_batch_normalization
+from tf_placer.workloads.spec import begin, image_batch, keras_step
 
 KEPT = FOLDER / "networks.json.gz"
 
@@ -150,9 +150,9 @@ def build_ops(network: Network) -> dict[str, int]:
 
 def _images(network: Network, model: keras.Model) -> Item:
     model = with_fused_batch_normalization(model)
-    step = step_of(model, "sgd", training=network.direction == "train")
-    size, classes = model.input_shape[1], model.output_shape[-1]
-    return Item.from_function(step, *image_batch(network.batch, size, classes, seed=0), name=network.name)
+    examples = image_batch(network.batch, model.input_shape[1], model.output_shape[-1], seed=0)
+    workload = keras_step(model, examples, "sgd", training=network.direction == "train")
+    return Item.from_function(workload.function, *workload.example_args, name=network.name)
 
 
 def _application(make: Any) -> Any:

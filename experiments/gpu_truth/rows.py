@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.cluster.device import Device
-from tf_placer.costs.formulas import OpView, work_of
-from tf_placer.costs.op_work import Work
+from tf_placer.costs.formulas import OpView, Work, work_of
 from tf_placer.graph.sizes import OutputSpec
 
 FOLDER = pathlib.Path(__file__).parent

@@ -45,7 +45,7 @@ from tf_placer.search.recorder import SearchResult
 from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES
 from tf_placer.transform.split.plans import data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program
 
@@ -239,7 +239,7 @@ def _in_parts(item: Item, whole: Problem, parts: int) -> InParts:
     devices = [d for d, device in enumerate(cluster.devices) if device.type != "CPU"]
     program = split_program(item, parts)
     problem = VARIANTS[IN_PARTS](program.item, cluster)
-    return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
+    return InParts(program, whole, problem, data_parallel_plan(problem, devices))
 
 
 def _filled_in_parts(split: InParts) -> FilledInParts:

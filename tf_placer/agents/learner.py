@@ -88,8 +88,7 @@ class PolicyLearner(snt.Module):
             def _update_gradients(self, actions, reward, runtime_s, valid):
                 return self._gradients_of(lambda: ...)
 
-    An update is one gradient, which is then applied: ``learn`` does both, and whoever has several copies of a policy
-    (``experiments.studies.controllers``) calls ``gradients`` and ``apply`` by themselves. An agent with more updates,
+    An update is one gradient, which is then applied: ``learn`` does both. An agent with more updates,
     such as steps on minibatches, has an ``_update`` of its own; where settings decide, ``pushes_gradients``, too.
 
     Rewards are R = -sqrt(r / r_ref) or the failing one (``square_root_reward``). What is not in variables, such as the

@@ -28,9 +28,31 @@ from tf_placer.cluster.device import (
 )
 from tf_placer.cluster.local import check_cores, local_devices, logical_devices
 
-# Memory limits: less than a device has, where other work runs there.
-
 REMEDY = 'give {"GPU:0": "10GB"}, device -> size'
+
+__all__ = ["Cluster", "Device", "Link"]
+KINDS = ("described", "local", "remote", "logical")
+# Left out at 0, so that a cluster without them has the fingerprint that it had before there were such keys.
+_SAID_ABOVE_0 = ("dispatch_ns", "tensor_ns")
+LOCAL, LOGICAL = "local", "logical"
+_MOST_DIGITS = 9
+# Users' words for the devices of their own machine.
+_THIS_MACHINE = frozenset(
+    [
+        "cpu",
+        "cpus",
+        "cuda",
+        "device",
+        "devices",
+        "gpu",
+        "gpus",
+        "here",
+        "host",
+        "localhost",
+        "machine",
+        "this",
+    ]
+)
 
 
 def limits_by_device(name: str, value: object) -> dict[str, int]:
@@ -39,9 +61,6 @@ def limits_by_device(name: str, value: object) -> dict[str, int]:
     Args:
       name: of the argument, for messages.
       value: a mapping from device to bytes, or to a text such as ``"10GB"`` or ``"9.5 GiB"``.
-
-    Raises:
-      InputError: it is no such mapping, a device is no device name, or a size no size.
     """
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is {arguments.shown(value)}; {REMEDY}")
@@ -62,11 +81,7 @@ def limits_by_device(name: str, value: object) -> dict[str, int]:
 
 
 def limits_of_texts(name: str, texts: list[str]) -> dict[str, int]:
-    """Memory limits from texts like ``"GPU:0=10GB"``, as ``limits_by_device`` gives them.
-
-    Raises:
-      InputError: one is not of this form, or a device has two limits.
-    """
+    """Memory limits from texts like ``"GPU:0=10GB"``, as ``limits_by_device`` gives them."""
     pairs: dict[str, str] = {}
     for text in texts:
         device, equals, limit = text.rpartition("=")
@@ -85,59 +100,37 @@ def limited(devices: tuple[Device, ...], limits: Mapping[str, int], name: str) -
       devices: of a cluster.
       limits: as ``limits_by_device`` gives them.
       name: of the argument, for messages.
-
-    Raises:
-      InputError: a limit is for no device, for several, or above what the device has.
     """
-    said: dict[int, str] = {}
+    name_of_device: dict[int, str] = {}
     for text, limit in limits.items():
-        d = _position(devices, text, name)
-        if said.setdefault(d, text) != text:
-            raise InputError(f"{name}: {said[d]} and {text} are the same device; keep one")
+        fitting = fitting_devices(devices, text)
+        if len(fitting) != 1:
+            which = "no device" if not fitting else "more than one device"
+            names = ", ".join(device.name for device in devices)
+            raise InputError(f"{name}: {text} is {which} of the cluster; give one of {names}")
+        d = fitting[0]
+        if name_of_device.setdefault(d, text) != text:
+            raise InputError(f"{name}: {name_of_device[d]} and {text} are the same device; keep one")
         if limit > devices[d].memory_bytes:
             raise InputError(
                 f"{name}: {text} has {devices[d].memory_bytes} bytes ({size(devices[d].memory_bytes)}), and {limit} "
                 "is more; give no more than it has"
             )
     return tuple(
-        dataclasses.replace(device, memory_bytes=limits[said[d]]) if d in said else device
+        dataclasses.replace(device, memory_bytes=limits[name_of_device[d]]) if d in name_of_device else device
         for d, device in enumerate(devices)
     )
 
 
-def _position(devices: tuple[Device, ...], text: str, name: str) -> int:
-    """Position of the one device that has every part of its name that the text has."""
-    fitting = fitting_devices(devices, text)
-    if len(fitting) != 1:
-        which = "no device" if not fitting else "more than one device"
-        names = ", ".join(device.name for device in devices)
-        raise InputError(f"{name}: {text} is {which} of the cluster; give one of {names}")
-    return fitting[0]
-
-
-__all__ = ["Cluster", "Device", "Link"]
-
-KINDS = ("described", "local", "remote", "logical")
-
-
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Devices, and a link for every ordered pair of different devices.
+    """Devices, and a link for every ordered pair of different devices."""
 
-    Attributes:
-      name: preset or file name, for reports.
-      devices: [D] devices; column d of every ``[., D]`` array is ``devices[d]``.
-      links: D * (D - 1) links.
-      kind: ``"described"`` (simulate only), ``"local"`` (live worker processes, started here), ``"remote"``
-        (servers that run elsewhere) or ``"logical"`` (devices of this process).
-
-    Raises:
-      InputError: a device is listed twice, or a pair has no link or two.
-    """
-
-    name: str
-    devices: tuple[Device, ...]
-    links: tuple[Link, ...]
+    name: str  # preset or file name, for reports
+    devices: tuple[Device, ...]  # [D] devices; column d of every ``[., D]`` array is ``devices[d]``
+    links: tuple[Link, ...]  # D * (D - 1) links
+    # ``"described"`` (simulate only), ``"local"`` (live worker processes, started here), ``"remote"``
+    # (servers that run elsewhere) or ``"logical"`` (devices of this process)
     kind: str = "described"
 
     def __post_init__(self) -> None:
@@ -184,20 +177,20 @@ class Cluster:
         """
         if cores is not None:
             cores = arguments.whole_number("cores", cores, least=0)  # how many there are is asked below
-        kept = None if kept_in is None else arguments.path("kept_in", kept_in, "a cluster file")
-        if kept is not None and kept.exists():
-            _, devices, links = read_cluster_file(kept)
+        file = None if kept_in is None else arguments.path("kept_in", kept_in, "a cluster file")
+        if file is not None and file.exists():
+            _, devices, links = read_cluster_file(file)
             if cores is not None and cores != len(devices):
                 raise InputError(
                     f"{kept_in} holds {len(devices)} devices, not cores={cores}; give another file"
                 )
             return cls("local", devices, links, kind="local")
-        if kept is not None:
-            check_writable(kept.parent, f"kept_in={kept}")  # before this machine is probed
+        if file is not None:
+            check_writable(file.parent, f"kept_in={file}")  # before this machine is probed
         cluster = cls("local", *local_devices(cores), kind="local")
-        if kept is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, cluster.to_toml())
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, cluster.to_toml())
         return cluster
 
     @classmethod
@@ -215,7 +208,7 @@ class Cluster:
 
     @property
     def is_live(self) -> bool:
-        """True if placed programs can be timed on it."""
+        """True if placed programs can be timed here."""
         return self.kind in ("local", "remote")
 
     @property
@@ -250,7 +243,7 @@ class Cluster:
         return gpus if gpus.any() else np.ones(len(gpus), bool)
 
     def with_memory_limit(self, limits: Mapping[str, int | str]) -> Cluster:
-        """The same devices, some with less memory: for what else needs it.
+        """The cluster with less memory on some devices, because other work needs the rest.
 
         Args:
           limits: device, by its name in whole or in part, -> bytes, or a text: ``{"GPU:0": "10GB"}``, where KB, MB,
@@ -259,8 +252,8 @@ class Cluster:
         Raises:
           InputError: no device or more than one has such a name, a size is no size, or more than the device has.
         """
-        taken = limits_by_device("limits", limits)
-        return dataclasses.replace(self, devices=limited(self.devices, taken, "limits"))
+        limit_of_device = limits_by_device("limits", limits)
+        return dataclasses.replace(self, devices=limited(self.devices, limit_of_device, "limits"))
 
     def newest_first(self) -> np.ndarray:
         """[D] bool, see ``Device``."""
@@ -325,7 +318,7 @@ class Cluster:
         return self._toml(self.name)
 
     def _toml(self, name: str) -> str:
-        lines = [f"name = {_quote(name)}"]
+        lines = [f"name = {json.dumps(name)}"]
         for device in self.devices:
             lines += ["", "[[device]]"]
             values = dataclasses.asdict(device)
@@ -351,26 +344,15 @@ class Cluster:
 
 
 def given_cluster(name: str, value: object) -> Cluster:
-    """``value`` if it is a cluster; else an error that says how to make one of a preset's name or a path.
-
-    Raises:
-      InputError: it is something else; names the argument ``name``.
-    """
+    """``value`` if a Cluster; else an error that says how to make one of a preset's name or a path."""
     if isinstance(value, Cluster):
         return value
-    maker = "from_file" if _is_file(value) else "preset"
+    is_file = isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".toml"))
+    maker = "from_file" if is_file else "preset"
     example = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else "'p100x2'"
     raise InputError(
         f"{name} is {arguments.shown(value)}, not a Cluster; give tf_placer.Cluster.{maker}({example})"
     )
-
-
-def _is_file(value: object) -> bool:
-    return isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".toml"))
-
-
-# Left out at 0, so that a cluster without them has the fingerprint that it had before there were such keys.
-_SAID_ABOVE_0 = ("dispatch_ns", "tensor_ns")
 
 
 def _is_said(key: str, value: str | bool | int | float) -> bool:
@@ -380,33 +362,7 @@ def _is_said(key: str, value: str | bool | int | float) -> bool:
 def _toml_value(value: str | bool | int | float) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _quote(value) if isinstance(value, str) else repr(value)
-
-
-def _quote(text: str) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's."""
-    return json.dumps(text)
-
-
-LOCAL, LOGICAL = "local", "logical"
-_MOST_DIGITS = 9
-# Users' words for the devices of their own machine.
-_THIS_MACHINE = frozenset(
-    [
-        "cpu",
-        "cpus",
-        "cuda",
-        "device",
-        "devices",
-        "gpu",
-        "gpus",
-        "here",
-        "host",
-        "localhost",
-        "machine",
-        "this",
-    ]
-)
+    return json.dumps(value) if isinstance(value, str) else repr(value)  # JSON's escapes are TOML's, too
 
 
 def choose_cluster(text: str, said: str) -> Cluster:
@@ -415,9 +371,6 @@ def choose_cluster(text: str, said: str) -> Cluster:
     Args:
       text: the word.
       said: how the user said it, for messages: ``--cluster=local:2``, say.
-
-    Raises:
-      InputError: no such preset, the file is not a valid cluster, or there are not as many cores; begins with ``said``.
     """
     cores = local_cores(text, said)
     word, _, count = text.partition(":")
@@ -457,11 +410,7 @@ def _remedy(text: str) -> str:
 
 
 def local_cores(text: str, said: str) -> int | None:
-    """Number of workers that ``local:2`` asks for; None for ``local`` and for any other cluster.
-
-    Raises:
-      InputError: it is no number, or more than there are cores; begins with ``said``. Nothing is probed for that.
-    """
+    """Number of workers that ``local:2`` asks for; None for ``local`` and for any other cluster."""
     word, colon, cores = text.partition(":")
     if word != LOCAL or not colon:
         return None

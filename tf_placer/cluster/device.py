@@ -23,40 +23,26 @@ CHORES = ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One TensorFlow device and what the cost model needs to know of it.
+    """A TensorFlow device with the rates that the cost model needs."""
 
-    Attributes:
-      name: TensorFlow device string, for example ``/job:localhost/replica:0/task:0/device:GPU:0``.
-      type: TensorFlow device type, ``"CPU"`` or ``"GPU"`` (what kernels are registered for).
-      model: hardware model that the costs are tabulated for, for example ``"k40"``.
-      memory_bytes: memory an executing graph may use.
-      streams: ops that run at once (1 for a GPU).
-      peak_flops: fp32 multiply-adds count two, per second, all streams together.
-      memory_bytes_per_s: peak memory bandwidth.
-      launch_ns: fixed cost of starting one op, in nanoseconds.
-      newest_first: runs the op first that became ready last, as the threads of TensorFlow's executor do on a CPU, and
-        sends tensors in that order too; a GPU runs what was launched first.
-      join_ns: what a step takes longer when the device takes part in it, in nanoseconds: the call to another worker.
-      address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
-        described, or whose worker is started here.
-      dispatch_ns: time of the host's executor for each kernel that the device is fed with, in nanoseconds. The host is
-        ahead of the device where it can: short kernels wait for it, long ones hide it.
-
-    Raises:
-      InputError: a field of the wrong type; what is possible in a cluster is checked there (``check_devices``).
-    """
-
-    name: str
-    type: str
-    model: str
-    memory_bytes: int
-    streams: int
-    peak_flops: float
-    memory_bytes_per_s: float
-    launch_ns: int
+    name: str  # TensorFlow device string, for example ``/job:localhost/replica:0/task:0/device:GPU:0``
+    type: str  # TensorFlow device type, ``"CPU"`` or ``"GPU"`` (what kernels are registered for)
+    model: str  # hardware model that the costs are tabulated for, for example ``"k40"``
+    memory_bytes: int  # memory an executing graph may use
+    streams: int  # ops that run at once (1 for a GPU)
+    peak_flops: float  # fp32 multiply-adds count two, per second, all streams together
+    memory_bytes_per_s: float  # peak memory bandwidth
+    launch_ns: int  # fixed cost of starting one op, in nanoseconds
+    # runs the op first that became ready last, as the threads of TensorFlow's executor do on a CPU, and sends
+    # tensors in that order too; a GPU runs what was launched first
     newest_first: bool = False
+    # what a step takes longer when the device takes part in it, in nanoseconds: the call to another worker
     join_ns: int = 0
+    # ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
+    # described, or whose worker is started here
     address: str = ""
+    # time of the host's executor for each kernel that the device is fed with, in nanoseconds. The host is
+    # ahead of the device where it can: short kernels wait for it, long ones hide it.
     dispatch_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -72,32 +58,23 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A one-way path between two devices.
+    """A one-way path between two devices."""
 
-    Attributes:
-      source, target: device positions in the cluster.
-      latency_ns: time before the first byte arrives.
-      bytes_per_s: bandwidth of the path.
-      channel: id of the physical channel it occupies; transfers on one channel queue.
-      send_ns, send_ps_per_byte: time of the source device that sending a tensor takes, and picoseconds
-        of it per byte: 0 where hardware moves the bytes, not where the core that computes copies them.
-      receive_ns, receive_ps_per_byte: of the target device, alike.
-      tensor_ns: time of the runtime to hand a tensor over, beside what the wire takes: the tensor is there so much
-        later, and the channel is free meanwhile.
-
-    Raises:
-      InputError: a field of the wrong type; what is possible in a cluster is checked there (``check_links``).
-    """
-
+    # source, target: device positions in the cluster
     source: int
     target: int
-    latency_ns: int
-    bytes_per_s: float
-    channel: str
+    latency_ns: int  # time before the first byte arrives
+    bytes_per_s: float  # bandwidth of the path
+    channel: str  # id of the physical channel it occupies; transfers on one channel queue
+    # send_ns, send_ps_per_byte: time of the source device that sending a tensor takes, and picoseconds of it
+    # per byte: 0 where hardware moves the bytes, not where the core that computes copies them
     send_ns: int = 0
     send_ps_per_byte: int = 0
+    # receive_ns, receive_ps_per_byte: of the target device, alike
     receive_ns: int = 0
     receive_ps_per_byte: int = 0
+    # time of the runtime to hand a tensor over, beside what the wire takes: the tensor is there so much
+    # later, and the channel is free meanwhile
     tensor_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -120,11 +97,7 @@ def links_between(count: int, latency_ns: int, bytes_per_s: float, channel: str)
 
 
 def full_device_name(name: str) -> str:
-    """Completes a device name: ``"GPU:0"`` -> ``"/job:localhost/replica:0/task:0/device:GPU:0"``.
-
-    Raises:
-      InputError: it is not a TensorFlow device name.
-    """
+    """Completes a device name: ``"GPU:0"`` -> ``"/job:localhost/replica:0/task:0/device:GPU:0"``."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise InputError(
@@ -138,29 +111,21 @@ def full_device_name(name: str) -> str:
 
 
 def named_parts(name: str) -> dict[str, str]:
-    """What a device name, whole or in part, says: ``"GPU:0"`` -> ``{"type": "GPU", "index": "0"}``.
-
-    Raises:
-      InputError: it is not a TensorFlow device name.
-    """
+    """What a device name, whole or in part, says: ``"GPU:0"`` -> ``{"type": "GPU", "index": "0"}``."""
     match = _IN_PART.fullmatch(name)
     if match is None or not name:
         full_device_name(name)  # raises
         raise AssertionError("a whole name is one in part, too")
-    said = {part: text for part, text in match.groupdict().items() if text is not None}
-    return {part: text.upper() if part == "type" else text for part, text in said.items()} | {
-        part: str(int(said[part])) for part in ("replica", "task", "index") if part in said
+    parts = {part: text for part, text in match.groupdict().items() if text is not None}
+    return {part: text.upper() if part == "type" else text for part, text in parts.items()} | {
+        part: str(int(parts[part])) for part in ("replica", "task", "index") if part in parts
     }
 
 
 def fitting_devices(devices: Sequence[Device], text: str) -> list[int]:
-    """Positions of the devices that have every part of a name that a text has.
-
-    Raises:
-      InputError: it is not a TensorFlow device name.
-    """
-    wanted = named_parts(text).items()
-    return [d for d, device in enumerate(devices) if wanted <= named_parts(device.name).items()]
+    """Positions of the devices that have every part of a name that a text has."""
+    parts = named_parts(text).items()
+    return [d for d, device in enumerate(devices) if parts <= named_parts(device.name).items()]
 
 
 def task_of(name: str) -> str:
@@ -174,8 +139,8 @@ def short_device_name(name: str) -> str:
 
 
 def device_labels(names: Sequence[str]) -> tuple[str, ...]:
-    """Short names of devices, as long as it takes to tell them apart: ``GPU:0``, or ``task 1 CPU:0``."""
-    parts = [found for found in map(_NAME.match, names) if found]
+    """Shortest names that tell devices apart: ``GPU:0``, or ``task 1 CPU:0``."""
+    parts = [match for match in map(_NAME.match, names) if match]
     for shape in ("{type}:{index}", "task {task} {type}:{index}", "{job} {task} {type}:{index}"):
         labels = tuple(shape.format(**part.groupdict()) + part.string[part.end() :] for part in parts)
         if len(set(labels)) == len(names):
@@ -184,11 +149,7 @@ def device_labels(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_devices(devices: tuple[Device, ...]) -> None:
-    """Checks that there are devices, of known types, distinct names and possible numbers.
-
-    Raises:
-      InputError: says which device, and what to write.
-    """
+    """Checks that there are devices, of known types, distinct names and possible numbers."""
     if not 1 <= len(devices) <= MAX_DEVICES:
         raise InputError(f"{len(devices)} devices; give 1 to {MAX_DEVICES} [[device]] entries")
     seen: set[str] = set()
@@ -221,18 +182,14 @@ def check_devices(devices: tuple[Device, ...]) -> None:
 
 
 def check_addresses(devices: tuple[Device, ...]) -> None:
-    """Checks that all devices or none have an address, and those of one task the same.
-
-    Raises:
-      InputError: says which device, and what to write.
-    """
+    """Checks that all devices or none have an address, and that devices of a task share one."""
     with_address = [device for device in devices if device.address]
     if not with_address:
         return
-    without = next((device for device in devices if not device.address), None)
-    if without is not None:
+    unaddressed = next((device for device in devices if not device.address), None)
+    if unaddressed is not None:
         raise InputError(
-            f"device {without.name!r} has no address and {with_address[0].name!r} has one; a cluster is either "
+            f"device {unaddressed.name!r} has no address and {with_address[0].name!r} has one; a cluster is either "
             "live or described: give all devices an address, or none"
         )
     address_of_task: dict[str, str] = {}
@@ -246,11 +203,7 @@ def check_addresses(devices: tuple[Device, ...]) -> None:
 
 
 def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
-    """Checks that every ordered pair of different devices has exactly one link, of possible numbers.
-
-    Raises:
-      InputError: says which pair, and what to write.
-    """
+    """Checks that every ordered pair of different devices has exactly one link, of possible numbers."""
     names = [device.name for device in devices]
     pairs: set[tuple[int, int]] = set()
     for link in links:

@@ -37,6 +37,13 @@ PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.83, 0.75)}
 _PROBE_TIMEOUT_S = 120
 _GPU_MATRIX_SIZE = 4096
 
+# Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
+# a time true; they only have to be positive and equal for all of them.
+_PEAK_FLOPS = 5e10
+_MEMORY_BYTES_PER_S = 1e10
+_LAUNCH_NS = 2_000
+_LATENCY_NS = 2_000
+
 
 def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
     """The devices of this machine that placed programs can be timed on, and their links.
@@ -49,9 +56,6 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
 
     Args:
       cores: describe this many single-core workers, GPUs or not; None for all there is.
-
-    Raises:
-      InputError: more workers than cores, or none.
     """
     usable = sorted(os.sched_getaffinity(0))
     if cores is None and glob.glob("/dev/nvidia[0-9]*"):
@@ -65,11 +69,7 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
 
 
 def check_cores(cores: object) -> int:
-    """A number of workers, when this process may use as many cores.
-
-    Raises:
-      InputError: it may not, or that is no number of workers.
-    """
+    """A number of workers, when this process may use as many cores."""
     count, usable = arguments.whole_number("cores", cores, least=0), len(os.sched_getaffinity(0))
     if not 1 <= count <= usable:
         raise InputError(f"cores={count}, but this process may use {usable} cores; ask for 1 to {usable}")
@@ -132,7 +132,7 @@ def _probe_gpus() -> list[dict[str, Any]]:
 
 
 def _run_probe(*arguments: str) -> Any:
-    """Runs the probe by path, so that it does not import all of tf_placer, and reads its line of JSON."""
+    """Runs the probe by path, which avoids importing tf_placer, and reads its line of JSON."""
     command = [sys.executable, "-P", probe.__file__, *arguments]
     result = subprocess.run(command, check=True, capture_output=True, timeout=_PROBE_TIMEOUT_S)
     return json.loads(result.stdout)
@@ -146,22 +146,8 @@ def _available_memory_bytes() -> int:
     raise OSError("/proc/meminfo has no MemAvailable line; Linux 3.14 or newer is needed")
 
 
-# Logical CPU devices of this process.
-
-# Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
-# a time true; they only have to be positive and equal for all of them.
-_PEAK_FLOPS = 5e10
-_MEMORY_BYTES_PER_S = 1e10
-_LAUNCH_NS = 2_000
-_LATENCY_NS = 2_000
-
-
 def logical_devices(n: int) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
-    """``n`` equal CPU devices that share the machine's memory, and links on one channel.
-
-    Raises:
-      InputError: ``n`` is less than 1, or more than a cluster can have.
-    """
+    """``n`` equal CPU devices that share the machine's memory, and links on one channel."""
     n = arguments.whole_number("n", n, 1, MAX_DEVICES)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // n
     devices = tuple(

@@ -24,7 +24,7 @@ _LOOP = 8  # chained ops between two synchronizations, so that launching them do
 
 
 def measured_core(core: int) -> dict[str, float]:
-    """FLOPs and bytes a second of one core, by products and copies of NumPy; pins this process to it."""
+    """FLOPs and bytes a second of one core, by NumPy products and copies; pins this process."""
     os.sched_setaffinity(0, {core})
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
@@ -57,9 +57,9 @@ def measured_devices(device_type: str, matrix_size: int) -> list[dict[str, Any]]
     sys.path.append(str(pathlib.Path(__file__).parents[2]))  # run by path: this says where the packages are
     from colocation.tensorflow_internals import local_devices
 
-    found = [device for device in local_devices() if device.device_type == device_type]
+    devices = [device for device in local_devices() if device.device_type == device_type]
     report = []
-    for device in found:
+    for device in devices:
         with tf.device(device.name):
             matrix = tf.ones([matrix_size, matrix_size]) / matrix_size
             matmul_s = _seconds(lambda m=matrix: tf.linalg.matmul(m, m))
@@ -89,10 +89,12 @@ def _seconds(op) -> float:
 
 
 def main() -> None:
-    what, *given = sys.argv[1:]
+    command, *arguments = sys.argv[1:]
     print(
         json.dumps(
-            measured_core(int(given[0])) if what == "core" else measured_devices(given[0], int(given[1]))
+            measured_core(int(arguments[0]))
+            if command == "core"
+            else measured_devices(arguments[0], int(arguments[1]))
         )
     )
 

@@ -1,29 +1,161 @@
-"""Analytic op costs: work of each op against the rates of each device."""
+"""Analytic op costs: the work of each op against the rates of each device, and where its kernels run.
+
+The CUDA build of TensorFlow lists its GPU kernels on machines without a GPU, too.
+"""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, op_def_pb2, types_pb2
 
 from colocation.constraints import references_of
-from colocation.op_facts import BRANCHES, CALLS, LOOPS, GraphIndex
-from colocation.tensorflow_internals import is_onednn_on
+from colocation.op_facts import BRANCHES, CALLS, LOOPS, GraphIndex, having, values
+from colocation.tensorflow_internals import is_onednn_on, registered_kernels, registered_op
 from colocation.units import paired_pools
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
-from tf_placer.costs.formulas import OpView, work_of
-from tf_placer.costs.kernels import cpu_limit, find_kernel
-from tf_placer.costs.op_work import OpWork, WorkClass
+from tf_placer.costs.formulas import OpView, OpWork, WorkClass, work_of
 from tf_placer.costs.shares import POWER, efficiencies
 from tf_placer.costs.trips import FunctionLibrary, frame_trips, trip_count
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import returned_functions
-from tf_placer.graph.sizes import OutputSpec, tensor_bytes
+from tf_placer.graph.program import returned_functions, tensor_bytes
+from tf_placer.graph.sizes import OutputSpec
+
+_ON_EVERY_DEVICE = having("any_device")
+
+_Values = tuple[Any, ...]  # DataType numbers, bytes, whole numbers or truth values
+
+_registered = functools.cache(registered_kernels)
+
+_LAYOUTS = frozenset({b"CHANNELS_FIRST", b"NCDHW", b"NCHW"})
+_CHANNELS_LAST = "make the model channels-last (data_format='channels_last')"
+_NEEDS_GPU = "give a cluster with a GPU"
+CHANNELS_LAST_ONLY = having("channels_last")
+CHANNELS_LAST_IN_INFERENCE = having("channels_last_in_inference")
+NO_DILATION = having("undilated")
+# Op type -> the convolution's input and its filter, each the number of an input, or -1 for the output.
+NO_GROUPS = {op_type: tuple(map(int, value.split(","))) for op_type, value in values("ungrouped").items()}
+NO_POOLING_OF_CHANNELS = having("unpooled_channels")
+IN_ONEDNN = having("onednn")
+_GROUPS_IN_ONEDNN, _CHANNELS_IN_ONEDNN = having("onednn_groups"), having("onednn_channels")
 
 # Two weeks: longer than any step that the simulator takes, and still far from the end of int64.
 LONGEST_NS = 1 << 50
+_MOST_WORK = 1e30  # of one op: loops in loops do not overflow
+
+
+def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> bool | None:
+    """True if the kernel for a node on a device type is CPU code, False if not; None without a kernel.
+
+    A device's kernel is CPU code (int32 shape arithmetic) where all its outputs lie in host memory.
+
+    A kernel registered for ``DEFAULT`` serves every device type. Constraints (mostly on types, some on a layout or a
+    policy) are checked against the node's attributes and their defaults; kernels with a label are for ``_kernel``
+    attributes.
+
+    Args:
+      node: of an op that calls no function of the graph's library.
+      device_type: ``"CPU"`` or ``"GPU"``.
+    """
+    if node.op in _ON_EVERY_DEVICE:
+        return False
+    op_def = registered_op(node.op)
+    if op_def is None:
+        return None
+    constrained = _constrained(node.op)
+    values = tuple((attr.name, _values_of(node, attr)) for attr in op_def.attr if attr.name in constrained)
+    label = node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
+    return _find_kernel(node.op, device_type, values, label)
+
+
+@functools.cache
+def _constrained(op_type: str) -> frozenset[str]:
+    """Names of the attributes that some kernel of an op type constrains."""
+    return frozenset(constraint.name for kernel in _registered(op_type) for constraint in kernel.constraint)
+
+
+@functools.cache
+def _find_kernel(
+    op_type: str, device_type: str, values: tuple[tuple[str, _Values], ...], label: str
+) -> bool | None:
+    value_of_attr = dict(values)
+    definition = registered_op(op_type)
+    assert definition is not None
+    for registered_for in (device_type, "DEFAULT"):
+        for kernel in _registered(op_type):
+            if (kernel.device_type, kernel.label) != (registered_for, label):
+                continue
+            if all(
+                set(value_of_attr.get(constraint.name, ())) <= set(_listed(constraint.allowed_values.list))
+                for constraint in kernel.constraint
+            ):
+                outputs = {arg.name for arg in definition.output_arg}
+                return bool(outputs) and outputs <= set(kernel.host_memory_arg)
+    return None
+
+
+def _values_of(node: tf.compat.v1.NodeDef, attr: op_def_pb2.OpDef.AttrDef) -> _Values:
+    """The values of an attribute, a list or not, from the node or the op's default."""
+    value = node.attr.get(attr.name, attr.default_value)
+    if attr.type.startswith("list("):
+        return _listed(value.list)
+    field = value.WhichOneof("value")
+    return () if field is None else (getattr(value, field),)
+
+
+def _listed(values: attr_value_pb2.AttrValue.ListValue) -> _Values:
+    return tuple(value for _, entries in values.ListFields() for value in entries)
+
+
+def cpu_limit(
+    op: OpView, has_onednn: bool = False, is_shape_known: bool = True, is_paired: bool = False
+) -> str | None:
+    """Reason why only a GPU runs an op, and the remedy, in one clause; None if no limit of CPUs is known.
+
+    Args:
+      op: the op.
+      has_onednn: the CPUs are known to run oneDNN's kernels.
+      is_shape_known: the shapes of its tensors are what they will be.
+      is_paired: it is the gradient of a pool that runs next to it (``paired_pools``).
+    """
+    is_float32 = "T" in op.node.attr and op.node.attr["T"].type == types_pb2.DT_FLOAT
+    in_onednn = has_onednn and is_float32
+    limit, remedy = (
+        ("", "") if is_paired and in_onednn else next(_limits(op, in_onednn, is_shape_known), ("", ""))
+    )
+    return f"TensorFlow has no CPU kernel of {op.type} for {limit}; {remedy}" if limit else None
+
+
+def _limits(op: OpView, in_onednn: bool, is_shape_known: bool) -> Iterator[tuple[str, str]]:
+    """Limits of CPU kernels that an op exceeds, each with a remedy for the program's owner."""
+    layout = op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
+    channels = 1 if layout in _LAYOUTS else -1
+    refuses = op.type in CHANNELS_LAST_ONLY and not (in_onednn and op.type in IN_ONEDNN)
+    if op.type in CHANNELS_LAST_IN_INFERENCE and "is_training" in op.node.attr and not op.flag("is_training"):
+        refuses = not (in_onednn and layout == b"NCHW")
+    if layout in _LAYOUTS and refuses:
+        yield f"the layout {layout.decode()}", f"{_CHANNELS_LAST} or {_NEEDS_GPU}"
+    dilations = op.ints("dilations")
+    if op.type in NO_DILATION and not in_onednn and max(dilations, default=1) > 1:
+        yield f"dilations {list(dilations)}", _NEEDS_GPU
+    if op.type in NO_GROUPS and is_shape_known and not (in_onednn and op.type in _GROUPS_IN_ONEDNN):
+        input_shape, weights = (
+            op.outputs[0].shape if position < 0 else op.inputs[position].shape
+            for position in NO_GROUPS[op.type]
+        )
+        if 3 <= len(input_shape) == len(weights) and 0 < weights[-2] < input_shape[channels]:
+            yield f"{input_shape[channels] // weights[-2]} groups", _NEEDS_GPU
+    window = op.ints("ksize")
+    pools = op.type in NO_POOLING_OF_CHANNELS and not (in_onednn and op.type in _CHANNELS_IN_ONEDNN)
+    if pools and window and window[channels] > 1:
+        yield f"a window over channels ({list(window)})", "pool over rows and columns alone"
 
 
 def run_time_ns(
@@ -44,16 +176,16 @@ def run_time_ns(
     Returns:
       [N] int64 nanoseconds, rounded; at most ``LONGEST_NS`` and the launches.
     """
-    found = efficiencies(device)
-    compute_s = flops * device.streams / (device.peak_flops * found.compute[work_class])
-    memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * found.memory[work_class])
+    shares = efficiencies(device)
+    compute_s = flops * device.streams / (device.peak_flops * shares.compute[work_class])
+    memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * shares.memory[work_class])
     if device.type == "GPU":
-        waves = np.where(tiles > 0, found.multiprocessors / np.maximum(tiles, 1), 0.0)
+        waves = np.where(tiles > 0, shares.multiprocessors / np.maximum(tiles, 1), 0.0)
         seconds = smooth_maximum(compute_s * (1 + waves), memory_s)
     else:
         seconds = np.maximum(compute_s, memory_s)
     kernel_ns = np.rint(np.minimum(1e9 * seconds, LONGEST_NS))
-    run_ns = round(found.launches * device.launch_ns) + kernel_ns.astype(np.int64)
+    run_ns = round(shares.launches * device.launch_ns) + kernel_ns.astype(np.int64)
     return np.where(work_class == WorkClass.FREE, 0, run_ns)
 
 
@@ -64,26 +196,16 @@ def smooth_maximum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return larger * (1 + share**POWER) ** (1 / POWER)
 
 
-_MOST_WORK = 1e30  # of one op: loops in loops do not overflow
-
-
 @dataclasses.dataclass(frozen=True)
 class OpCosts:
-    """What every op costs on every device, and where it may run.
+    """Time of every op on every device, and where each op may run."""
 
-    Attributes:
-      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``free``).
-      allowed: [N, D] bool, the device has a kernel for the op (and for all ops it calls).
-      guessed: op type -> ops of this type whose cost is a guess; ops in the body of a loop,
-        branch or call count too.
-      work: what the times were made of.
-      why_not_on_cpu: op id -> why no CPU runs it though it has kernels there, and the remedy: one clause.
-    """
-
-    compute_ns: np.ndarray
-    allowed: np.ndarray
+    compute_ns: np.ndarray  # [N, D] int64, launch included; 0 for ops that start no kernel (``free``)
+    allowed: np.ndarray  # [N, D] bool, the device has a kernel for the op (and for all ops it calls)
+    # op type -> ops of this type whose cost is a guess; ops in the body of a loop, branch or call count too
     guessed: dict[str, int]
-    work: OpWork
+    work: OpWork  # what the times were made of
+    # op id -> why no CPU runs it though it has kernels there, and the remedy: one clause
     why_not_on_cpu: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def report(self) -> str:
@@ -131,7 +253,8 @@ def _graph_costs(
     outputs_if_known = outputs if is_shape_known else None
     views = _op_views(index, outputs)
     works = list(map(work_of, views))
-    calling = [op for op, view in enumerate(views) if _calls_functions(view, library)]
+    calls_functions = LOOPS | BRANCHES | CALLS
+    calling = [op for op, view in enumerate(views) if view.type in calls_functions or view.type in library]
     work_class = np.array([work.work_class for work in works], np.int64)
     flops, num_bytes, tiles = np.array(
         [(work.flops, work.num_bytes, work.tiles) for work in works], np.float64
@@ -181,7 +304,7 @@ def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) ->
     references = references_of(index)
     for producer, output, consumer, position in index.data_edges.tolist():
         spec = outputs[producer][output]
-        if (producer, output) in references.made and (consumer, position) not in references.taken:
+        if (producer, output) in references.outputs and (consumer, position) not in references.inputs:
             spec = dataclasses.replace(
                 spec, num_bytes=tensor_bytes(spec.shape, spec.dtype)
             )  # its value is read
@@ -206,16 +329,16 @@ def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.
 def _cpu_limits(
     index: GraphIndex, views: list[OpView], is_shape_known: bool, cluster: Cluster
 ) -> dict[int, str]:
-    """Op id -> why no CPU of the cluster runs it, of the ops that CPU kernels refuse."""
+    """Op id -> reason why no CPU of the cluster runs the op."""
     # The kernels of described hardware and of other machines may be with oneDNN or without.
     has_onednn = cluster.kind in ("local", "logical") and is_onednn_on()
     paired = paired_pools(index)
-    found = {}
+    reasons = {}
     for op, view in enumerate(views):
         limit = cpu_limit(view, has_onednn, is_shape_known, op in paired)
         if limit is not None:
-            found[op] = limit
-    return found
+            reasons[op] = limit
+    return reasons
 
 
 def _longest_class(costs: OpCosts) -> int:
@@ -225,16 +348,6 @@ def _longest_class(costs: OpCosts) -> int:
         if len(costs.compute_ns)
         else WorkClass.FREE
     )
-
-
-def _first_limit(parts: list[OpCosts]) -> dict[int, str]:
-    """One for all ops of all parts."""
-    found = [why for part in parts for why in part.why_not_on_cpu.values()]
-    return {0: found[0]} if found else {}
-
-
-def _calls_functions(view: OpView, library: FunctionLibrary) -> bool:
-    return view.type in LOOPS | BRANCHES | CALLS or view.type in library
 
 
 def _call_costs(
@@ -285,6 +398,7 @@ def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCost
     counts = collections.Counter(guessed)
     for part in parts:
         counts.update(part.guessed)
+    limits = [why for part in parts for why in part.why_not_on_cpu.values()]
     return OpCosts(
         # In floats, which do not overflow.
         compute_ns=np.minimum(
@@ -293,5 +407,5 @@ def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCost
         allowed=np.concatenate([part.allowed for part in parts]),
         guessed=dict(counts),
         work=OpWork.joined([part.work.times(times) for part in parts]),
-        why_not_on_cpu=_first_limit(parts),
+        why_not_on_cpu={0: limits[0]} if limits else {},  # one for all ops of all parts
     )

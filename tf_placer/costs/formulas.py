@@ -1,33 +1,220 @@
-"""Cost formulas: the work of an op from its shapes, and the table from op type to formula (``op_facts``)."""
+"""What every op of a graph does, whatever device it runs on."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from colocation.op_facts import values
-from tf_placer.costs.op_work import FREE, Work, WorkClass
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.sizes import OutputSpec
 
-# One op as a cost formula sees it (its node, and the shapes that go in and come out), and what a formula is.
+_AMOUNTS = ("flops", "num_bytes", "launches")
+_FIRST_CHANNELS = 4  # images have at most as many channels, and layers after the first have more
+_SMALL_IMAGE = 8  # rows and columns, of which Winograd's tiles leave much unused
+_TILE = 64  # rows and columns of a result that one multiprocessor makes at a time
+# Operations per output element: arithmetic counts 1, a division or root 4, a transcendental function 15
+# (estimates: a handful of polynomial terms and range reduction; rounded).
+_DIVISION, _TRANSCENDENTAL = 4.0, 15.0
+# Operations per logit of a softmax: subtract the maximum, exponentiate (15), sum, divide (4), and as
+# much again for the two comparisons and rounding.
+_SOFTMAX_OPERATIONS = 22.0
+# Philox 4x32-10 makes four numbers in ten rounds of about ten integer operations; a normal number adds a
+# logarithm, a root and a sine per pair. Rounded up to one figure for both.
+_OPERATIONS_PER_DRAW = 50.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpWork:
+    """Estimated device-independent work of N ops; profiled times do not follow from this.
+
+    An op that calls functions has the work of what it calls: a loop its body's and its condition's times its trip count
+    (once where that is unknown), a branch the most of each that one of its branches has. An op of a type without
+    formula has the bytes of its inputs and outputs and no FLOPs.
+    """
+
+    flops: np.ndarray  # [N] float64, floating point operations; a multiply-add counts two
+    num_bytes: np.ndarray  # [N] float64, bytes read and written
+    launches: np.ndarray  # [N] float64, kernels started; 0 for what is free everywhere
+    # [N] int64, values of ``WorkClass``; of an op that calls functions the class of its longest op. Where it
+    # is not given, ``FREE`` for what starts no kernel and else ``UNCLASSIFIED``.
+    work_class: np.ndarray = None  # type: ignore[assignment]  # made below
+
+    def __post_init__(self) -> None:
+        for name in _AMOUNTS:
+            object.__setattr__(self, name, _amounts(name, getattr(self, name)))
+        lengths = [len(getattr(self, name)) for name in _AMOUNTS]
+        if len(set(lengths)) > 1:
+            raise InputError(f"flops, num_bytes and launches have {lengths} entries; give one for each op")
+        classes: object = self.work_class
+        if classes is None:
+            classes = np.where(self.launches > 0, WorkClass.UNCLASSIFIED, WorkClass.FREE)
+        object.__setattr__(self, "work_class", _checked_classes(classes, lengths[0]))
+
+    def sum(self) -> np.ndarray:
+        """[3] float64: FLOPs, bytes and launches of all ops together."""
+        return np.array([self.flops.sum(), self.num_bytes.sum(), self.launches.sum()])
+
+    def times(self, count: float) -> OpWork:
+        """The work of ``count`` repetitions."""
+        return OpWork(self.flops * count, self.num_bytes * count, self.launches * count, self.work_class)
+
+    @staticmethod
+    def joined(parts: Sequence[OpWork]) -> OpWork:
+        """The ops of all parts, one after the other."""
+        fields = [field.name for field in dataclasses.fields(OpWork)]
+        return OpWork(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+
+
+def _amounts(name: str, value: object) -> np.ndarray:
+    try:
+        amounts = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        amounts = np.full(1, np.nan)
+    if amounts.ndim != 1 or not np.isfinite(amounts).all() or (amounts < 0).any():
+        raise InputError(f"{name} is {arguments.shown(value)}; give one number of at least 0 for each op")
+    return amounts
+
+
+def _checked_classes(value: object, length: int) -> np.ndarray:
+    try:
+        classes = np.asarray(value)
+    except (TypeError, ValueError):
+        classes = np.zeros(0)
+    is_class = classes.dtype.kind == "i" and np.isin(classes, list(WorkClass)).all()
+    if classes.shape != (length,) or not is_class:
+        raise InputError(f"work_class is {arguments.shown(value)}; give a WorkClass for each of {length} ops")
+    return classes.astype(np.int64)
+
+
+class Kind(enum.IntEnum):
+    """Kinds of work: what the classes of one kind have in common."""
+
+    FREE = 0  # starts no kernel: exactly 0 on every device
+    CONVOLUTION = 1
+    DEPTHWISE_CONVOLUTION = 2
+    MATRIX_PRODUCT = 3
+    STREAMING = 4  # element-wise: each byte once, in order
+    REDUCTION = 5  # pooling, sums, softmax, batch normalization
+    REARRANGEMENT = 6  # transpose, concatenate, pad: each byte once, out of order
+    IRREGULAR = 7  # gather, scatter, segments: addresses from data
+    RANDOM = 8
+
+
+class WorkClass(enum.IntEnum):
+    """Classes of work that share an efficiency on GPUs (``shares.py``). Problem files have the numbers.
+
+    Convolutions: of one position; with strides; of the first layer, whose images have few channels; with windows of
+    3 x 3 without strides, for which libraries have Winograd's algorithm, by the smaller of the numbers of channels (at
+    most 32, 64, 128, or more), those of small images apart; with larger windows of rows and columns alike; and all
+    others. Each forward, for the input's gradient and for the filter's. Matrix products: by the smaller side of the
+    result.
+    """
+
+    FREE = 0
+    UNCLASSIFIED = 1  # of a file older than classes
+    CONVOLUTION_1X1 = 10
+    CONVOLUTION_1X1_INPUT_GRADIENT = 11
+    CONVOLUTION_1X1_FILTER_GRADIENT = 12
+    CONVOLUTION_STRIDED = 13
+    CONVOLUTION_STRIDED_INPUT_GRADIENT = 14
+    CONVOLUTION_STRIDED_FILTER_GRADIENT = 15
+    CONVOLUTION_FIRST = 16
+    CONVOLUTION_FIRST_INPUT_GRADIENT = 17
+    CONVOLUTION_FIRST_FILTER_GRADIENT = 18
+    CONVOLUTION_3X3_TO_32 = 19
+    CONVOLUTION_3X3_TO_32_INPUT_GRADIENT = 20
+    CONVOLUTION_3X3_TO_32_FILTER_GRADIENT = 21
+    CONVOLUTION_3X3_TO_64 = 22
+    CONVOLUTION_3X3_TO_64_INPUT_GRADIENT = 23
+    CONVOLUTION_3X3_TO_64_FILTER_GRADIENT = 24
+    CONVOLUTION_3X3_TO_128 = 25
+    CONVOLUTION_3X3_TO_128_INPUT_GRADIENT = 26
+    CONVOLUTION_3X3_TO_128_FILTER_GRADIENT = 27
+    CONVOLUTION_3X3_WIDE = 28
+    CONVOLUTION_3X3_WIDE_INPUT_GRADIENT = 29
+    CONVOLUTION_3X3_WIDE_FILTER_GRADIENT = 30
+    CONVOLUTION_3X3_SMALL = 31
+    CONVOLUTION_3X3_SMALL_INPUT_GRADIENT = 32
+    CONVOLUTION_3X3_SMALL_FILTER_GRADIENT = 33
+    CONVOLUTION_SQUARE = 34
+    CONVOLUTION_SQUARE_INPUT_GRADIENT = 35
+    CONVOLUTION_SQUARE_FILTER_GRADIENT = 36
+    CONVOLUTION_OTHER = 37
+    CONVOLUTION_OTHER_INPUT_GRADIENT = 38
+    CONVOLUTION_OTHER_FILTER_GRADIENT = 39
+    DEPTHWISE_CONVOLUTION = 40
+    PRODUCT_TO_16 = 50
+    PRODUCT_TO_32 = 51
+    PRODUCT_TO_64 = 52
+    PRODUCT_TO_128 = 53
+    PRODUCT_WIDE = 54
+    BATCHED_PRODUCT_TO_64 = 55
+    BATCHED_PRODUCT_TO_128 = 56
+    BATCHED_PRODUCT_WIDE = 57
+    STREAMING = 60
+    REDUCTION = 61
+    BATCH_NORMALIZATION = 62
+    BATCH_NORMALIZATION_GRADIENT = 63
+    POOLING = 64
+    SOFTMAX = 65
+    REARRANGEMENT = 66
+    IRREGULAR = 67
+    RANDOM = 68
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of work that the class is."""
+        return _KIND_OF_CLASS[self]
+
+    @property
+    def is_3x3(self) -> bool:
+        """A convolution with windows of 3 x 3 and no strides."""
+        return self.name.startswith("CONVOLUTION_3X3")
+
+
+def _kind_of(work_class: WorkClass) -> Kind:
+    if work_class.name in Kind.__members__:
+        return Kind[work_class.name]
+    if work_class.name.startswith("CONVOLUTION"):
+        return Kind.CONVOLUTION
+    if "PRODUCT" in work_class.name:
+        return Kind.MATRIX_PRODUCT
+    return Kind.STREAMING if work_class is WorkClass.UNCLASSIFIED else Kind.REDUCTION
+
+
+_KIND_OF_CLASS = {work_class: _kind_of(work_class) for work_class in WorkClass}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Device-independent cost of one op."""
+
+    work_class: WorkClass  # decides the efficiencies
+    flops: float  # floating point operations; a multiply-add counts two
+    num_bytes: float  # bytes read and written
+    # pieces of the result, of 64 x 64 elements, that run side by side, each on one multiprocessor; 0 where
+    # the kernel makes as many pieces as there are multiprocessors
+    tiles: int = 0
+    guessed: bool = False  # no formula is known for this op type; ``num_bytes`` is its inputs and outputs
+
+
+FREE = Work(WorkClass.FREE, 0.0, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class OpView:
-    """A node with its input and output tensors.
+    """A node with its input and output tensors."""
 
-    Attributes:
-      node: the NodeDef.
-      inputs: one per data input, in order.
-      outputs: one per output.
-    """
-
-    node: tf.compat.v1.NodeDef
-    inputs: tuple[OutputSpec, ...]
-    outputs: tuple[OutputSpec, ...]
+    node: tf.compat.v1.NodeDef  # the NodeDef
+    inputs: tuple[OutputSpec, ...]  # one per data input, in order
+    outputs: tuple[OutputSpec, ...]  # one per output
 
     @property
     def type(self) -> str:
@@ -55,11 +242,11 @@ class OpView:
         return sum(elements(spec) for spec in self.inputs)
 
     def flag(self, name: str) -> bool:
-        """A bool attribute; False where the node leaves it out."""
+        """A bool attribute; False if missing."""
         return self.node.attr[name].b if name in self.node.attr else False
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """A list(int) attribute; empty where the node leaves it out."""
+        """A list(int) attribute; empty if missing."""
         return tuple(self.node.attr[name].list.i) if name in self.node.attr else ()
 
 
@@ -91,10 +278,6 @@ def convolution_filter_gradient(op: OpView) -> Work:
     )
 
 
-_FIRST_CHANNELS = 4  # images have at most as many channels, and layers after the first have more
-_SMALL_IMAGE = 8  # rows and columns, of which Winograd's tiles leave much unused
-
-
 def _convolution(
     op: OpView,
     outputs: int,
@@ -121,13 +304,9 @@ def _convolution_family(op: OpView, image: tuple[int, ...], filter_shape: tuple[
         return "1X1"
     is_dense = max(op.ints("dilations"), default=1) == 1 and channels[0] == image[_channel_axis(op)]
     if window == (3, 3) and is_dense:
-        is_small = max(_rows_and_columns(op, image)) <= _SMALL_IMAGE
+        is_small = max(image[2:] if _channel_axis(op) == 1 else image[1:-1]) <= _SMALL_IMAGE
         return "3X3_SMALL" if is_small else f"3X3_{_width(min(channels), (32, 64, 128))}"
     return "SQUARE" if is_dense and len(window) == 2 and window[0] == window[1] else "OTHER"
-
-
-def _rows_and_columns(op: OpView, image: tuple[int, ...]) -> tuple[int, ...]:
-    return image[2:] if _channel_axis(op) == 1 else image[1:-1]
 
 
 def _channel_axis(op: OpView) -> int:
@@ -138,9 +317,6 @@ def _channel_axis(op: OpView) -> int:
 def _width(side: int, limits: tuple[int, ...]) -> str:
     """The part of a class's name that says how wide a matrix is: the first limit that holds the side, or none."""
     return next((f"TO_{limit}" for limit in limits if side <= limit), "WIDE")
-
-
-_TILE = 64  # rows and columns of a result that one multiprocessor makes at a time
 
 
 def _tiles(rows: int, columns: int) -> int:
@@ -179,7 +355,7 @@ def matmul(op: OpView) -> Work:
 
 
 def batch_matmul(op: OpView) -> Work:
-    """``2 * batch * m * n * k``; the batch may broadcast, so it is read off the output."""
+    """``2 * batch * m * n * k``; a broadcast batch is taken from the output."""
     return _product(op, op.flag("adj_x"), op.flag("adj_y"))
 
 
@@ -203,9 +379,9 @@ def _matrix_product(op: OpView, batch: int, rows: int, columns: int, inner: int)
 
 def einsum(op: OpView) -> Work:
     """``2 * outputs * (sizes of the labels summed away)``; with one operand nothing is multiplied."""
-    left, _, result = op.node.attr["equation"].s.decode().replace(" ", "").partition("->")
+    operands, _, result = op.node.attr["equation"].s.decode().replace(" ", "").partition("->")
     summed: dict[str, int] = {}
-    for labels, spec in zip(left.split(","), op.inputs, strict=True):
+    for labels, spec in zip(operands.split(","), op.inputs, strict=True):
         before, _, after = labels.partition("...")
         sizes = dict(zip(before, spec.shape, strict=False))
         sizes |= dict(zip(reversed(after), reversed(spec.shape), strict=False))
@@ -213,16 +389,10 @@ def einsum(op: OpView) -> Work:
     if len(op.inputs) == 1:
         return Work(WorkClass.REARRANGEMENT, float(op.input_elements), op.moved_bytes)
     inner = math.prod(summed.values())
-    # Each operand as a matrix: what it shares with the other and is kept is the batch, and the rest its rows.
-    batch, rows, columns = _einsum_sides(op, inner)
-    return _matrix_product(op, batch, rows, columns, inner)
-
-
-def _einsum_sides(op: OpView, inner: int) -> tuple[int, int, int]:
-    """Batch, rows and columns of a product of ``batch * rows * inner`` by ``batch * columns * inner`` elements."""
-    left, right = (elements(spec) // max(inner, 1) for spec in op.inputs)
-    batch = max(1, left * right // max(op.output_elements, 1))
-    return batch, max(1, left // batch), max(1, right // batch)
+    # Each operand as a matrix: labels of both operands and of the result are the batch, the others rows or columns.
+    rows, columns = (elements(spec) // max(inner, 1) for spec in op.inputs)
+    batch = max(1, rows * columns // max(op.output_elements, 1))
+    return _matrix_product(op, batch, max(1, rows // batch), max(1, columns // batch), inner)
 
 
 def pool(op: OpView) -> Work:
@@ -240,7 +410,7 @@ def _pool(op: OpView, outputs: int) -> Work:
 
 
 def batch_normalization(op: OpView) -> Work:
-    """Training reads the input twice (moments, then scale) and writes it once; inference is a product and a sum."""
+    """Training reads the input twice (moments, then scale) and writes once; inference is a product and a sum."""
     x = op.inputs[0]
     if op.flag("is_training"):
         return Work(WorkClass.BATCH_NORMALIZATION, 8.0 * elements(x), 3 * x.num_bytes)
@@ -251,11 +421,6 @@ def batch_normalization_gradient(op: OpView) -> Work:
     """Reads gradient and input twice (two sums, then the gradient) and writes one tensor of that size."""
     x = op.inputs[1]
     return Work(WorkClass.BATCH_NORMALIZATION_GRADIENT, 12.0 * elements(x), 5 * x.num_bytes)
-
-
-# Operations per output element: arithmetic counts 1, a division or root 4, a transcendental function 15
-# (estimates: a handful of polynomial terms and range reduction; rounded).
-_DIVISION, _TRANSCENDENTAL = 4.0, 15.0
 
 
 def arithmetic(op: OpView) -> Work:
@@ -278,11 +443,6 @@ def add_n(op: OpView) -> Work:
     return Work(WorkClass.STREAMING, float((len(op.inputs) - 1) * op.output_elements), op.moved_bytes)
 
 
-# Operations per logit of a softmax: subtract the maximum, exponentiate (15), sum, divide (4), and as
-# much again for the two comparisons and rounding.
-_SOFTMAX_OPERATIONS = 22.0
-
-
 def reduction(op: OpView) -> Work:
     """One operation per input element."""
     return Work(WorkClass.REDUCTION, float(elements(op.inputs[0])), op.moved_bytes)
@@ -292,11 +452,6 @@ def softmax(op: OpView) -> Work:
     """The logits are read twice: for the maximum and for the exponentials."""
     logits = op.inputs[0]
     return Work(WorkClass.SOFTMAX, _SOFTMAX_OPERATIONS * elements(logits), logits.num_bytes + op.moved_bytes)
-
-
-# Philox 4x32-10 makes four numbers in ten rounds of about ten integer operations; a normal number adds a
-# logarithm, a root and a sine per pair. Rounded up to one figure for both.
-_OPERATIONS_PER_DRAW = 50.0
 
 
 def draw(op: OpView) -> Work:
@@ -327,7 +482,7 @@ def fill(op: OpView) -> Work:
 
 
 def tensor_list(op: OpView) -> Work:
-    """A list, array or stack is a handle of 0 bytes, so one side of the copy is all that shows: it counts for both."""
+    """A list, array or stack is a handle of 0 bytes: the visible side of the copy counts twice."""
     return Work(WorkClass.REARRANGEMENT, 0.0, 2 * max(op.input_bytes, op.output_bytes))
 
 
@@ -363,8 +518,8 @@ def free(op: OpView) -> Work:
     return FREE
 
 
-# The table calls formulas by their names in this module.
 FORMULA_OF_TYPE: dict[str, Formula] = {op_type: globals()[name] for op_type, name in values("work").items()}
+"""The table calls formulas by their names in this module."""
 
 
 def work_of(op: OpView) -> Work:

@@ -9,29 +9,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from tf_placer.cluster.device import Device
-from tf_placer.costs.op_work import Kind, WorkClass
-
-
-@dataclasses.dataclass(frozen=True)
-class Efficiency:
-    """Shares of ``peak_flops`` and of ``memory_bytes_per_s``, above 0."""
-
-    compute: float
-    memory: float
-
-
-# GPUs. The shares of classes are fitted to published times of single kernels of cuBLAS, cuDNN and PyTorch on P100,
-# V100, A100 and H100 (DeepBench, NeuSight, PipeDream; addresses in experiments/gpu_truth/README.md), not to those
-# of networks: the least Huber loss of ln(estimate / measured). ``python -m experiments.fit_gpu_costs`` fits and
-# prints them, and how far off they are for a source or a GPU that had no part in the fit. Shares of classes carry
-# over from source to source and factors for generations of GPUs do not, so no class has a share of its own on any
-# GPU.
+from tf_placer.costs.formulas import Kind, WorkClass
 
 # By hand, kernels of a few microseconds in DeepBench: fixed cost of a kernel in launches of models.toml.
 LAUNCHES = 1.5
 # By hand: of the smooth maximum of compute and memory; a kernel with equal times takes 1.19 times as long as either.
 POWER = 4.0
-
 # Shares of ``peak_flops``, the fp32 peak at the boost clock. Above 1: Winograd's algorithm multiplies less often.
 # Family of classes -> forward, input gradient, filter gradient.
 CONVOLUTION_SHARES: Mapping[str, tuple[float, float, float]] = {
@@ -68,6 +51,21 @@ MEMORY_SHARES: Mapping[WorkClass, float] = {
 # Estimates: no measurements were found. They keep the usual order (streaming > reduction > rearrangement > irregular;
 # dense > depthwise) and what is charged for arithmetic next to memory: a quarter of the peak.
 VECTOR_SHARE = 0.25
+# Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its
+# boost clock does not last: share of a P100's shares. Medians of long single convolutions in TensorFlow
+# (CDECatapult) are 0.52 on K40 and 0.46 on K80; 0.34 to 0.55 by what counts as long.
+KEPLER_COMPUTE = 0.49
+DIRECTIONS = ("", "_INPUT_GRADIENT", "_FILTER_GRADIENT")
+
+
+@dataclasses.dataclass(frozen=True)
+class Efficiency:
+    """Shares of ``peak_flops`` and of ``memory_bytes_per_s``, above 0."""
+
+    compute: float
+    memory: float
+
+
 _GPU_ESTIMATES: Mapping[WorkClass, Efficiency] = {
     WorkClass.UNCLASSIFIED: Efficiency(VECTOR_SHARE, 1.00),
     WorkClass.DEPTHWISE_CONVOLUTION: Efficiency(0.15, 0.53),
@@ -80,25 +78,17 @@ _GPU_ESTIMATES: Mapping[WorkClass, Efficiency] = {
 
 @dataclasses.dataclass(frozen=True)
 class GpuModel:
-    """Numbers of one GPU model.
+    """Numbers of one GPU model."""
 
-    Attributes:
-      streaming: share of the data sheet's memory bandwidth that a kernel reaches which reads and writes in order.
-      multiprocessors: on the whole GPU; 0 for one that nothing is known of, where the last wave costs nothing.
-      compute: shares of ``peak_flops`` are multiplied with this.
-      has_tf32: ``peak_flops`` is that of TF32, for which no library has Winograd's algorithm: 3 x 3 is as 1 x 1.
-    """
-
+    # share of the data sheet's memory bandwidth that a kernel reaches which reads and writes in order
     streaming: float
+    # on the whole GPU; 0 for one that nothing is known of, where the last wave costs nothing
     multiprocessors: int
-    compute: float = 1.0
+    compute: float = 1.0  # shares of ``peak_flops`` are multiplied with this
+    # ``peak_flops`` is that of TF32, for which no library has Winograd's algorithm: 3 x 3 is as 1 x 1
     has_tf32: bool = False
 
 
-# Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its
-# boost clock does not last: share of a P100's shares. Medians of long single convolutions in TensorFlow
-# (CDECatapult) are 0.52 on K40 and 0.46 on K80; 0.34 to 0.55 by what counts as long.
-KEPLER_COMPUTE = 0.49
 # Streaming: medians of BabelStream on K40 and K80, and of NeuSight's element-wise kernels on P100, V100 and A100.
 # Estimates: 0.75 for T4 and any other GPU, which STREAM-like kernels reach; H100 as A100. Multiprocessors: data sheets.
 GPU_MODELS: Mapping[str, GpuModel] = {
@@ -116,7 +106,6 @@ GPU_MODELS: Mapping[str, GpuModel] = {
     "h100_fp32": GpuModel(0.84, 132),
 }
 ANY_GPU = GpuModel(0.75, 0)
-
 # CPUs: estimates that keep the usual order, for described machines; live ones are profiled.
 _OF_CPU: Mapping[Kind, Efficiency] = {
     Kind.CONVOLUTION: Efficiency(0.50, 0.60),
@@ -132,18 +121,13 @@ _OF_CPU: Mapping[Kind, Efficiency] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Efficiencies:
-    """What a device reaches.
+    """What a device reaches."""
 
-    Attributes:
-      compute, memory: shares of the device's peak rates, by the value of ``WorkClass``; 1 for ``FREE``.
-      launches: fixed cost of an op, in the device's ``launch_ns``.
-      multiprocessors: that share the tiles of one op; 0 where tiles cost nothing.
-    """
-
+    # compute, memory: shares of the device's peak rates, by the value of ``WorkClass``; 1 for ``FREE``
     compute: np.ndarray
     memory: np.ndarray
-    launches: float
-    multiprocessors: int
+    launches: float  # fixed cost of an op, in the device's ``launch_ns``
+    multiprocessors: int  # that share the tiles of one op; 0 where tiles cost nothing
 
 
 def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
@@ -160,12 +144,9 @@ def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
     for work_class, share in MEMORY_SHARES.items():
         of_class[work_class] = Efficiency(VECTOR_SHARE, share)
     return {
-        work_class: Efficiency(one.compute * model.compute, one.memory * model.streaming)
-        for work_class, one in of_class.items()
+        work_class: Efficiency(efficiency.compute * model.compute, efficiency.memory * model.streaming)
+        for work_class, efficiency in of_class.items()
     }
-
-
-DIRECTIONS = ("", "_INPUT_GRADIENT", "_FILTER_GRADIENT")
 
 
 def efficiencies(device: Device) -> Efficiencies:
@@ -177,7 +158,7 @@ def efficiencies(device: Device) -> Efficiencies:
 def _efficiencies(device_type: str, model: str) -> Efficiencies:
     if device_type == "CPU":
         classes = set(WorkClass) - {WorkClass.FREE}
-        of_class = {one: _OF_CPU[one.kind] for one in classes}
+        of_class = {work_class: _OF_CPU[work_class.kind] for work_class in classes}
         return _by_value(of_class, 1.0, 0)
     gpu = GPU_MODELS.get(model, ANY_GPU)
     return _by_value(gpu_efficiencies(gpu), LAUNCHES, gpu.multiprocessors)
@@ -187,6 +168,6 @@ def _by_value(
     of_class: Mapping[WorkClass, Efficiency], launches: float, multiprocessors: int
 ) -> Efficiencies:
     compute, memory = (np.ones(max(WorkClass) + 1) for _ in range(2))
-    for work_class, one in of_class.items():
-        compute[work_class], memory[work_class] = one.compute, one.memory
+    for work_class, efficiency in of_class.items():
+        compute[work_class], memory[work_class] = efficiency.compute, efficiency.memory
     return Efficiencies(compute, memory, launches, multiprocessors)

@@ -23,14 +23,16 @@ from tf_placer.graph.estimated_sizes import is_handle, keep_callbacks_from_runni
 from tf_placer.graph.program import functions_of
 from tf_placer.graph.sizes import OutputSpec
 
-# Trip counts of While ops.
-
 # A maximum that takes more ops than this to compute is data, not a constant.
 _MAX_ANCESTORS = 64
 _MAX_ITERATIONS_INPUT = 1
 _SHAPES = frozenset({"Rank", "Shape", "Size"})
 
 Outputs = Sequence[Sequence[OutputSpec]]
+
+_PASSES = frozenset({"Identity", "Enter", "Switch"})
+_COMPARES = {"Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">="}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def trip_count(index: GraphIndex, loop: int, outputs: Outputs | None = None) -> int | None:
@@ -78,20 +80,25 @@ def _constant_ancestors(
 
     What enters a loop and does not change there is the same inside; control inputs do not change a value.
     """
-    found: dict[int, node_def_pb2.NodeDef] = {}
+    ancestors: dict[int, node_def_pb2.NodeDef] = {}
     pending = [op]
     while pending:
         op = pending.pop()
-        if op in found:
+        if op in ancestors:
             continue
         node = copy_of(index.graph_def.node[op])
         data = data_inputs(node)
         if node.op in _SHAPES and outputs is not None:
             _, name, output = parse_input(data[0])
-            asked = outputs[index.id_of_name[name]][output]
-            if asked.dtype in (tf.resource, tf.variant):
+            spec = outputs[index.id_of_name[name]][output]
+            if spec.dtype in (tf.resource, tf.variant):
                 return None  # of a handle to rows, a ragged tensor's, nobody says how many there are
-            node, data = _shape_constant(node, asked.shape), []
+            shape = list(spec.shape)
+            value = {"Rank": len(shape), "Shape": shape, "Size": int(np.prod(shape))}[node.op]
+            dtype = tf.as_dtype(node.attr["out_type"].type) if "out_type" in node.attr else tf.int32
+            node, data = node_def_pb2.NodeDef(name=node.name, op="Const"), []
+            node.attr["dtype"].type = dtype.as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(value), dtype))
         elif node.op == "Enter":
             dtype = node.attr["T"].type
             node.op = "Identity"
@@ -101,38 +108,21 @@ def _constant_ancestors(
             return None
         node.attr.pop("_class", None)
         node.input[:] = data
-        found[op] = node
+        ancestors[op] = node
         pending.extend(index.id_of_name[parse_input(text)[1]] for text in data)
-        if len(found) > _MAX_ANCESTORS:
+        if len(ancestors) > _MAX_ANCESTORS:
             return None
-    return [found[op] for op in sorted(found)]
-
-
-def _shape_constant(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> node_def_pb2.NodeDef:
-    value = {"Rank": len(shape), "Shape": list(shape), "Size": int(np.prod(shape))}[node.op]
-    dtype = tf.as_dtype(node.attr["out_type"].type) if "out_type" in node.attr else tf.int32
-    constant = node_def_pb2.NodeDef(name=node.name, op="Const")
-    constant.attr["dtype"].type = dtype.as_datatype_enum
-    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(value), dtype))
-    return constant
-
-
-_PASSES = frozenset({"Identity", "Enter", "Switch"})
-_COMPARES = {"Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">="}
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+    return [ancestors[op] for op in sorted(ancestors)]
 
 
 @dataclasses.dataclass(frozen=True)
 class FrameTrips:
-    """Runs of ops in a step.
+    """Runs of ops in a step."""
 
-    Attributes:
-      runs: [N] float64, how often each op runs; 1 outside of loops. A loop of unknown count counts for one iteration.
-      unknown: loops whose count the graph does not say.
-    """
-
+    # [N] float64, how often each op runs; 1 outside of loops. A loop of unknown count counts for one
+    # iteration.
     runs: np.ndarray
-    unknown: int
+    unknown: int  # loops whose count the graph does not say
 
 
 def frame_trips(index: GraphIndex, outputs: Outputs | None = None) -> FrameTrips:
@@ -174,17 +164,15 @@ class _Loops:
             return min(counts, default=None)
         if op_type not in _COMPARES:
             return None
-        one, other = self._data(op)
+        a, b = self._data(op)
         sign = _COMPARES[op_type]
-        return (
-            self._until(one, sign, other) if self._counter(one) else self._until(other, _MIRRORED[sign], one)
-        )
+        return self._until(a, sign, b) if self._counter(a) else self._until(b, _MIRRORED[sign], a)
 
     def _until(self, counter: str, sign: str, limit: str) -> int | None:
-        found, end = self._counter(counter), self._value(limit)
-        if found is None or end is None:
+        count, end = self._counter(counter), self._value(limit)
+        if count is None or end is None:
             return None
-        start, step = found
+        start, step = count
         if sign in (">", ">="):
             start, step, end = -start, -step, -end
         if step <= 0:
@@ -200,25 +188,25 @@ class _Loops:
         inputs = self._data(merge)
         if len(inputs) != 2:
             return None
-        enter, back = (self._op(one) for one in inputs)
+        enter, back = (self._op(a) for a in inputs)
         if self._index.op_types[back] != "NextIteration" or self._index.op_types[enter] != "Enter":
             return None
         added = self._passed(self._data(back)[0])
         op_type = self._index.op_types[added]
         if op_type not in ("Add", "AddV2", "Sub"):
             return None
-        one, other = self._data(added)
-        if self._passed(one) != merge:
-            one, other = other, one
+        a, b = self._data(added)
+        if self._passed(a) != merge:
+            a, b = b, a
             if op_type == "Sub":
                 return None
-        start, step = self._value(inputs[0]), self._value(other)
-        if self._passed(one) != merge or start is None or step is None:
+        start, step = self._value(inputs[0]), self._value(b)
+        if self._passed(a) != merge or start is None or step is None:
             return None
         return start, -step if op_type == "Sub" else step
 
     def _value(self, text: str) -> int | None:
-        """Value of a scalar: a constant, or what a loop has counted to when it ends."""
+        """Value of a scalar: a constant, or the final count of a loop."""
         op = self._passed(text)
         op_type = self._index.op_types[op]
         if op_type == "Exit":
@@ -231,7 +219,7 @@ class _Loops:
         return constant_scalar(self._index, text, self._outputs)
 
     def _passed(self, text: str) -> int:
-        """The op that a tensor comes from, through those that hand it on."""
+        """The op that makes a tensor, past ops that hand tensors on."""
         op = self._op(text)
         while self._index.op_types[op] in _PASSES:
             op = self._op(self._data(op)[0])
@@ -244,22 +232,14 @@ class _Loops:
         return data_inputs(self._index.graph_def.node[op])
 
 
-# Bodies of called functions as graphs with known shapes.
-
-
 @dataclasses.dataclass(frozen=True)
 class FunctionBody:
-    """One function of the library, instantiated for the shapes it is called with.
+    """A library function instantiated for the shapes of one call."""
 
-    Attributes:
-      index: its ops; arguments are placeholders.
-      outputs: [N] outputs of each op; a dimension that stays unknown counts as 1, a tensor of unknown rank is a scalar.
-      is_shape_known: the bytes of every output were known.
-    """
-
-    index: GraphIndex
+    index: GraphIndex  # its ops; arguments are placeholders
+    # [N] outputs of each op; a dimension that stays unknown counts as 1, a tensor of unknown rank is a scalar
     outputs: tuple[tuple[OutputSpec, ...], ...]
-    is_shape_known: bool
+    is_shape_known: bool  # the bytes of every output were known
 
 
 class FunctionLibrary:
@@ -277,11 +257,7 @@ class FunctionLibrary:
         return name in self._functions
 
     def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
-        """The body of a function called with these inputs.
-
-        Raises:
-          InputError: TensorFlow does not accept it.
-        """
+        """The body of a function called with these inputs."""
         key = (name, tuple(spec.shape for spec in inputs))
         if key not in self._bodies:
             self._bodies[key] = self._instantiate(name, inputs)
@@ -293,19 +269,29 @@ class FunctionLibrary:
         try:
             graph = self._rebuilt(name, shapes)
         except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
-            if not any(spec.is_estimated for spec in inputs):
+            if not any(spec.rule for spec in inputs):
                 raise InputError(
                     f"TensorFlow does not accept function {name!r} of the graph: {told(error)}"
                 ) from error
             # An estimate may contradict what the function knows.
-            known = [None if spec.is_estimated else one for spec, one in zip(inputs, shapes, strict=True)]
-            graph = self._rebuilt(name, known)
+            known_shapes = [None if spec.rule else shape for spec, shape in zip(inputs, shapes, strict=True)]
+            graph = self._rebuilt(name, known_shapes)
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
         return FunctionBody(
             index=index,
-            outputs=tuple(tuple(_spec(tensor) for tensor in op.outputs) for op in ops),
-            is_shape_known=all(_is_known(t) for op in ops for t in op.outputs),
+            outputs=tuple(
+                tuple(
+                    OutputSpec.of(tuple(1 if size is None else size for size in sizes), tensor.dtype)
+                    for tensor in op.outputs
+                    for sizes in [() if tensor.shape.rank is None else tensor.shape.as_list()]
+                )
+                for op in ops
+            ),
+            # A handle or a list counts 0 bytes whatever its shape.
+            is_shape_known=all(
+                is_handle(tensor) or tensor.shape.is_fully_defined() for op in ops for tensor in op.outputs
+            ),
         )
 
     def _rebuilt(self, name: str, shapes: list[tf.TensorShape | None]) -> tf.Graph:
@@ -313,13 +299,3 @@ class FunctionLibrary:
             # The functions this one calls must be known where it is rebuilt.
             tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
             return graph_of_function_def(self._functions[name], shapes)
-
-
-def _spec(tensor: tf.Tensor) -> OutputSpec:
-    shape = () if tensor.shape.rank is None else tuple(1 if d is None else d for d in tensor.shape.as_list())
-    return OutputSpec.of(shape, tensor.dtype)
-
-
-def _is_known(tensor: tf.Tensor) -> bool:
-    """True if the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
-    return is_handle(tensor) or tensor.shape.is_fully_defined()

@@ -17,8 +17,7 @@ from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.decisions import Decisions, decisions_of, ranked
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform.fusion.costs import fused_plan
 
 

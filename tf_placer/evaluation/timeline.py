@@ -15,7 +15,7 @@ from tf_placer.ops.simulator import simulate_step
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.transform.fusion.costs import as_simulated
+from tf_placer.transform.fusion.costs import fused_plan
 
 # Spans of each op and each transfer.
 
@@ -348,7 +348,7 @@ def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> S
     plan = decisions_of(decisions, problem)
     if len(plan) != 1:
         raise InputError(f"decisions are of {len(plan)} plans; give one, for example decisions.row(0)")
-    placement, _ = as_simulated(Placement.from_decisions(problem, plan))
+    placement, _ = fused_plan(Placement.from_decisions(problem, plan))
     problem, plan, device_of_op = placement.problem, placement.decisions, placement.device_of_op
     step = simulate_step(SimulatedEvaluator(problem).inputs, plan.device_of_unit, plan.priority_of_op)
     leg_start_ns, leg_end_ns = step.leg_start_ns.numpy()[0], step.leg_end_ns.numpy()[0]  # [3, T, D]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tf_placer.base import arguments
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.op_work import Kind, WorkClass
+from tf_placer.costs.formulas import Kind, WorkClass
 from tf_placer.evaluation.simulated import SampleAverageEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.ops.simulator import simulate
 from tf_placer.problem.decisions import Decisions

@@ -26,12 +26,28 @@ from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import function_names, functions_of, num_tensors, returned_functions
 
-# Calls between functions of a library: number of tensors, and depth.
-
 MAX_DEPTH = 50  # of functions that call functions
 MAX_NODES = 1 << 22  # with every call written out
 
 _Library = Mapping[str, function_pb2.FunctionDef]
+
+MAX_OUTPUTS = 1 << 16  # of one node
+MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for a tensor of any size
+_NAME = re.compile(r"[^\s:^][^\s:]*")
+_OUTPUT = re.compile(r"[0-9]{1,9}")
+_DTYPES = frozenset(types_pb2.DataType.values())
+_FIELD_OF_TYPE = {
+    "string": "s",
+    "int": "i",
+    "float": "f",
+    "bool": "b",
+    "type": "type",
+    "shape": "shape",
+    "tensor": "tensor",
+    "func": "func",
+}
+# Output name -> tensors it stands for, of a node; None where the op type is not known.
+_Outputs = Mapping[str, int] | None
 
 
 def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> None:
@@ -40,10 +56,6 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
     Args:
       nodes: the main graph's; they have the attributes that their ops declare.
       library: function name -> function.
-
-    Raises:
-      InputError: a function is missing, takes or returns another number of tensors than the node that calls it, calls
-        itself, or all calls written out would be too many nodes.
     """
     nodes = list(nodes)
     for node in [*nodes, *(node for function in library.values() for node in function.node_def)]:
@@ -66,16 +78,16 @@ def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
                 "the graph is damaged"
             )
         signature = library[name].signature
-        found = (len(signature.input_arg), len(signature.output_arg))
-        if found != (takes, returns):
+        arity = (len(signature.input_arg), len(signature.output_arg))
+        if arity != (takes, returns):
             raise InputError(
-                f"node {node.name!r} ({node.op}): function {name!r} takes {found[0]} tensors and returns {found[1]}, "
+                f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns {arity[1]}, "
                 f"expected {takes} and {returns}; the graph is damaged"
             )
 
 
 def _expected_functions(node: node_def_pb2.NodeDef) -> list[tuple[str, int, int]]:
-    """(function, tensors it must take, tensors it must return) of a node's functions that are looked into."""
+    """(function, tensors to take, tensors to return) of the functions that a node calls."""
     attributes = node.attr
     if node.op in LOOPS:
         variables = len(attributes["T"].list.type)
@@ -88,7 +100,7 @@ def _expected_functions(node: node_def_pb2.NodeDef) -> list[tuple[str, int, int]
 
 
 def _expand(name: str, library: _Library, expanded: dict[str, int], callers: tuple[str, ...]) -> None:
-    """Enters the number of nodes of a function, its calls written out, and those of all that it calls."""
+    """Records the node count of a function with all calls written out, and of every function below."""
     if name in expanded:
         return
     if name in callers:
@@ -110,34 +122,10 @@ def _called_nodes(node: node_def_pb2.NodeDef, library: _Library, expanded: Mappi
     return sum(expanded[name] for name in function_names(node) if name in library)
 
 
-MAX_OUTPUTS = 1 << 16  # of one node
-MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for a tensor of any size
-
-_NAME = re.compile(r"[^\s:^][^\s:]*")
-_OUTPUT = re.compile(r"[0-9]{1,9}")
-_DTYPES = frozenset(types_pb2.DataType.values())
-_FIELD_OF_TYPE = {
-    "string": "s",
-    "int": "i",
-    "float": "f",
-    "bool": "b",
-    "type": "type",
-    "shape": "shape",
-    "tensor": "tensor",
-    "func": "func",
-}
-
-# Output name -> tensors it stands for, of a node; None where the op type is not known.
-_Outputs = Mapping[str, int] | None
-
-
 def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
     """Checks names, inputs, attributes and calls of a graph and of all functions of its library.
 
     Op types that are not registered are let pass: nothing may need those nodes.
-
-    Raises:
-      InputError: one line that names the first node or function that is wrong.
     """
     functions = [function.signature.name for function in graph_def.library.function]
     _check_names(functions, "function")
@@ -158,11 +146,7 @@ def is_tensor_name(text: str) -> bool:
 
 
 def checked_dtype(number: int, where: str) -> tf.DType:
-    """The dtype behind a ``DataType`` number.
-
-    Raises:
-      InputError: there is none; ``where`` says whose it is.
-    """
+    """The dtype behind a ``DataType`` number."""
     if number not in _DTYPES or number == types_pb2.DT_INVALID:
         raise InputError(f"{where} has the unknown dtype {number}; the graph is damaged")
     return tf.as_dtype(number)
@@ -179,8 +163,8 @@ def _check_main_graph(
         if not is_tensor_name(text) or name not in outputs:
             return None
         lengths = outputs[name]
-        there = lengths is None or int(output or 0) < sum(lengths.values())
-        return name if there else None
+        exists = lengths is None or int(output or 0) < sum(lengths.values())
+        return name if exists else None
 
     _check_inputs(nodes, producer, set(outputs))
 
@@ -229,8 +213,8 @@ def _check_inputs(
         control_seen = False
         for text in node.input:
             is_control = text.startswith("^")
-            found = producer(text) if not is_control else text[1:] if text[1:] in names else None
-            if found is None:
+            producing = producer(text) if not is_control else text[1:] if text[1:] in names else None
+            if producing is None:
                 raise InputError(
                     f"node {node.name!r} has input {text!r}, which is not there; the graph is damaged"
                 )
@@ -239,9 +223,11 @@ def _check_inputs(
                     f"node {node.name!r} has input {text!r} behind a control input; the graph is damaged"
                 )
             control_seen = is_control
-            producers[node.name].append(found)
+            producers[node.name].append(producing)
     back = {node.name for node in nodes if node.op in NEXT_ITERATIONS}
-    forward = {name: [one for one in found if one not in back] for name, found in producers.items()}
+    forward = {
+        name: [source for source in producing if source not in back] for name, producing in producers.items()
+    }
     try:
         graphlib.TopologicalSorter(forward).prepare()
     except graphlib.CycleError as error:
@@ -253,7 +239,15 @@ def _check_inputs(
 def _checked_outputs(node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef]) -> _Outputs:
     """Checks a node's attributes and the number of its inputs; returns its outputs."""
     if "_class" in node.attr:
-        _check_classes(node)
+        classes = node.attr["_class"]
+        try:
+            is_valid = _has_type(classes, "list(string)") and all(text.decode() for text in classes.list.s)
+        except UnicodeDecodeError:
+            is_valid = False
+        if not is_valid:
+            raise InputError(
+                f"node {node.name!r}: attribute '_class' is no list of names; the graph is damaged"
+            )
     if node.op in library:
         signature = library[node.op].signature
     else:
@@ -263,10 +257,10 @@ def _checked_outputs(node: node_def_pb2.NodeDef, library: Mapping[str, function_
         for attribute in signature.attr:
             _check_attribute(node, attribute)
     expected = sum(num_tensors(argument, node) for argument in signature.input_arg)
-    given = sum(not text.startswith("^") for text in node.input)
-    if given != expected:
+    count = sum(not text.startswith("^") for text in node.input)
+    if count != expected:
         raise InputError(
-            f"node {node.name!r} ({node.op}) has {given} inputs, expected {expected}; the graph is damaged"
+            f"node {node.name!r} ({node.op}) has {count} inputs, expected {expected}; the graph is damaged"
         )
     lengths = {argument.name: num_tensors(argument, node) for argument in signature.output_arg}
     total = sum(lengths.values())
@@ -315,13 +309,3 @@ def _check_tensor(tensor: tensor_pb2.TensorProto, where: str) -> None:
         raise InputError(
             f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes; the graph is damaged"
         )
-
-
-def _check_classes(node: node_def_pb2.NodeDef) -> None:
-    value = node.attr["_class"]
-    try:
-        valid = _has_type(value, "list(string)") and all(text.decode() for text in value.list.s)
-    except UnicodeDecodeError:
-        valid = False
-    if not valid:
-        raise InputError(f"node {node.name!r}: attribute '_class' is no list of names; the graph is damaged")

@@ -39,12 +39,14 @@ from tf_placer.graph.program import (
     keep_functions,
     renamed_input,
     renamed_node,
+    tensor_bytes,
     with_nodes,
 )
-from tf_placer.graph.sizes import tensor_bytes
 
 _NEITHER_READS_NOR_WRITES = VARIABLES | {"Placeholder"}
 READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | having("reads_variable")
+
+MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
 
 
 def prune(program: Program) -> Program:
@@ -81,9 +83,6 @@ def prune(program: Program) -> Program:
     )
 
 
-# Default attributes written out.
-
-
 def default_attributes(program: Program) -> Program:
     """Returns the program with every attribute of its main graph's nodes that has a default."""
     nodes = []
@@ -97,14 +96,18 @@ def default_attributes(program: Program) -> Program:
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, nodes))
 
 
-# Results freed from waiting for side effects.
-
-
 def release_results(program: Program) -> Program:
     """Returns the program without control edges from a control output to a fetched last ``Identity``."""
     read = {parse_input(text)[1] for node in program.graph_def.node for text in node.input}
     results = {parse_input(text)[1] for text in program.fetches} - read
-    certain = {f"^{name}" for name in _run_anyway(program)}
+    # Control outputs run anyway, and so do the NoOps that wait for nothing else.
+    certain = {f"^{name}" for name in program.control_outputs}
+    noops = [node for node in program.graph_def.node if node.op == "NoOp"]
+    is_grown = True
+    while is_grown:
+        released = {f"^{noop.name}" for noop in noops if certain.issuperset(noop.input)}
+        is_grown = not released <= certain
+        certain |= released
     nodes = [
         copy_of(node, (text for text in node.input if text not in certain))
         if node.op == "Identity" and node.name in results
@@ -112,21 +115,6 @@ def release_results(program: Program) -> Program:
         for node in program.graph_def.node
     ]
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, nodes))
-
-
-def _run_anyway(program: Program) -> set[str]:
-    """Returns the control outputs, and the NoOps that wait for nothing else."""
-    certain = set(program.control_outputs)
-    noops = [node for node in program.graph_def.node if node.op == "NoOp"]
-    grown = True
-    while grown:
-        found = {n.name for n in noops if all(text.removeprefix("^") in certain for text in n.input)}
-        grown = not found <= certain
-        certain |= found
-    return certain
-
-
-# NoOps that only pass a control dependency on, removed.
 
 
 def bypass_noops(program: Program) -> Program:
@@ -160,52 +148,42 @@ def bypass_noops(program: Program) -> Program:
     )
 
 
-# Small shared constants, copied for every consumer.
-
-MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
-
-
 def clone_constants(program: Program) -> Program:
     """Returns the program with small constants cloned; the first consumer keeps the original."""
     nodes = program.graph_def.node
-    small = {node.name: node for node in nodes if node.op == "Const" and _num_bytes(node) <= MAX_CLONED_BYTES}
-    taken = {node.name for node in nodes}
+    small: dict[str, node_def_pb2.NodeDef] = {}
+    for node in nodes:
+        if node.op == "Const":
+            tensor = node.attr["value"].tensor
+            dtype = tf.as_dtype(tensor.dtype)
+            is_text = dtype == tf.string  # whose dtype says nothing of its size
+            sizes = tuple(dim.size for dim in tensor.tensor_shape.dim)
+            num_bytes = tensor.ByteSize() if is_text else tensor_bytes(sizes, dtype)
+            if num_bytes <= MAX_CLONED_BYTES:
+                small[node.name] = node
+    names = {node.name for node in nodes}
     used = {parse_input(text)[1] for text in program.fetches}
     result: list[node_def_pb2.NodeDef] = []
     for node in nodes:
         copy = copy_of(node)
-        own: dict[str, str] = {}  # constant -> the copy that this node reads
+        copy_of_constant: dict[str, str] = {}  # constant -> the copy that this node reads
         for position, text in enumerate(node.input):
             is_control, name, _ = parse_input(text)
             if is_control or name not in small:
                 continue
-            if name not in own:
-                own[name] = name
+            if name not in copy_of_constant:
+                copy_of_constant[name] = name
                 if name in used:
-                    own[name] = fresh_name(f"{name}/copy", taken)
-                    result.append(copy_of(small[name], name=own[name]))
+                    copy_of_constant[name] = fresh_name(f"{name}/copy", names)
+                    result.append(copy_of(small[name], name=copy_of_constant[name]))
                 used.add(name)
-            copy.input[position] = own[name]
+            copy.input[position] = copy_of_constant[name]
         result.append(copy)
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, result))
 
 
-def _num_bytes(node: node_def_pb2.NodeDef) -> int:
-    tensor = node.attr["value"].tensor
-    dtype = tf.as_dtype(tensor.dtype)
-    # A string's size is nothing that its dtype knows.
-    return (
-        tensor.ByteSize()
-        if dtype == tf.string
-        else tensor_bytes(tuple(d.size for d in tensor.tensor_shape.dim), dtype)
-    )
-
-
-# Resource handles taken from before a loop instead of from behind it.
-
-
 def bypass_loop_handles(program: Program) -> Program:
-    """Returns the program with no data edge for a handle out of a loop that only passes it on."""
+    """Returns the program with resource handles taken from before a loop that only passes them on."""
     functions = functions_of(program.graph_def.library)
     input_of: dict[tuple[str, int], str] = {}
     for node in program.graph_def.node:
@@ -216,37 +194,32 @@ def bypass_loop_handles(program: Program) -> Program:
                     input_of[node.name, i] = node.input[i]
     if not input_of:
         return program
-    nodes = [_rewired(node, input_of) for node in program.graph_def.node]
+    nodes = []
+    for node in program.graph_def.node:
+        data, controls = data_inputs(node), control_inputs(node)
+        for position, text in enumerate(data):
+            _, name, output = parse_input(text)
+            while (name, output) in input_of:
+                data[position] = input_of[name, output]
+                if f"^{name}" not in controls:  # the loop still comes first
+                    controls.append(f"^{name}")
+                _, name, output = parse_input(data[position])
+        nodes.append(copy_of(node, [*data, *controls]))
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, nodes))
 
 
 def passed_on(body: function_pb2.FunctionDef) -> list[int]:
     """Returns the variables of a loop, by their positions, that its body returns as they came."""
     node_of = {node.name: node for node in body.node_def}
-    found = []
+    positions = []
     pairs = zip(body.signature.input_arg, body.signature.output_arg, strict=True)
     for i, (argument, result) in enumerate(pairs):
         source = body.ret[result.name]
         while ":" in source and node_of[source.partition(":")[0]].op == "Identity":
             source = node_of[source.partition(":")[0]].input[0]
         if source == argument.name:
-            found.append(i)
-    return found
-
-
-def _rewired(node: node_def_pb2.NodeDef, input_of: dict[tuple[str, int], str]) -> node_def_pb2.NodeDef:
-    data, controls = data_inputs(node), control_inputs(node)
-    for position, text in enumerate(data):
-        _, name, output = parse_input(text)
-        while (name, output) in input_of:
-            data[position] = input_of[name, output]
-            if f"^{name}" not in controls:
-                controls.append(f"^{name}")
-            _, name, output = parse_input(data[position])
-    return copy_of(node, [*data, *controls])
-
-
-# Topological order of nodes, the same one in every process.
+            positions.append(i)
+    return positions
 
 
 def topological_order(program: Program) -> Program:
@@ -254,9 +227,6 @@ def topological_order(program: Program) -> Program:
 
     Names decide nothing, because Keras and TensorFlow number them per process. The back edges
     of old-style loops (``NextIteration``) do not count.
-
-    Raises:
-      InputError: the graph has a cycle.
     """
     graph_def = program.graph_def
     index = index_graph(graph_def)
@@ -277,20 +247,17 @@ def topological_order(program: Program) -> Program:
     )
 
 
-# Branching ops renamed where TensorFlow would give two nodes one name.
-
-
 def rename_branches(program: Program) -> Program:
-    """Returns the program with no op named as a branching op and, below it, one of its inputs.
+    """Returns the program with no branching op named like the scope of one of its inputs.
 
     The nodes must be in topological order.
     """
-    taken = {node.name for node in program.graph_def.node}
+    names = {node.name for node in program.graph_def.node}
     new_name: dict[str, str] = {}
     for node in program.graph_def.node:
         if node.op in BRANCHES:
             inputs = {parse_input(text)[1] for text in data_inputs(node)}
-            name = _name_apart(node.name, {new_name.get(name, name) for name in inputs}, taken)
+            name = _name_apart(node.name, {new_name.get(name, name) for name in inputs}, names)
             if name != node.name:
                 new_name[node.name] = name
     if not new_name:
@@ -305,7 +272,7 @@ def rename_branches(program: Program) -> Program:
 
 
 def _name_apart(name: str, inputs: set[str], taken: set[str]) -> str:
-    """Returns ``name`` or the first free ``name_1``... with no input's name below it; adds it to ``taken``."""
+    """Returns ``name`` or the first free ``name_1``... that is no scope of an input; adds the result to ``taken``."""
 
     def clashes(candidate: str) -> bool:
         return any(f"{candidate}/{text}" in taken for text in inputs)
@@ -313,23 +280,20 @@ def _name_apart(name: str, inputs: set[str], taken: set[str]) -> str:
     if not clashes(name):
         return name
     candidates = (f"{name}_{number}" for number in itertools.count(1))
-    found = next(one for one in candidates if one not in taken and not clashes(one))
-    taken.add(found)
-    return found
-
-
-# Each IdentityN split into one Identity per input.
+    free = next(text for text in candidates if text not in taken and not clashes(text))
+    taken.add(free)
+    return free
 
 
 def split_identity_n(program: Program) -> Program:
     """Returns the program with ``IdentityN`` split, but for custom gradients; part i of ``x`` is called ``x/i``."""
-    taken = {node.name for node in program.graph_def.node}
+    names = {node.name for node in program.graph_def.node}
     data = {
         node.name: [parse_input(text)[1] for text in data_inputs(node)] for node in program.graph_def.node
     }
     differentiable = reached((parse_input(text)[1] for text in program.fetches), data.__getitem__)
     parts = {
-        node.name: [fresh_name(f"{node.name}/{i}", taken) for i in range(len(node.attr["T"].list.type))]
+        node.name: [fresh_name(f"{node.name}/{i}", names) for i in range(len(node.attr["T"].list.type))]
         for node in program.graph_def.node
         if node.op == "IdentityN" and not ("_gradient_op_type" in node.attr and node.name in differentiable)
     }
@@ -337,7 +301,14 @@ def split_identity_n(program: Program) -> Program:
         return program
     nodes: list[node_def_pb2.NodeDef] = []
     for node in program.graph_def.node:
-        new_nodes = _split(node, parts[node.name]) if node.name in parts else [copy_of(node)]
+        new_nodes = [copy_of(node)]
+        if node.name in parts:
+            new_nodes, controls = [], control_inputs(node)
+            for position, name in enumerate(parts[node.name]):
+                inputs = [node.input[position], *controls]
+                part = node_def_pb2.NodeDef(name=name, op="Identity", device=node.device, input=inputs)
+                part.attr["T"].type = node.attr["T"].list.type[position]
+                new_nodes.append(part)
         for new_node in new_nodes:
             _rewire(new_node, parts)
         nodes.extend(new_nodes)
@@ -347,18 +318,6 @@ def split_identity_n(program: Program) -> Program:
         fetches=tuple(_part_of(text, parts) for text in program.fetches),
         control_outputs=tuple(part for name in program.control_outputs for part in parts.get(name, [name])),
     )
-
-
-def _split(node: node_def_pb2.NodeDef, names: list[str]) -> list[node_def_pb2.NodeDef]:
-    controls = control_inputs(node)
-    split = []
-    for position, name in enumerate(names):
-        part = node_def_pb2.NodeDef(
-            name=name, op="Identity", device=node.device, input=[node.input[position], *controls]
-        )
-        part.attr["T"].type = node.attr["T"].list.type[position]
-        split.append(part)
-    return split
 
 
 def _rewire(node: node_def_pb2.NodeDef, parts: dict[str, list[str]]) -> None:

@@ -33,13 +33,11 @@ from tf_placer.graph.size_rules import (
     sized,
 )
 
-# Shapes that a function returns for given inputs; its body is inspected, and nothing of it runs.
-
 
 def called_shapes(
     function: function_pb2.FunctionDef, inputs: Sequence[tf.TensorShape | None]
 ) -> list[tf.TensorShape]:
-    """Returns the shape of each result, as far as inference knows it.
+    """Shapes of a function's results, as far as inference knows.
 
     Args:
       function: its own calls are in the library of the default graph.
@@ -71,7 +69,9 @@ def is_open_loop(node: node_def_pb2.NodeDef) -> bool:
     """True if a node is a loop that does not say how large its results are."""
     if node.op not in LOOPS:
         return False
-    return not all(tf.TensorShape(one).is_fully_defined() for one in node.attr["output_shapes"].list.shape)
+    return not all(
+        tf.TensorShape(shape).is_fully_defined() for shape in node.attr["output_shapes"].list.shape
+    )
 
 
 def is_handle(tensor: tf.Tensor) -> bool:
@@ -84,7 +84,7 @@ def changed_shapes(
     inputs: Sequence[tf.Tensor],
     library: Mapping[str, function_pb2.FunctionDef],
 ) -> dict[int, tuple[tf.TensorShape, tf.TensorShape]]:
-    """The variables of a loop whose shape is another one after an iteration: before, and after it.
+    """Loop variables whose shape differs after an iteration: position -> shapes before and after.
 
     Args:
       node: the loop.
@@ -108,17 +108,17 @@ def common_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:
     if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
         return tf.TensorShape(None)
     sizes = zip(*(shape.as_list() for shape in shapes), strict=True)
-    return tf.TensorShape([found[0] if len(set(found)) == 1 else None for found in sizes])
+    return tf.TensorShape([dimension[0] if len(set(dimension)) == 1 else None for dimension in sizes])
 
 
 def largest_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:
-    """The largest of each dimension, open where no shape knows it; of other ranks than the first, the first alone."""
-    alike = [shape for shape in shapes if shape.rank is not None and shape.rank == shapes[0].rank]
-    if not alike:
+    """Largest size of each dimension, None for unknown; shapes of other ranks than the first are ignored."""
+    of_rank = [shape for shape in shapes if shape.rank is not None and shape.rank == shapes[0].rank]
+    if not of_rank:
         return next((shape for shape in shapes if shape.rank is not None), tf.TensorShape(None))
-    sizes = zip(*(shape.as_list() for shape in alike), strict=True)
+    sizes = zip(*(shape.as_list() for shape in of_rank), strict=True)
     return tf.TensorShape(
-        [max((size for size in found if size is not None), default=None) for found in sizes]
+        [max((size for size in dimension if size is not None), default=None) for dimension in sizes]
     )
 
 
@@ -140,7 +140,7 @@ def estimated_sizes(
       Per op and output: shape, and the rule that it is an estimate by, or "" where it is known.
     """
     arrays = TensorArrays()
-    known: dict[str, TensorList] = {}
+    contents: dict[str, TensorList] = {}
     readers = Readers(graph_def, operations)
     while True:
         walk = _Walk(graph_def, _batch(graph_def), next_shapes or {}, arrays, readers)
@@ -149,14 +149,14 @@ def estimated_sizes(
                 tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
             )
             walk.add_certain(graph_def, inferred)
-            found = [
+            sizes = [
                 walk.sizes(node, operation, shapes)
                 for node, operation, shapes in zip(graph_def.node, operations, inferred, strict=True)
             ]
-        if arrays.is_complete or arrays.known == known:
-            return found
-        known = arrays.known  # what is put in late may have been taken out early
-        arrays = TensorArrays(known)
+        if arrays.is_complete or arrays.known == contents:
+            return sizes
+        contents = arrays.known  # what is put in late may have been taken out early
+        arrays = TensorArrays(contents)
 
 
 def _batch(graph_def: tf.compat.v1.GraphDef) -> int:
@@ -196,8 +196,8 @@ class _Walk:
         certain: dict[str, node_def_pb2.NodeDef] = {}
         for node, shapes in zip(graph_def.node, inferred, strict=True):
             data = data_inputs(node)
-            known = all(shape.is_fully_defined() for shape in shapes)
-            if known and all(parse_input(text)[1] in certain for text in data):
+            is_sized = all(shape.is_fully_defined() for shape in shapes)
+            if is_sized and all(parse_input(text)[1] in certain for text in data):
                 certain[node.name] = alone(node, data)
         added = tf.graph_util.import_graph_def(
             tf.compat.v1.GraphDef(node=certain.values(), versions=self._versions),
@@ -218,24 +218,29 @@ class _Walk:
         lists = [self._list.get(name) for name in names]
         outputs = self._outputs(node, inputs, operation, inferred)
         depends = any(name in self._by_estimates for name, _ in names)
-        found = []
+        sizes = []
         for i, tensor in enumerate(outputs):
             shape, rule = self._size(node, i, tensor, inferred[i], inputs, names, lists, depends)
-            found.append((shape, rule))
-            self._tensor[node.name, i] = tensor if is_handle(tensor) else _with_shape(tensor, shape)
+            sizes.append((shape, rule))
+            if not is_handle(tensor):
+                if tensor.shape.is_compatible_with(shape):
+                    tensor.set_shape(shape)
+                else:
+                    tensor = _stand_in(tensor.dtype, tf.TensorShape(shape))
+            self._tensor[node.name, i] = tensor
         if node.op in ("StringSplit", "StringSplitV2"):  # their last output says how many rows there are
             rows = max(1, inputs[0].shape.num_elements() or 0)
             self._tensor[node.name, 2] = tf.constant([rows, PARTS_PER_STRING], tf.int64)
-        if depends or any(rule for _, rule in found):
+        if depends or any(rule for _, rule in sizes):
             self._by_estimates.add(node.name)
         shapes = [None if is_handle(tensor) else tuple(tensor.shape.as_list()) for tensor in inputs]
         size = _value(inputs[0]) if node.op == "TensorArrayV3" else None
         self._arrays.saw(node, names, shapes, int(size) if size is not None and np.ndim(size) == 0 else 0)
         if node.op == "TensorArraySizeV3" and self._arrays.length(names[0]):
             self._tensor[node.name, 0] = tf.constant(self._arrays.length(names[0]), tf.int32)
-        for i, one in lists_of(node, shapes, lists, lambda k: _value(inputs[k])).items():
-            self._list[node.name, i] = one
-        return found
+        for i, tensor_list in lists_of(node, shapes, lists, lambda k: _value(inputs[k])).items():
+            self._list[node.name, i] = tensor_list
+        return sizes
 
     def _outputs(
         self,
@@ -244,7 +249,7 @@ class _Walk:
         operation: tf.Operation,
         inferred: Sequence[tf.TensorShape],
     ) -> list[tf.Tensor]:
-        """The op's outputs in the second graph; of inference's own shape where it does not accept the estimates."""
+        """The op's outputs in the second graph; stand-ins of inferred shape if TensorFlow refuses the estimates."""
         if node.name in self._certain:
             return list(self._certain[node.name].outputs)
         added = imported_alone(node, inputs, self._versions)
@@ -283,22 +288,22 @@ class _Walk:
         if node.name in self._next_shapes:
             return filled(self._next_shapes[node.name], self._batch), LOOP
         if node.op in MERGES:
-            largest = largest_shape([one.shape for one in inputs])
+            largest = largest_shape([read.shape for read in inputs])
             rule = LOOP if any(name in self._next_shapes for name, _ in names) else BRANCHES
             return filled(largest, self._batch), rule
-        shapes = tuple(None if is_handle(one) else tuple(one.shape.as_list()) for one in inputs)
-        taken = self._arrays.taken(node, names, shapes)
-        if taken is not None and shape.is_compatible_with(taken):
-            return taken, LIST
-        found, rule = sized(
+        shapes = tuple(None if is_handle(read) else tuple(read.shape.as_list()) for read in inputs)
+        element = self._arrays.taken(node, names, shapes)
+        if element is not None and shape.is_compatible_with(element):
+            return element, LIST
+        size, rule = sized(
             Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch)
         )
         # What whole numbers are of unknown rank is a shape, mostly, whose length would say of what rank others are.
         if rule in (AS_INPUT, AS_LEADING) and tensor.dtype.is_floating:  # which are guesses
-            fitted = self._readers.fitted((node.name, i), shape, found, self._batch)
-            if fitted != found:
+            fitted = self._readers.fitted((node.name, i), shape, size, self._batch)
+            if fitted != size:
                 return fitted, AS_READ
-        return found, rule
+        return size, rule
 
     def _of_loop(
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
@@ -333,7 +338,7 @@ class _Walk:
 
 
 def _value(tensor: tf.Tensor) -> np.ndarray | None:
-    """The value of a tensor, or the most that it can be, or None where it is not known."""
+    """Value of a tensor or an upper bound; None if unknown."""
     if is_handle(tensor):
         return None
     value = folded_constant(tensor)
@@ -343,13 +348,6 @@ def _value(tensor: tf.Tensor) -> np.ndarray | None:
     if value is None and tensor.op.type in ("Identity", "Cast"):
         return _value(tensor.op.inputs[0])
     return value
-
-
-def _with_shape(tensor: tf.Tensor, shape: Shape) -> tf.Tensor:
-    if tensor.shape.is_compatible_with(shape):
-        tensor.set_shape(shape)
-        return tensor
-    return _stand_in(tensor.dtype, tf.TensorShape(shape))
 
 
 def _stand_in(dtype: tf.DType, shape: tf.TensorShape) -> tf.Tensor:

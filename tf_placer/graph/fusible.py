@@ -20,55 +20,7 @@ _XLA, _OUTSIDE = having("xla"), values("outside")
 _CONDITIONAL = ENTERS | having("switch")
 _NO_NUMBERS = frozenset([tf.resource, tf.variant, tf.string])
 _OWN_GRADIENT = "_gradient_op_type"
-
-
-def why_not_fusible(item: Item) -> list[str]:
-    """[N] for each op one clause that says why it cannot be in a cluster; "" where it can.
-
-    Constants are in no cluster, because each has copies of those that it reads. Reads and updates of variables stay
-    outside. So do random ops: XLA's generator takes a thousand times as long on a CPU as TensorFlow's. So does what may
-    raise an error in a step: XLA clamps or drops what TensorFlow's kernels check.
-    """
-    if _KEPT not in item.__dict__:  # asked for again with every set of clusters
-        item.__dict__[_KEPT] = _why_not_fusible(item)
-    return list(item.__dict__[_KEPT])
-
-
 _KEPT = "why_not_fusible"
-
-
-def _why_not_fusible(item: Item) -> list[str]:
-    index, outputs = item.index, item.outputs
-    specs: list[list[OutputSpec]] = [list(of_op) for of_op in outputs]
-    for producer, output, consumer, _ in index.data_edges.tolist():
-        specs[consumer].append(outputs[producer][output])
-    enters = [op for op, op_type in enumerate(index.op_types) if op_type in _CONDITIONAL]
-    conditional = reached(enters, lambda op: index.consumers[op])
-    kept = {*item.control_outputs, *item.host_ops}
-    checks = _Checks(item)
-    found = []
-    for op, (name, op_type) in enumerate(zip(index.names, index.op_types, strict=True)):
-        if op_type not in _XLA:
-            found.append(f"XLA is not given ops of type {op_type}")
-        elif name in kept:
-            found.append("it has an effect outside of the step's results")
-        elif any(spec.rule for spec in specs[op]):
-            found.append("the shape of what it reads or makes depends on data")
-        elif any(spec.dtype in _NO_NUMBERS for spec in specs[op]):
-            found.append("it reads or makes no numbers")
-        elif op in conditional:
-            found.append("it runs in a loop or a branch of TensorFlow 1")
-        elif _OWN_GRADIENT in item.graph_def.node[op].attr:
-            found.append("it has a gradient of its own")
-        else:
-            found.append("")
-        if op not in conditional:  # what may not run checks nothing for others
-            may_raise = checks.why_it_may_raise(op)
-            found[op] = found[op] or may_raise
-    return found
-
-
-# What an op checks in a step and XLA does not, and proofs that there is nothing to raise.
 
 _Range = tuple[float, float]
 _ANY: _Range = (-math.inf, math.inf)
@@ -98,6 +50,46 @@ _UNCHECKED: Mapping[str, str] = {
 }
 
 
+def why_not_fusible(item: Item) -> list[str]:
+    """[N] reason for each op to stay out of clusters, one clause; "" for fusible ops.
+
+    Constants are in no cluster, because each has copies of those that it reads. Reads and updates of variables stay
+    outside. So do random ops: XLA's generator takes a thousand times as long on a CPU as TensorFlow's. So does what may
+    raise an error in a step: XLA clamps or drops what TensorFlow's kernels check.
+    """
+    if _KEPT in item.__dict__:  # asked for again with every set of clusters
+        return list(item.__dict__[_KEPT])
+    index, outputs = item.index, item.outputs
+    specs: list[list[OutputSpec]] = [list(of_op) for of_op in outputs]
+    for producer, output, consumer, _ in index.data_edges.tolist():
+        specs[consumer].append(outputs[producer][output])
+    enters = [op for op, op_type in enumerate(index.op_types) if op_type in _CONDITIONAL]
+    conditional = reached(enters, lambda op: index.consumers[op])
+    effects = {*item.control_outputs, *item.host_ops}
+    checks = _Checks(item)
+    reasons = []
+    for op, (name, op_type) in enumerate(zip(index.names, index.op_types, strict=True)):
+        if op_type not in _XLA:
+            reasons.append(f"XLA is not given ops of type {op_type}")
+        elif name in effects:
+            reasons.append("it has an effect outside of the step's results")
+        elif any(spec.rule for spec in specs[op]):
+            reasons.append("the shape of what it reads or makes depends on data")
+        elif any(spec.dtype in _NO_NUMBERS for spec in specs[op]):
+            reasons.append("it reads or makes no numbers")
+        elif op in conditional:
+            reasons.append("it runs in a loop or a branch of TensorFlow 1")
+        elif _OWN_GRADIENT in item.graph_def.node[op].attr:
+            reasons.append("it has a gradient of its own")
+        else:
+            reasons.append("")
+        if op not in conditional:  # what may not run checks nothing for others
+            may_raise = checks.why_it_may_raise(op)
+            reasons[op] = reasons[op] or may_raise
+    item.__dict__[_KEPT] = reasons
+    return list(reasons)
+
+
 class _Checks:
     """Proofs that ops of a program raise nothing in a step, whatever the numbers and sizes of its inputs."""
 
@@ -108,20 +100,25 @@ class _Checks:
         self._behind: dict[int, set[int]] = {}
 
     def why_it_may_raise(self, op: int) -> str:
-        """One clause; "" where it raises nothing. To be asked of ops in topological order."""
+        """One clause, "" for an op that cannot raise. To be called in topological order."""
         rule, _, arguments = _OUTSIDE.get(self._item.index.op_types[op], "").partition(":")
         if not rule or (rule in _OF_WHOLE_NUMBERS and not self._item.outputs[op][0].dtype.is_integer):
             return ""
-        proofs = {
-            "cast": self._is_cast_alike,
-            "shift": self._is_shift_of_its_bits,
-            "index": self._is_in_range,
-            "divisor": self._is_no_zero,
-            "exponent": self._is_not_negative,
-            "known": self._is_known,
-            "settled": self._is_settled,
-        }
-        return "" if proofs[rule](op, arguments) else _UNCHECKED[rule]
+        if rule == "cast":
+            is_safe = self._is_cast_alike(op)
+        elif rule == "index":
+            is_safe = self._is_in_range(op, arguments)
+        elif rule in ("known", "settled"):
+            is_safe = self._is_known(op, arguments) and (rule == "known" or self._is_settled(op))
+        else:
+            least, most = self._range_read(op, 1)
+            bits = 8 * self._item.outputs[op][0].dtype.size
+            is_safe = {
+                "divisor": least > 0 or most < 0,
+                "exponent": least >= 0,
+                "shift": least >= 0 and most < bits,
+            }[rule]
+        return "" if is_safe else _UNCHECKED[rule]
 
     @functools.cached_property
     def _operations(self) -> Mapping[str, tf.Operation]:
@@ -150,7 +147,7 @@ class _Checks:
     def _operation(self, op: int) -> tf.Operation | None:
         return self._operations.get(self._item.index.names[op])
 
-    def _is_cast_alike(self, op: int, _: str) -> bool:
+    def _is_cast_alike(self, op: int) -> bool:
         node = self._item.graph_def.node[op]
         if node.op != "Cast":
             return True
@@ -159,37 +156,26 @@ class _Checks:
 
     def _is_known(self, op: int, arguments: str) -> bool:
         inputs, index = self._item.graph_def.node[op].input, self._item.index
-        producers = [index.id_of_name[parse_input(inputs[int(one)])[1]] for one in arguments.split(",")]
+        producers = [
+            index.id_of_name[parse_input(inputs[int(position)])[1]] for position in arguments.split(",")
+        ]
         if all(index.op_types[producer] == "Const" for producer in producers):  # mostly, and soon seen
             return True
         operation = self._operation(op)
         return operation is not None and all(
-            folded_constant(operation.inputs[int(one)]) is not None for one in arguments.split(",")
+            folded_constant(operation.inputs[int(position)]) is not None for position in arguments.split(",")
         )
 
-    def _is_settled(self, op: int, arguments: str) -> bool:
-        if not self._is_known(op, arguments):
-            return False
+    def _is_settled(self, op: int) -> bool:
         if not any(feed.is_open for feed in self._item.feeds):
             return True
         operation = self._operation(op)
         if operation is None:
             return False
-        return all(one.shape.is_fully_defined() for one in (*operation.inputs, *operation.outputs))
-
-    def _is_no_zero(self, op: int, _: str) -> bool:
-        least, most = self._range_read(op, 1)
-        return least > 0 or most < 0
-
-    def _is_shift_of_its_bits(self, op: int, _: str) -> bool:
-        least, most = self._range_read(op, 1)
-        return least >= 0 and most < 8 * self._item.outputs[op][0].dtype.size
-
-    def _is_not_negative(self, op: int, _: str) -> bool:
-        return self._range_read(op, 1)[0] >= 0
+        return all(tensor.shape.is_fully_defined() for tensor in (*operation.inputs, *operation.outputs))
 
     def _is_in_range(self, op: int, arguments: str) -> bool:
-        """Where this is not proven the op stays outside, and has checked for what is behind it."""
+        """True if proven; otherwise the op stays outside, and its check holds for the ops behind."""
         names, may_be_any = self._same_numbers(op, int(arguments.partition(",")[0]))
         if not may_be_any or not self._checking.keys().isdisjoint(names):
             least, most = self._range_read(op, int(arguments.partition(",")[0]))
@@ -200,14 +186,14 @@ class _Checks:
         return False
 
     def _same_numbers(self, op: int, position: int) -> tuple[list[str], bool]:
-        """The tensor that an op reads, those that have all its numbers, and whether nothing tells what these are."""
+        """Names of the tensor read and of its sources with equal numbers; True if these numbers are arbitrary."""
         index, nodes, names = self._item.index, self._item.graph_def.node, []
         while True:
             _, name, output = parse_input(nodes[op].input[position])
             names.append(f"{name}:{output}")
             op, position = index.id_of_name[name], 0
             if index.op_types[op] not in _SAME_NUMBERS:
-                return names, index.op_types[op] == "Placeholder" or not self._is_cast_alike(op, "")
+                return names, index.op_types[op] == "Placeholder" or not self._is_cast_alike(op)
 
     def _bound(self, op: int) -> float:
         """What an op checks that its indices are below; 0 where that is not known."""
@@ -220,7 +206,7 @@ class _Checks:
         return _ANY if operation is None else self._range(op, operation.inputs[position])
 
     def _range(self, op: int, tensor: tf.Tensor, depth: int = 0) -> _Range:
-        """Bounds of whole numbers that an op reads, or has from what it reads."""
+        """Bounds of the whole numbers in a tensor that an op depends on."""
         if not (tensor.dtype.is_integer or tensor.dtype.is_bool):
             return _ANY
         value = folded_constant(tensor)
@@ -260,7 +246,7 @@ def _range_made(tensor: tf.Tensor, range_of: Callable[[tf.Tensor], _Range]) -> _
         size = None if axis is None or inputs[0].shape.rank is None else inputs[0].shape[int(axis)]
         return 0, math.inf if size is None else size - 1
     if operation.type in _MADE_OF:
-        ranges = [range_of(one) for one in inputs[_MADE_OF[operation.type]]]
+        ranges = [range_of(value) for value in inputs[_MADE_OF[operation.type]]]
         return min(least for least, _ in ranges), max(most for _, most in ranges)
     if operation.type not in ("Add", "AddV2", "Sub", "Minimum", "Maximum", "FloorMod"):
         return _ANY

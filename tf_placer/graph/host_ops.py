@@ -33,7 +33,7 @@ _NO_NUMBERS = (tf.string, tf.resource, tf.variant)
 def host_ops(
     graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture], variables: Sequence[ItemVariable] = ()
 ) -> dict[str, str]:
-    """Op name -> what keeps it on the host, of the ops that must be there.
+    """Op name -> reason to stay on the host.
 
     Args:
       graph_def: the graph.
@@ -45,15 +45,15 @@ def host_ops(
     kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
     callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
     prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
-    found = {}
+    reasons = {}
     for node in graph_def.node:
         if node.name in kinds:
-            found[node.name] = kinds[node.name]
+            reasons[node.name] = kinds[node.name]
         elif callbacks[node.name]:
-            found[node.name] = f"it runs a Python function ({callbacks[node.name]})"
+            reasons[node.name] = f"it runs a Python function ({callbacks[node.name]})"
         elif prints[node.name]:
-            found[node.name] = f"it prints where this process does ({prints[node.name]})"
-    return found
+            reasons[node.name] = f"it prints where this process does ({prints[node.name]})"
+    return reasons
 
 
 def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
@@ -112,9 +112,6 @@ def _op_within(
     return ""
 
 
-# Devices that a program itself requests, with tf.device or in its GraphDef.
-
-
 def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
     """Returns what the ops of a program's main graph ask for; ops that ask for nothing are left out.
 
@@ -130,12 +127,12 @@ def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
     """
     library = functions_of(program.graph_def.library)
     inside: dict[str, tuple[str, ...]] = {}
-    found = {node.name: _asked(node, library, inside) for node in program.graph_def.node}
-    return {name: devices for name, devices in found.items() if devices}
+    requests = {node.name: _asked(node, library, inside) for node in program.graph_def.node}
+    return {name: devices for name, devices in requests.items() if devices}
 
 
 def without_devices(program: Program) -> Program:
-    """Returns the program with no device on any node, those of its functions included."""
+    """Returns the program with no device on any node or function node."""
     graph_def = with_nodes(program.graph_def, program.graph_def.node)
     for node in [*graph_def.node, *(node for f in graph_def.library.function for node in f.node_def)]:
         node.device = ""
@@ -147,15 +144,20 @@ def _asked(
     library: Mapping[str, function_pb2.FunctionDef],
     inside: dict[str, tuple[str, ...]],
 ) -> tuple[str, ...]:
-    """Devices that a node requests; ``inside`` caches those of functions."""
+    """Devices that a node requests; ``inside`` caches the requests of functions."""
     called = [name for name in dict.fromkeys(function_names(node)) if name in library]
     if not called:
-        return (node.device,) if node.device and not _follows_a_variable(node) else ()
-    own = (node.device,) if node.device else ()
+        follows_a_variable = takes_special_inputs(node.op) and any(
+            dtype == types_pb2.DT_RESOURCE or is_ref(dtype) for dtype in input_types(node)
+        )
+        return (node.device,) if node.device and not follows_a_variable else ()
+    node_device = (node.device,) if node.device else ()
     if is_compiled(node):
-        return own
+        return node_device
     return tuple(
-        dict.fromkeys([*own, *(device for name in called for device in _asked_in(name, library, inside))])
+        dict.fromkeys(
+            [*node_device, *(device for name in called for device in _asked_in(name, library, inside))]
+        )
     )
 
 
@@ -165,12 +167,6 @@ def _asked_in(
     if name not in inside:
         inside[name] = ()  # for a function that calls itself
         if not is_compiled(library[name]):
-            asked = (device for node in library[name].node_def for device in _asked(node, library, inside))
-            inside[name] = tuple(dict.fromkeys(asked))
+            requests = (device for node in library[name].node_def for device in _asked(node, library, inside))
+            inside[name] = tuple(dict.fromkeys(requests))
     return inside[name]
-
-
-def _follows_a_variable(node: node_def_pb2.NodeDef) -> bool:
-    return takes_special_inputs(node.op) and any(
-        dtype == types_pb2.DT_RESOURCE or is_ref(dtype) for dtype in input_types(node)
-    )

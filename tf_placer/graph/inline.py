@@ -45,12 +45,7 @@ _NEVER_WAITS = frozenset({"Placeholder", "VarHandleOp"})
 
 
 def inline_calls(program: Program) -> Program:
-    """Returns the program without calls, nested ones included.
-
-    Raises:
-      InputError: a call names a function that is not in the library or calls itself, or a
-        body with an old-style loop is called with control inputs.
-    """
+    """Returns the program without calls, nested ones included."""
     inliner = _Inliner(program)
     for node in program.graph_def.node:
         inliner.add(node, ())
@@ -76,7 +71,7 @@ class _Inliner:
         self._effects: dict[str, list[str]] = {}  # call -> body nodes run for their side effects
 
     def add(self, node: node_def_pb2.NodeDef, callers: tuple[str, ...]) -> None:
-        """Adds a node, or the body of the function it calls; ``callers`` are the functions around it."""
+        """Adds a node, or for a call the function's body; ``callers`` are the functions around."""
         name = self._called_function(node)
         if name is None:
             self.nodes.append(node)
@@ -175,7 +170,7 @@ class _Inliner:
 
 
 class _Wiring:
-    """Translates the names inside one body for one call of it."""
+    """Translates the names inside a body for one call."""
 
     def __init__(self, call, body, names: dict[str, str], library):
         data = data_inputs(call)
@@ -222,7 +217,7 @@ class _Wiring:
 
 @functools.cache
 def _inherited(device: str, caller: str) -> str:
-    """The device of a body node, what it leaves open as the call has it; TensorFlow's own inlining does so."""
+    """Device of a body node, completed from the call's device, as in TensorFlow's own inlining."""
     if not (device and caller):
         return device or caller
     try:
@@ -233,11 +228,8 @@ def _inherited(device: str, caller: str) -> str:
         return device
 
 
-# Calls inside library functions: in the bodies of loops and in branches.
-
-
 def inline_in_functions(program: Program) -> Program:
-    """Returns the program without calls in its library functions, as ``inline_calls`` does it and with its errors.
+    """Returns the program without calls in its library functions; errors as in ``inline_calls``.
 
     A function that XLA must compile stays as it is.
     """

@@ -6,6 +6,7 @@ A function, a SavedModel or a MetaGraphDef is read as one raw ``Program``; graph
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import os
@@ -25,7 +26,6 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.graph.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
-from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices
 from tf_placer.graph.program import (
     Feed,
@@ -34,6 +34,7 @@ from tf_placer.graph.program import (
     Program,
     Splitting,
     drawn_value,
+    fingerprint,
     with_constants,
     without_large_constants,
     without_value,
@@ -41,70 +42,40 @@ from tf_placer.graph.program import (
 from tf_placer.graph.read_function import function_name, program_of_function
 from tf_placer.graph.read_graph import InputShapes, checked_input_shapes, program_of_meta_graph
 from tf_placer.graph.read_saved_model import SERVING, SavedModel, program_of_saved_model, read_saved_model
-from tf_placer.graph.sizes import OutputSpec, estimates_by_rule, output_specs
+from tf_placer.graph.sizes import OutputSpec, output_specs
 
-_ENTRIES: dict[str, type] = {
-    "outputs": tuple,
-    "feeds": Feed,
-    "fetches": str,
-    "control_outputs": str,
-    "variables": ItemVariable,
-    "host_captures": HostCapture,
-}
+SCHEMA_VERSION = 1
+_KIND = "a tf_placer item"
+_REMEDY = "trace the program again"
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One self-contained graph: inlined, shapes known or estimated, feeds, fetches, variables.
+    """One self-contained graph: inlined, shapes known or estimated, feeds, fetches, variables."""
 
-    Attributes:
-      name: what it is called in reports.
-      graph_def: nodes in topological order, no ``PartitionedCall`` left, no device set.
-      index: integer view of ``graph_def``.
-      outputs: [N] tuples, one ``OutputSpec`` per output of each op.
-      feeds, fetches, control_outputs: placeholders, fetched tensor names ("node:i"),
-        and what is done when the program is: side effects, and reads of state that something uses.
-      variables: captured variables.
-      requested_devices: op name -> device strings, whole or in part, for the ops that ask for a device
-        (``tf.device``); one for most, several where ops in the branches or the body of an op ask for others. Where a
-        captured variable lives is no request.
-      host_captures: what else it has captured or been given of this process: tables, iterators, datasets.
-      stages: what an expert would keep together, in the order of the network: regular expressions found in the names
-        of the ops of a stage (``stage_of_op``). Empty where nobody said.
-      splitting: how its batch is in parts (``tf_placer.split``); None where it is whole.
-
-    Raises:
-      InputError: a field of the wrong type.
-    """
-
-    name: str
-    graph_def: tf.compat.v1.GraphDef
-    index: GraphIndex
-    outputs: tuple[tuple[OutputSpec, ...], ...]
+    name: str  # what it is called in reports
+    graph_def: tf.compat.v1.GraphDef  # nodes in topological order, no ``PartitionedCall`` left, no device set
+    index: GraphIndex  # integer view of ``graph_def``
+    outputs: tuple[tuple[OutputSpec, ...], ...]  # [N] tuples, one ``OutputSpec`` per output of each op
+    # feeds, fetches, control_outputs: placeholders, fetched tensor names ("node:i"), and what is done when
+    # the program is: side effects, and reads of state that something uses
     feeds: tuple[Feed, ...]
     fetches: tuple[str, ...]
     control_outputs: tuple[str, ...]
-    variables: tuple[ItemVariable, ...]
+    variables: tuple[ItemVariable, ...]  # captured variables
+    # op name -> device strings, whole or in part, for the ops that ask for a device (``tf.device``); one for
+    # most, several where ops in the branches or the body of an op ask for others. Where a captured variable
+    # lives is no request.
     requested_devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    # what else it has captured or been given of this process: tables, iterators, datasets
     host_captures: tuple[HostCapture, ...] = ()
+    # what an expert would keep together, in the order of the network: regular expressions found in the names
+    # of the ops of a stage (``stage_of_op``). Empty where nobody said.
     stages: tuple[str, ...] = ()
+    # how its batch is in parts (``tf_placer.split``); None where it is whole
     splitting: Splitting | None = None
 
     def __post_init__(self) -> None:
-        arguments.text("name", self.name, "give the name that reports call it by")
-        arguments.instance_of("graph_def", self.graph_def, tf.compat.v1.GraphDef, "give the graph")
-        arguments.instance_of("index", self.index, GraphIndex, "give index_graph of the graph")
-        for field, kind in _ENTRIES.items():
-            arguments.items_of(field, getattr(self, field), kind, f"give a tuple of {kind.__name__}")
-        arguments.instance_of(
-            "requested_devices", self.requested_devices, dict, "give op name -> device strings"
-        )
-        if len(self.outputs) != self.index.num_ops:
-            raise InputError(
-                f"outputs has {len(self.outputs)} entries; give one for each of {self.index.num_ops} ops"
-            )
-        if self.splitting is not None:
-            arguments.instance_of("splitting", self.splitting, Splitting, "give a Splitting, or None")
         for pattern in arguments.items_of("stages", self.stages, str, "give a tuple of regular expressions"):
             try:
                 re.compile(pattern)
@@ -144,7 +115,7 @@ class Item:
         input_shapes: InputShapes | None = None,
         tags: Iterable[str] = SERVING,
     ) -> Item:
-        """Makes an Item of one signature of a SavedModel, without running any of it.
+        """Makes an Item of one signature of a SavedModel; nothing of the model runs.
 
         Args:
           path: its folder, or what ``read_saved_model`` has made of it; that is neither read nor checked again.
@@ -209,7 +180,7 @@ class Item:
     @eagerly()
     @without_collections()
     def from_program(name: str, program: Program) -> Item:
-        """Makes an Item of a raw program: cleans it up, infers shapes, indexes it.
+        """Makes an Item of a raw program: clean-ups, shape inference, index.
 
         Raises:
           InputError: TensorFlow does not accept the graph, or it needs what can be given no value.
@@ -251,7 +222,7 @@ class Item:
 
     @functools.cached_property
     def host_ops(self) -> dict[str, str]:
-        """Op name -> what keeps it in the process that calls the program, of the ops that must be there.
+        """Op name -> reason to stay in the calling process.
 
         Others that colocation ties to one of these stay with it.
         """
@@ -264,7 +235,7 @@ class Item:
 
     @functools.cached_property
     def side_effects(self) -> tuple[str, ...]:
-        """The control outputs that must run though nothing uses them: those that do more than read."""
+        """Control outputs that do more than read, so must run even if unused."""
         types = dict(zip(self.index.names, self.index.op_types, strict=True))
         return tuple(name for name in self.control_outputs if types[name] not in READ_ONLY_OPS)
 
@@ -275,18 +246,19 @@ class Item:
 
     @functools.cached_property
     def estimated_sizes(self) -> dict[str, int]:
-        """Rule -> number of tensors whose size depends on data and is an estimate by it (``OutputSpec.rule``)."""
-        return estimates_by_rule(self.outputs)
+        """Rule -> number of tensors whose data-dependent size is estimated by the rule (``OutputSpec.rule``)."""
+        rules = collections.Counter(spec.rule for specs in self.outputs for spec in specs if spec.rule)
+        return dict(rules.most_common())
 
     @functools.cached_property
     def stage_of_op(self) -> np.ndarray:
         """[N] int32: the first of the stages that is found in an op's name; -1 where none is."""
         patterns = [re.compile(pattern) for pattern in self.stages]
-        found = (
+        stages = (
             next((n for n, pattern in enumerate(patterns) if pattern.search(name)), -1)
             for name in self.index.names
         )
-        return np.fromiter(found, np.int32, self.index.num_ops)
+        return np.fromiter(stages, np.int32, self.index.num_ops)
 
     def without_values(self) -> Item:
         """The same program without captured values, for uses of its structure alone.
@@ -298,10 +270,12 @@ class Item:
         return self._same_program(
             graph_def=graph_def,
             index=dataclasses.replace(self.index, graph_def=graph_def),
-            feeds=tuple(dataclasses.replace(one, value=without_value(one.value)) for one in self.feeds),
+            feeds=tuple(
+                dataclasses.replace(holder, value=without_value(holder.value)) for holder in self.feeds
+            ),
             variables=tuple(
-                dataclasses.replace(one, value=without_value(one.value, keep_bytes=0))
-                for one in self.variables
+                dataclasses.replace(holder, value=without_value(holder.value, keep_bytes=0))
+                for holder in self.variables
             ),
         )
 
@@ -315,7 +289,7 @@ class Item:
           InputError: there is no such variable.
         """
         arguments.instance_of("values", values, dict, "give node of a variable -> its value")
-        nodes = [one.node for one in self.variables]
+        nodes = [variable.node for variable in self.variables]
         for node in values:
             if node not in nodes:
                 raise InputError(
@@ -323,7 +297,8 @@ class Item:
                 )
         return self._same_program(
             variables=tuple(
-                dataclasses.replace(one, value=values.get(one.node, one.value)) for one in self.variables
+                dataclasses.replace(variable, value=values.get(variable.node, variable.value))
+                for variable in self.variables
             )
         )
 
@@ -343,8 +318,8 @@ class Item:
         )
 
     def with_drawn_inputs(self) -> Item:
-        """The program that ``without_values`` took large inputs of, with numbers drawn for these, always the same."""
-        drawn = (dataclasses.replace(one, value=drawn_value(one.value, one.dtype)) for one in self.feeds)
+        """Fills the large inputs that ``without_values`` cleared with random numbers of a fixed seed."""
+        drawn = (dataclasses.replace(feed, value=drawn_value(feed.value, feed.dtype)) for feed in self.feeds)
         return self._same_program(feeds=tuple(drawn))
 
     def _same_program(self, **changes: Any) -> Item:
@@ -354,7 +329,7 @@ class Item:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Hex digest of the graph's structure; see ``tf_placer.graph.fingerprint``."""
+        """Hex digest of the graph's structure; see ``tf_placer.graph.program``."""
         return fingerprint(self.graph_def, self.fetches, self.side_effects)
 
 
@@ -396,40 +371,29 @@ def rewritten(
     )
     if item.stages:  # whatever pattern of names tells a stage
         stage_of = dict(zip(item.index.names, item.stage_of_op.tolist(), strict=True))
-        found = [stage_of[origin_of[name]] for name in index.names]
-        result.__dict__["stage_of_op"] = np.array(found, np.int32)
+        stages = [stage_of[origin_of[name]] for name in index.names]
+        result.__dict__["stage_of_op"] = np.array(stages, np.int32)
     return result
 
 
-# Items in files: everything that tracing found out, so that a large graph is traced once.
-
-SCHEMA_VERSION = 1
-_KIND = "a tf_placer item"
-_REMEDY = "trace the program again"
-
-
 def can_be_kept(item: Item) -> bool:
-    """True if a file can hold all of an item: it needs nothing of the process that traced it."""
+    """True if a file can hold all of an item: no host captures, no live state."""
     return item.runs_standalone and not item.host_captures
 
 
 def item_bytes(item: Item) -> bytes:
-    """The content of a file for an item.
-
-    Raises:
-      InputError: it needs the process that traced it.
-    """
+    """The content of a file for an item."""
     if not can_be_kept(item):
         why = item.why_not_standalone or "it has captured what is in this process"
         raise InputError(f"{item.name!r} cannot be in a file: {why}; trace it in every process")
     arrays = {"graph_def": np.frombuffer(item.graph_def.SerializeToString(), np.uint8)}
     held: dict[str, list[dict[str, Any]]] = {"feeds": [], "variables": []}
     for field, entries in held.items():
-        for position, one in enumerate(getattr(item, field)):
-            array, how = _packed(one.value)
+        for position, holder in enumerate(getattr(item, field)):
+            array, how = _packed(holder.value)
             arrays[f"{field}_{position}"] = array
-            entry = {f.name: getattr(one, f.name) for f in dataclasses.fields(one) if f.name != "value"}
-            entries.append({**entry, "dtype": one.dtype.name, "how": how})
+            entry = {f.name: getattr(holder, f.name) for f in dataclasses.fields(holder) if f.name != "value"}
+            entries.append({**entry, "dtype": holder.dtype.name, "how": how})
     header = {
         "name": item.name,
         "outputs": [
@@ -446,19 +410,24 @@ def item_bytes(item: Item) -> bytes:
 
 
 def read_item_file(path: pathlib.Path) -> Item:
-    """The item of a file: equal in every field to the one that it was made of.
-
-    Raises:
-      InputError: the file is missing, damaged, of something else, or of another version.
-    """
+    """Reads an item equal in every field to the one written."""
     header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     try:
         graph_def = tf.compat.v1.GraphDef.FromString(arrays["graph_def"].tobytes())
+        texts = [header["name"], *header["fetches"], *header["control_outputs"]]
+        if len(header["outputs"]) != len(graph_def.node) or not all(isinstance(text, str) for text in texts):
+            raise ValueError("names or outputs of ops are damaged")
         return Item(
             name=header["name"],
             graph_def=graph_def,
             index=index_graph(graph_def),
-            outputs=tuple(tuple(_spec(*spec) for spec in specs) for specs in header["outputs"]),
+            outputs=tuple(
+                tuple(
+                    OutputSpec(tuple(shape), tf.as_dtype(dtype), num_bytes, rule)
+                    for shape, dtype, num_bytes, rule in specs
+                )
+                for specs in header["outputs"]
+            ),
             feeds=tuple(_entries(Feed, "feeds", header, arrays)),
             fetches=tuple(header["fetches"]),
             control_outputs=tuple(header["control_outputs"]),
@@ -472,18 +441,14 @@ def read_item_file(path: pathlib.Path) -> Item:
         raise InputError(f"{path} lacks a part of an item ({error}); {_REMEDY}") from error
 
 
-def _spec(shape: list[int], dtype: str, num_bytes: int, rule: str) -> OutputSpec:
-    return OutputSpec(tuple(shape), tf.as_dtype(dtype), num_bytes, rule)
-
-
 def _entries(kind: type, field: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Any]:
     """The feeds or the variables of a file."""
-    found = []
+    entries = []
     for position, entry in enumerate(header[field]):
-        given = {**entry, "dtype": tf.as_dtype(entry["dtype"]), "shape": tuple(entry["shape"])}
-        value = _unpacked(arrays[f"{field}_{position}"], given.pop("how"), given["dtype"], given["shape"])
-        found.append(kind(**given, value=value))
-    return found
+        fields = {**entry, "dtype": tf.as_dtype(entry["dtype"]), "shape": tuple(entry["shape"])}
+        value = _unpacked(arrays[f"{field}_{position}"], fields.pop("how"), fields["dtype"], fields["shape"])
+        entries.append(kind(**fields, value=value))
+    return entries
 
 
 def _packed(value: np.ndarray) -> tuple[np.ndarray, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,92 +16,87 @@ from colocation.op_facts import BRANCHES, CALLS, copy_of, parse_input, reached
 from colocation.tensorflow_internals import registered_op
 from tf_placer.base.arguments import InputError
 
+STRING_BYTES = 16
+MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
+KEPT_BYTES = 65_536  # scalars, lengths, labels: a step may depend on them, and they cost nothing
+COPY = re.compile(r"part_(\d+)/")
+"""What the name of a copy begins with: its part."""
+TRIP = re.compile(r"(?:.*/)?trip_\d+/")
+"""What comes before the name that an op has in the body of a loop, where the loop is written out."""
+SHARED = -1
+"""Part of what is no copy: variables, updates, sums, and what stayed whole."""
+
+_NAMES = frozenset({"shared_name", "container", "debug_name"})
+
 
 @dataclasses.dataclass(frozen=True)
 class ItemVariable:
-    """A variable: its node and its value.
+    """A variable: its node and its value."""
 
-    Attributes:
-      node: name of the ``VarHandleOp``, also its ``shared_name``; or of the v1 variable.
-      shape, dtype, num_bytes: of the variable's value.
-      value: the value when the program was captured.
-      capture: name of the traced graph's placeholder that stood for the handle.
-      stays: why its storage stays where it is, outside of the devices that a plan is for; empty where it need not.
-      device: where that is; empty where it need not stay.
-    """
-
-    node: str
+    node: str  # name of the ``VarHandleOp``, also its ``shared_name``; or of the v1 variable
+    # shape, dtype, num_bytes: of the variable's value
     shape: tuple[int, ...]
     dtype: tf.DType
     num_bytes: int
-    value: np.ndarray
-    capture: str = ""
+    value: np.ndarray  # the value when the program was captured
+    capture: str = ""  # name of the traced graph's placeholder that stood for the handle
+    # why its storage stays where it is, outside of the devices that a plan is for; empty where it need not
     stays: str = ""
-    device: str = ""
+    device: str = ""  # where that is; empty where it need not stay
 
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-    """An input of the program: a ``Placeholder`` node and the example value given for it.
-
-    Attributes:
-      is_open: values of other shapes may be given, too.
-    """
+    """Input of a program: a ``Placeholder`` node with an example value."""
 
     node: str
     shape: tuple[int, ...]
     dtype: tf.DType
     value: np.ndarray
-    is_open: bool = True
+    is_open: bool = True  # values of other shapes may be given, too
 
 
 @dataclasses.dataclass(frozen=True)
 class HostCapture:
-    """Captured object of this process that no graph can hold: a table, an iterator, a queue, a dataset.
+    """Captured object of this process that no graph can hold: a table, an iterator, a queue, a dataset."""
 
-    Attributes:
-      node: name of the ``Placeholder`` that stands for it.
-      dtype: ``tf.resource`` or ``tf.variant``.
-      kind: what it is, for people: ``"a table"``.
-      device: where it is, "" where TensorFlow does not say.
-      is_anonymous: it is known by its handle alone. TensorFlow loses one that is known by a name, such as a table, when
-        this process connects to others.
-    """
-
-    node: str
-    dtype: tf.DType
-    kind: str
-    device: str = ""
+    node: str  # name of the ``Placeholder`` that stands for it
+    dtype: tf.DType  # ``tf.resource`` or ``tf.variant``
+    kind: str  # what it is, for people: ``"a table"``
+    device: str = ""  # where it is, "" where TensorFlow does not say
+    # it is known by its handle alone. TensorFlow loses one that is known by a name, such as a table, when
+    # this process connects to others.
     is_anonymous: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Graph, and the names in it that matter: argument and result of every clean-up.
+    """A graph and the names that matter; argument and result of every clean-up.
 
     A clean-up never changes the ``graph_def`` it was given; it returns a new Program.
-
-    Attributes:
-      graph_def: nodes and the library functions they call.
-      feeds: inputs.
-      fetches: tensors that are the program's results, ``"node:i"``.
-      control_outputs: nodes that must run for their side effects, results or not; and reads of state, which are done
-        before who called the program may write it.
-      variables: captured variables.
-      host_captures: what else it reads of this process; their nodes are placeholders.
-      without_value: node of an input or a variable -> why it can be given no value, a sentence for a user. None of
-        them may be needed in the end.
-      open_sizes: what was taken for dimensions of any size, and what to do where that does not fit; "" for nothing.
     """
 
-    graph_def: tf.compat.v1.GraphDef
-    feeds: tuple[Feed, ...]
-    fetches: tuple[str, ...]
+    graph_def: tf.compat.v1.GraphDef  # nodes and the library functions they call
+    feeds: tuple[Feed, ...]  # inputs
+    fetches: tuple[str, ...]  # tensors that are the program's results, ``"node:i"``
+    # nodes that must run for their side effects, results or not; and reads of state, which are done before
+    # who called the program may write it
     control_outputs: tuple[str, ...]
-    variables: tuple[ItemVariable, ...]
+    variables: tuple[ItemVariable, ...]  # captured variables
+    # what else it reads of this process; their nodes are placeholders
     host_captures: tuple[HostCapture, ...] = ()
+    # node of an input or a variable -> why it can be given no value, a sentence for a user. None of them may
+    # be needed in the end.
     without_value: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # what was taken for dimensions of any size, and what to do where that does not fit; "" for nothing
     open_sizes: str = ""
+
+
+def tensor_bytes(shape: Sequence[int], dtype: tf.DType) -> int:
+    """Bytes that a tensor counts: 0 for a handle, ``STRING_BYTES`` for each text."""
+    if dtype in (tf.resource, tf.variant):
+        return 0
+    return math.prod(shape) * (STRING_BYTES if dtype == tf.string else dtype.size)
 
 
 def check_restorable(node: str, dtype: tf.DType) -> None:
@@ -122,7 +119,7 @@ def with_nodes(graph_def: tf.compat.v1.GraphDef, nodes) -> tf.compat.v1.GraphDef
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
-    """Returns ``name`` or the first free ``name_1``, ``name_2``...; adds it to ``taken``."""
+    """Returns ``name`` or the first free ``name_1``, ``name_2``..., added to ``taken``."""
     candidate, number = name, 0
     while candidate in taken:
         number += 1
@@ -132,14 +129,14 @@ def fresh_name(name: str, taken: set[str]) -> str:
 
 
 def renamed_input(text: str, new_name: Mapping[str, str]) -> str:
-    """Returns an input text (``node``, ``node:i`` or ``^node``) with the node's new name, if it has one."""
+    """Returns an input text (``node``, ``node:i`` or ``^node``) with the node renamed."""
     prefix = "^" if text.startswith("^") else ""
     name, colon, output = text.removeprefix("^").partition(":")
     return f"{prefix}{new_name.get(name, name)}{colon}{output}"
 
 
 def renamed_node(node: node_def_pb2.NodeDef, new_name: Mapping[str, str]) -> node_def_pb2.NodeDef:
-    """Returns a copy whose name, inputs and ``loc:@`` classes are the new names of those nodes that have one."""
+    """Returns a copy with name, inputs and ``loc:@`` classes renamed."""
     inputs = (renamed_input(text, new_name) for text in node.input)
     result = copy_of(node, inputs, new_name.get(node.name, node.name))
     if "_class" in node.attr:
@@ -203,7 +200,7 @@ def function_names(node: node_def_pb2.NodeDef) -> list[str]:
 
 
 def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
-    """Returns the functions of which an op gives what one of them returns: each branch, or what is called."""
+    """Functions whose results are an op's results: the branches of a branch, the body of a call."""
     if node.op in CALLS:
         return [node.attr["f"].func.name]
     if node.op not in BRANCHES:
@@ -221,24 +218,17 @@ def functions_in(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAtt
     return list(value.list.func) if kind == "list" else []
 
 
-# Tensor names inside a FunctionDef (node:output_arg:k) as GraphDef names (node:i).
-
-
 def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
-    """Returns the signature of a node: a registered op's, or that of the function it names.
-
-    Raises:
-      InputError: TensorFlow has no such op and the library no such function.
-    """
+    """Signature of a node: of the registered op, or of the function called by name."""
     if node.op in library:
         return library[node.op].signature
-    found = registered_op(node.op)
-    if found is None:
+    definition = registered_op(node.op)
+    if definition is None:
         raise InputError(
             f"node {node.name!r} has the unknown op type {node.op!r}; give the library that registers it with "
             "--op_library=FILE.so (in Python, tf.load_op_library first)"
         )
-    return found
+    return definition
 
 
 def output_offsets(
@@ -341,21 +331,15 @@ def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -
     return value.i if argument.number_attr else len(value.list.type)
 
 
-KEPT_BYTES = 65_536  # scalars, lengths, labels: a step may depend on them, and they cost nothing
-
-
 def without_value(value: np.ndarray, keep_bytes: int = KEPT_BYTES) -> np.ndarray:
-    """An array of the same shape and type; all of it is one zero (empty text) where the value is larger than that."""
-    if _num_bytes(value) <= keep_bytes:
+    """The array, or for a large array a broadcast zero (empty text) of the same shape and type."""
+    num_bytes = value.nbytes
+    if value.dtype.hasobject:
+        num_bytes = sum(len(text) if isinstance(text, bytes | str) else value.itemsize for text in value.flat)
+    if num_bytes <= keep_bytes:
         return value
     zero = np.asarray(b"", object) if value.dtype.hasobject else np.zeros((), value.dtype)
     return np.broadcast_to(zero, value.shape)
-
-
-def _num_bytes(value: np.ndarray) -> int:
-    if not value.dtype.hasobject:
-        return value.nbytes
-    return sum(len(one) if isinstance(one, bytes | str) else value.itemsize for one in value.flat)
 
 
 def drawn_value(value: np.ndarray, dtype: tf.DType) -> np.ndarray:
@@ -389,7 +373,7 @@ def with_constants(
 def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The graph, with constants above ``KEPT_BYTES`` that are their first element over and over; itself without any."""
     nodes = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    if not any(_is_large(node) for some in nodes for node in some):
+    if not any(_is_large(node) for body in nodes for node in body):
         return graph_def
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
@@ -413,35 +397,20 @@ def _shrink(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
     for node in nodes:
         if _is_large(node):
             value = tf.make_ndarray(node.attr["value"].tensor)
-            first = value.reshape(-1)[0]
+            fill = value.reshape(-1)[0]
             dtype = tf.as_dtype(node.attr["dtype"].type)
-            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(first, dtype, value.shape))
-
-
-COPY = re.compile(r"part_(\d+)/")
-"""What the name of a copy begins with: its part."""
-TRIP = re.compile(r"(?:.*/)?trip_\d+/")
-"""What comes before the name that an op has in the body of a loop, where the loop is written out."""
-SHARED = -1
-"""Part of what is no copy: variables, updates, sums, and what stayed whole."""
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(fill, dtype, value.shape))
 
 
 @dataclasses.dataclass(frozen=True)
 class Splitting:
-    """How the batch of a program was put in parts.
+    """How the batch of a program was put in parts."""
 
-    Attributes:
-      fingerprint: of the program that was split.
-      batch: examples of a step.
-      parts: copies.
-      batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
-      kept_whole: positions, among the ops of the program that was split, of those that were to stay whole.
-    """
-
-    fingerprint: str
-    batch: int
-    parts: int
-    batch_statistics: str
+    fingerprint: str  # of the program that was split
+    batch: int  # examples of a step
+    parts: int  # copies
+    batch_statistics: str  # of the ``"whole"`` batch, or of each ``"part"``
+    # positions, among the ops of the program that was split, of those that were to stay whole
     kept_whole: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -452,9 +421,88 @@ class Splitting:
         return [op_names[op] for op in self.kept_whole]
 
     def part_of(self, name: str) -> int:
-        """The part, from 0 on, that an op of the split program is a copy for; ``SHARED`` where it is none."""
-        found = COPY.match(name)
-        return int(found[1]) if found and int(found[1]) < self.parts else SHARED
+        """Part number of an op of the split program, from 0; ``SHARED`` for no copy."""
+        match = COPY.match(name)
+        return int(match[1]) if match and int(match[1]) < self.parts else SHARED
 
     def __str__(self) -> str:
         return f"a batch of {self.batch} in {self.parts} parts"
+
+
+def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_effects: Sequence[str]) -> str:
+    """Returns the sha256 hex digest of a graph whose nodes are in topological order."""
+    functions = _Functions(graph_def.library.function)
+    position = {node.name: i for i, node in enumerate(graph_def.node)}
+    digest = hashlib.sha256()
+    for node in graph_def.node:
+        _add(digest, _node_text(node, position, functions))
+    _add(digest, [_input_text(text, position) for text in fetches])
+    _add(digest, sorted(position[name] for name in side_effects))
+    return digest.hexdigest()
+
+
+class _Functions:
+    """Digests of library functions, each computed once and by content, not by name."""
+
+    def __init__(self, functions: Iterable[function_pb2.FunctionDef]):
+        self._functions = {function.signature.name: function for function in functions}
+        self._digests: dict[str, str] = {}
+
+    def digest(self, name: str) -> str:
+        """Returns a function's digest; an op type or unknown name stands for itself."""
+        if name not in self._functions:
+            return name
+        if name in self._digests:
+            return self._digests[name]
+        self._digests[name] = "recursive"  # what a function sees that calls itself
+        function = self._functions[name]
+        names = [argument.name for argument in function.signature.input_arg]
+        names += [node.name for node in function.node_def]
+        position = {inner: i for i, inner in enumerate(names)}
+        digest = hashlib.sha256()
+        _add(digest, [argument.type for argument in function.signature.input_arg])
+        for node in function.node_def:
+            _add(digest, _node_text(node, position, self))
+        _add(digest, [_input_text(function.ret[a.name], position) for a in function.signature.output_arg])
+        _add(digest, sorted(position[node_name] for node_name in function.control_ret.values()))
+        self._digests[name] = digest.hexdigest()
+        return self._digests[name]
+
+
+def _node_text(node: node_def_pb2.NodeDef, position: dict[str, int], functions: _Functions) -> list:
+    data = [_input_text(text, position) for text in node.input if not text.startswith("^")]
+    control = sorted(position[text[1:]] for text in node.input if text.startswith("^"))
+    attributes = [
+        (key, _attribute_text(node.attr[key], functions))
+        for key in sorted(node.attr)
+        if key not in _NAMES and not key.startswith("_")
+    ]
+    classes = (
+        sorted(
+            str(position.get(value.decode().removeprefix("loc:@"), ""))
+            for value in node.attr["_class"].list.s
+        )
+        if "_class" in node.attr
+        else []
+    )
+    return [functions.digest(node.op), data, control, attributes, classes]
+
+
+def _input_text(text: str, position: dict[str, int]) -> tuple[int, str]:
+    """Returns (producer position, output); output 0 is written or left out by TensorFlow at will."""
+    name, _, output = text.partition(":")
+    return position[name], output or "0"
+
+
+def _attribute_text(value: attr_value_pb2.AttrValue, functions: _Functions) -> str:
+    kind = value.WhichOneof("value")
+    if kind == "func":
+        return functions.digest(value.func.name)
+    if kind == "list" and value.list.func:
+        return " ".join(functions.digest(function.name) for function in value.list.func)
+    return value.SerializeToString(deterministic=True).hex()
+
+
+def _add(digest, content) -> None:
+    digest.update(repr(content).encode())
+    digest.update(b"\n")

@@ -26,9 +26,9 @@ from tf_placer.graph.program import (
     check_restorable,
     fresh_name,
     renamed_input,
+    tensor_bytes,
     with_nodes,
 )
-from tf_placer.graph.sizes import tensor_bytes
 
 # Type in a resource's handle; below, its name for users.
 _RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')
@@ -53,14 +53,15 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
       The program; each captured variable is a ``VarHandleOp`` with a unique ``shared_name``,
       other captured tensors are constants, tables, iterators and datasets stay placeholders
       (``host_captures``). Nodes keep the devices that they ask for.
-
-    Raises:
-      InputError: ``fn`` is not a function of those, the arguments do not fit, or it captures
-        what has no value.
     """
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
-    _check_gradients(concrete)
+    for name, function in functions_of(concrete.graph).items():
+        if has_python_gradient(function):
+            raise InputError(
+                f"function {function_name(concrete)!r} calls the Defun {name!r}, whose gradient in Python placing "
+                "would lose; write it with tf.custom_gradient"
+            )
     # Right after tracing: taking a gradient later changes this graph's loops and branches.
     graph_def = concrete.graph.as_graph_def()
     # A gradient taken before has appended what it needs to the outputs.
@@ -90,21 +91,8 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     )
 
 
-def _check_gradients(concrete: ConcreteFunction) -> None:
-    for name, function in functions_of(concrete.graph).items():
-        if has_python_gradient(function):
-            raise InputError(
-                f"function {function_name(concrete)!r} calls the Defun {name!r}, whose gradient in Python placing "
-                "would lose; write it with tf.custom_gradient"
-            )
-
-
 def example_tensors(example_args: tuple) -> tuple:
-    """Example arguments with tensors for arrays, and zeros for each ``tf.TensorSpec``.
-
-    Raises:
-      InputError: no tensor can be made of one, or a spec leaves a size open.
-    """
+    """Example arguments with tensors for arrays, and zeros for each ``tf.TensorSpec``."""
     return tuple(
         tf.nest.map_structure(functools.partial(_as_tensor, f"example_args[{position}]"), value)
         for position, value in enumerate(example_args)
@@ -112,7 +100,8 @@ def example_tensors(example_args: tuple) -> tuple:
 
 
 def _as_tensor(where: str, value: Any) -> Any:
-    if isinstance(value, tf.TypeSpec) and not _has_zeros(value):
+    is_dense = isinstance(value, tf.TensorSpec) and value.dtype not in (tf.resource, tf.variant)
+    if isinstance(value, tf.TypeSpec) and not (is_dense and value.shape.is_fully_defined()):
         raise InputError(
             f"{where} is {arguments.shown(value)}, which leaves open what is passed; give a tensor, or a tf.TensorSpec "
             "with every size"
@@ -132,17 +121,8 @@ def _as_tensor(where: str, value: Any) -> Any:
         ) from error
 
 
-def _has_zeros(spec: tf.TypeSpec) -> bool:
-    is_dense = isinstance(spec, tf.TensorSpec) and spec.dtype not in (tf.resource, tf.variant)
-    return is_dense and spec.shape.is_fully_defined()
-
-
 def traced(fn: Any, example_args: tuple) -> ConcreteFunction:
-    """The concrete function that a call of ``fn`` with ``example_tensors`` would run.
-
-    Raises:
-      InputError: ``fn`` is no function, or the arguments do not fit it.
-    """
+    """The concrete function that a call of ``fn`` with ``example_tensors`` would run."""
     if isinstance(fn, ConcreteFunction):
         return fn
     if not hasattr(fn, "get_concrete_function"):
@@ -210,7 +190,7 @@ class _Captures:
         self.host_captures: list[HostCapture] = []
         self._new_name: dict[str, str] = {}
         self._new_node: dict[str, node_def_pb2.NodeDef] = {}
-        taken = {node.name for node in graph_def.node}
+        names = {node.name for node in graph_def.node}
         variable_name = {id(v.handle): v.name.partition(":")[0] for v in concrete.graph.variables}
         for name, value in captures.items():
             if _stays_on_host(value, concrete.graph.get_tensor_by_name(f"{name}:0")):
@@ -221,8 +201,8 @@ class _Captures:
                     "no value yet; pass it as an argument, or place that graph with Item.from_meta_graph"
                 )
             elif value.dtype == tf.resource:
-                wanted = variable_name.get(id(value), name)
-                node_name = name if wanted == name else fresh_name(wanted, taken)
+                variable_of_capture = variable_name.get(id(value), name)
+                node_name = name if variable_of_capture == name else fresh_name(variable_of_capture, names)
                 variable = _variable(node_name, value, concrete.graph.get_tensor_by_name(f"{name}:0"))
                 self.variables.append(variable)
                 self._new_node[name] = _handle_node(variable)
@@ -255,8 +235,8 @@ def _stays_on_host(value: tf.Tensor, placeholder: tf.Tensor) -> bool:
 
 def _host_capture(name: str, value: tf.Tensor) -> HostCapture:
     text = repr(value) if value.dtype == tf.resource else ""
-    found = _RESOURCE_TYPE.search(text)
-    kind = _KINDS.get(found[1], f"a resource ({found[1]})") if found else "a resource"
+    match = _RESOURCE_TYPE.search(text)
+    kind = _KINDS.get(match[1], f"a resource ({match[1]})") if match else "a resource"
     if value.dtype == tf.variant:
         kind = "a dataset or another variant"
     is_anonymous = "container=" not in text or 'container="Anonymous"' in text or "_Anonymous" in text
@@ -280,9 +260,6 @@ def variable_value(node: str, handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
       node: what to call it in errors.
       handle: of its storage.
       dtype: of its value.
-
-    Raises:
-      InputError: it has no value.
     """
     # Asked for, because the value that is not there would be read as an empty one.
     if not tf.raw_ops.VarIsInitializedOp(resource=handle):

@@ -15,18 +15,17 @@ from tf_placer.base.arguments import InputError, nearest
 from tf_placer.graph.check import check_graph, checked_dtype, is_tensor_name
 from tf_placer.graph.clean import prune
 from tf_placer.graph.program import (
+    MAX_TENSOR_BYTES,
     Feed,
     ItemVariable,
     Program,
     functions_of,
     num_outputs,
     op_def,
+    tensor_bytes,
     with_nodes,
     with_output,
 )
-from tf_placer.graph.sizes import MAX_TENSOR_BYTES, tensor_bytes
-
-# Inputs of a graph from elsewhere, with sizes from the graph or, where it leaves them open, from the caller.
 
 InputShapes = Mapping[str, Sequence[int | None]]
 """Input -> its shape, with None or -1 for what ``batch_size`` stands for."""
@@ -34,25 +33,22 @@ InputShapes = Mapping[str, Sequence[int | None]]
 _MAX_RANK = 64  # of NumPy
 _EXAMPLE = "{name: [1, 224, 224, 3]}"
 
+_SCALARS_ARE_OPEN = 21  # up to this version of graphs a scalar's shape was also how any shape was written
+
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """A tensor that is fed.
+    """A tensor that is fed."""
 
-    Attributes:
-      tensor: its name, ``"node:i"``.
-      dtype, shape: shape with -1 for dimensions of any size, None for any rank.
-      key: what a signature calls it; "" without one.
-    """
-
-    tensor: str
+    tensor: str  # its name, ``"node:i"``
+    # dtype, shape: shape with -1 for dimensions of any size, None for any rank
     dtype: tf.DType
     shape: tuple[int, ...] | None
-    key: str = ""
+    key: str = ""  # what a signature calls it; "" without one
 
     @property
     def name(self) -> str:
-        """Name that its holder uses for it."""
+        """Key in the signature, else the name of the node."""
         return self.key or parse_input(self.tensor)[1]
 
     @property
@@ -62,16 +58,12 @@ class Input:
 
 
 def checked_input_shapes(value: object) -> dict[str, tuple[int, ...]]:
-    """``input_shapes`` as a user gives them, with -1 for dimensions of any size.
-
-    Raises:
-      InputError: no mapping from names to whole numbers.
-    """
+    """``input_shapes`` as a user gives them, with -1 for dimensions of any size."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise InputError(f"input_shapes is {arguments.shown(value)}; give input -> shape, {_EXAMPLE} say")
-    found = {}
+    shapes = {}
     for name, shape in value.items():
         arguments.text("input_shapes", name, f"give input -> shape, {_EXAMPLE} say")
         where = f"input_shapes[{name!r}]"
@@ -81,27 +73,24 @@ def checked_input_shapes(value: object) -> dict[str, tuple[int, ...]]:
             raise InputError(
                 f"{where} is {arguments.shown(shape)}; give its sizes in a list, [1, 224, 224, 3] say"
             )
-        found[name] = tuple(
+        shapes[name] = tuple(
             -1 if size is None or size == -1 else arguments.whole_number(f"{where}: a size", size, least=1)
             for size in shape
         )
-    return found
+    return shapes
 
 
 def with_shapes(inputs: Sequence[Input], shapes: InputShapes) -> list[Input]:
-    """The inputs, those that are named with the shape that is given for them.
+    """The inputs with the shapes given by key, node or tensor.
 
     Args:
       inputs: of a graph.
       shapes: key, node or tensor -> shape.
-
-    Raises:
-      InputError: there is no such input, or the graph says otherwise of its shape.
     """
     position_of = {
         name: position
-        for position, one in enumerate(inputs)
-        for name in (one.tensor, parse_input(one.tensor)[1], one.key)
+        for position, fed in enumerate(inputs)
+        for name in (fed.tensor, parse_input(fed.tensor)[1], fed.key)
         if name
     }
     result = list(inputs)
@@ -109,26 +98,22 @@ def with_shapes(inputs: Sequence[Input], shapes: InputShapes) -> list[Input]:
         if name not in position_of:
             raise InputError(
                 f"the shape of an input {name!r} is given, and there is none; "
-                f"{arguments.nearest(name, [one.name for one in inputs])}"
+                f"{arguments.nearest(name, [fed.name for fed in inputs])}"
             )
-        one = inputs[position_of[name]]
-        if one.shape is not None and not agree(shape, one.shape):
+        fed = inputs[position_of[name]]
+        if fed.shape is not None and not agree(shape, fed.shape):
             raise InputError(
-                f"input {name!r} has the shape {shown_shape(one.shape)} in the graph, and {shown_shape(shape)} is "
+                f"input {name!r} has the shape {shown_shape(fed.shape)} in the graph, and {shown_shape(shape)} is "
                 "given for it; give one that fits, or leave it out"
             )
-        known = one.shape or shape
-        sizes = tuple(b if a < 0 else a for a, b in zip(shape, known, strict=True))
-        result[position_of[name]] = dataclasses.replace(one, shape=sizes)
+        shape_in_graph = fed.shape or shape
+        sizes = tuple(b if a < 0 else a for a, b in zip(shape, shape_in_graph, strict=True))
+        result[position_of[name]] = dataclasses.replace(fed, shape=sizes)
     return result
 
 
 def feed_of(one: Input, batch_size: int) -> Feed:
-    """The input as a feed of zeros (empty strings), with ``batch_size`` for dimensions of any size.
-
-    Raises:
-      InputError: nothing says how many dimensions it has, or no tensor of it can be fed.
-    """
+    """The input as a feed of zeros (empty strings), with ``batch_size`` for dimensions of any size."""
     _, node, output = parse_input(one.tensor)
     if output != 0:
         raise InputError(
@@ -150,22 +135,18 @@ def feed_of(one: Input, batch_size: int) -> Feed:
 
 def open_sizes(inputs: Sequence[Input], batch_size: int) -> str:
     """A clause about inputs of any size, for the message where they do not fit together; "" where there is none."""
-    found = [one for one in inputs if one.is_open]
-    if not found:
+    open_inputs = [fed for fed in inputs if fed.is_open]
+    if not open_inputs:
         return ""
-    names = ", ".join(repr(one.name) for one in found[:3]) + (", ..." if len(found) > 3 else "")
+    names = ", ".join(repr(fed.name) for fed in open_inputs[:3]) + (", ..." if len(open_inputs) > 3 else "")
     return (
         f"dimensions of any size ({names}) were taken as {batch_size}: give the --batch_size that the graph is made "
-        f"for, or whole shapes with --input_shape={found[0].name}:SIZES"
+        f"for, or whole shapes with --input_shape={open_inputs[0].name}:SIZES"
     )
 
 
 def blank(shape: tuple[int, ...], dtype: tf.DType, where: str) -> np.ndarray:
-    """Zeros (empty strings) that take no memory, however large.
-
-    Raises:
-      InputError: no array or no device can be as large; ``where`` says what is.
-    """
+    """Zeros (empty strings) that take no memory, however large."""
     if len(shape) > _MAX_RANK:
         raise InputError(f"{where} has {len(shape)} dimensions; at most {_MAX_RANK} are possible")
     if tensor_bytes(shape, dtype) > MAX_TENSOR_BYTES:
@@ -192,9 +173,6 @@ def shown_shape(shape: Sequence[int]) -> str:
     return f"[{', '.join('?' if size < 0 else str(size) for size in shape)}]"
 
 
-_SCALARS_ARE_OPEN = 21  # up to this version of graphs a scalar's shape was also how any shape was written
-
-
 def program_of_graph_def(
     graph_def: tf.compat.v1.GraphDef,
     inputs: Sequence[Input],
@@ -217,26 +195,26 @@ def program_of_graph_def(
       values: of variables, by the name of their node; zeros for those that are not here.
       batch_size: stands for dimensions of any size.
       input_shapes: of inputs, where the graph leaves them open.
-
-    Raises:
-      InputError: one line that names the node: it is missing, or has another shape.
     """
-    _check_named([*fetches, *targets, *(one.tensor for one in inputs)], graph_def)
+    _check_named([*fetches, *targets, *(source.tensor for source in inputs)], graph_def)
     inputs = with_shapes(inputs, input_shapes or {})
     fed: dict[str, Feed] = {}
     without_value: dict[str, str] = {}
-    for one in inputs:
+    for source in inputs:
         try:
-            feed = feed_of(one, batch_size)
+            feed = feed_of(source, batch_size)
             fed[feed.node] = feed
         except InputError as error:
-            without_value[parse_input(one.tensor)[1]] = str(error)
+            without_value[parse_input(source.tensor)[1]] = str(error)
     nodes, variables = [], []
     for node in graph_def.node:
         copy = copy_of(node)
         copy.attr.pop("_output_shapes", None)
         if node.name in fed:
-            copy = _placeholder(fed[node.name], node.device)
+            feed = fed[node.name]
+            copy = node_def_pb2.NodeDef(name=feed.node, op="Placeholder", device=node.device)
+            copy.attr["dtype"].type = feed.dtype.as_datatype_enum
+            copy.attr["shape"].shape.CopyFrom(tf.TensorShape(feed.shape).as_proto())
         elif node.op in VARIABLES:
             try:
                 variables.append(_variable(node, values or {}))
@@ -253,8 +231,8 @@ def program_of_graph_def(
             without_value=without_value,
         )
     )
-    there = {feed.node for feed in needed.feeds}
-    sized = [one for one in inputs if parse_input(one.tensor)[1] in there]
+    needed_feeds = {feed.node for feed in needed.feeds}
+    sized = [source for source in inputs if parse_input(source.tensor)[1] in needed_feeds]
     return dataclasses.replace(needed, open_sizes=open_sizes(sized, batch_size))
 
 
@@ -264,43 +242,26 @@ def program_of_meta_graph(
     batch_size: int = 32,
     input_shapes: InputShapes | None = None,
 ) -> Program:
-    """Part of a MetaGraphDef that some tensors ("node:i") and ops ("node" without outputs) need.
-
-    Raises:
-      InputError: the graph is damaged (``check_graph``), and as ``program_of_graph_def``.
-    """
+    """Part of a MetaGraphDef that some tensors ("node:i") and ops ("node" without outputs) need."""
     graph_def = meta_graph.graph_def
     check_graph(graph_def)
     inputs = []
     for node in graph_def.node:
         if node.op == "Placeholder":
             dtype = checked_dtype(node.attr["dtype"].type, f"node {node.name!r}")
-            inputs.append(Input(f"{node.name}:0", dtype, _shape(node, graph_def.versions.producer)))
+            shape = node.attr["shape"].shape if "shape" in node.attr else None
+            if shape is not None and not shape.dim and graph_def.versions.producer <= _SCALARS_ARE_OPEN:
+                shape = None
+            sizes = None if shape is None or shape.unknown_rank else tuple(dim.size for dim in shape.dim)
+            inputs.append(Input(f"{node.name}:0", dtype, sizes))
     library = functions_of(graph_def.library)
-    wanted = set(fetches)
+    fetched = set(fetches)
     without_outputs = {
-        node.name for node in graph_def.node if node.name in wanted and not op_def(node, library).output_arg
+        node.name for node in graph_def.node if node.name in fetched and not op_def(node, library).output_arg
     }
     targets = [text for text in fetches if text in without_outputs]
     tensors = [text for text in fetches if text not in without_outputs]
     return program_of_graph_def(graph_def, inputs, tensors, targets, None, batch_size, input_shapes)
-
-
-def _shape(node: node_def_pb2.NodeDef, producer: int) -> tuple[int, ...] | None:
-    """The shape that a placeholder says it has, with -1 for any size; None for any rank."""
-    if "shape" not in node.attr:
-        return None
-    shape = node.attr["shape"].shape
-    if shape.unknown_rank or (not shape.dim and producer <= _SCALARS_ARE_OPEN):
-        return None
-    return tuple(dim.size for dim in shape.dim)
-
-
-def _placeholder(feed: Feed, device: str) -> node_def_pb2.NodeDef:
-    node = node_def_pb2.NodeDef(name=feed.node, op="Placeholder", device=device)
-    node.attr["dtype"].type = feed.dtype.as_datatype_enum
-    node.attr["shape"].shape.CopyFrom(tf.TensorShape(feed.shape).as_proto())
-    return node
 
 
 def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> ItemVariable:
@@ -310,9 +271,9 @@ def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> I
     value = values.get(node.name)
     if value is None:
         if shape is None or min(shape, default=0) < 0:
-            known = "unknown rank" if shape is None else f"the shape {shown_shape(shape)}"
+            description = "unknown rank" if shape is None else f"the shape {shown_shape(shape)}"
             raise InputError(
-                f"variable {node.name!r} has {known}, and nothing tells its value; place a SavedModel, whose "
+                f"variable {node.name!r} has {description}, and nothing tells its value; place a SavedModel, whose "
                 "checkpoint does, or fetches that do not need it"
             )
         value = blank(tuple(shape), dtype, f"variable {node.name!r}")
@@ -325,7 +286,7 @@ def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> I
 
 
 def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None:
-    """Raises InputError unless every text names a node of the graph, or an output that it has."""
+    """Raises InputError unless every text names a node of the graph, or one of its outputs."""
     node_of_name = {node.name: node for node in graph_def.node}
     library = functions_of(graph_def.library)
     for text in texts:

@@ -23,24 +23,19 @@ from tf_placer.graph.check import check_graph, checked_dtype
 from tf_placer.graph.program import Program, functions_of
 from tf_placer.graph.read_graph import Input, InputShapes, program_of_graph_def
 
-# Protocol buffers in files, binary or text.
-
 _Proto = TypeVar("_Proto", bound=message.Message)
+
+SERVING = ("serve",)
+FILE_NAME = SAVED_MODEL_FILES[0]
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphFile:
-    """A MetaGraphDef from a file.
+    """A MetaGraphDef from a file."""
 
-    Attributes:
-      meta_graph: a GraphDef is one without anything around it.
-      is_bare: the file holds a GraphDef.
-      is_text: the file is text.
-    """
-
-    meta_graph: tf.compat.v1.MetaGraphDef
-    is_bare: bool
-    is_text: bool
+    meta_graph: tf.compat.v1.MetaGraphDef  # a GraphDef is one without anything around it
+    is_bare: bool  # the file holds a GraphDef
+    is_text: bool  # the file is text
 
     def content(self) -> bytes:
         """Bytes of the file."""
@@ -56,9 +51,6 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
     Args:
       path: of the file.
       where: what a message calls it.
-
-    Raises:
-      InputError: it cannot be read, or holds something else.
     """
     check_kind("meta_graph", path, where)
     try:
@@ -69,8 +61,8 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
         for is_text in (False, True):
             meta_graph = tf.compat.v1.MetaGraphDef()
             proto = meta_graph.graph_def if is_bare else meta_graph
-            found = (parsed_text if is_text else parsed_binary)(proto, data)
-            if found is not None and meta_graph.graph_def.node:
+            message_read = (parsed_text if is_text else parsed_binary)(proto, data)
+            if message_read is not None and meta_graph.graph_def.node:
                 return GraphFile(meta_graph, is_bare, is_text)
     raise InputError(
         f"{where}: it is no MetaGraphDef and no GraphDef with nodes, neither binary nor text{_text_fault(data)}; "
@@ -128,25 +120,14 @@ def _text_fault(data: bytes) -> str:
     return ""
 
 
-SERVING = ("serve",)
-FILE_NAME = SAVED_MODEL_FILES[0]
-
-
 @dataclasses.dataclass(frozen=True)
 class SavedModel:
-    """A SavedModel as it is on disk.
+    """A SavedModel read from disk."""
 
-    Attributes:
-      path: its folder.
-      proto: ``saved_model.pb``, or ``saved_model.pbtxt``.
-      digest: sha256 of that file when it was read.
-      tags: of the graph in it that counts; a model may hold several.
-    """
-
-    path: pathlib.Path
-    proto: saved_model_pb2.SavedModel
-    digest: bytes
-    tags: tuple[str, ...] = SERVING
+    path: pathlib.Path  # its folder
+    proto: saved_model_pb2.SavedModel  # ``saved_model.pb``, or ``saved_model.pbtxt``
+    digest: bytes  # sha256 of that file when it was read
+    tags: tuple[str, ...] = SERVING  # of the graph in it that counts; a model may hold several
 
     @property
     def meta_graph(self) -> meta_graph_pb2.MetaGraphDef:
@@ -154,19 +135,15 @@ class SavedModel:
         return next(graph for graph in self.proto.meta_graphs if _has_tags(graph, self.tags))
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        """A signature by name.
-
-        Raises:
-          InputError: there is none; the message lists those that are.
-        """
+        """A signature by name."""
         signatures = self.meta_graph.signature_def
         if name not in signatures:
-            there = ", ".join(sorted(one for one in signatures if not one.startswith("__")))
-            if not there:
+            listed = ", ".join(sorted(key for key in signatures if not key.startswith("__")))
+            if not listed:
                 raise InputError(
                     f"{self.path} was saved without signatures; {self._remedy_without_signatures()}"
                 )
-            raise InputError(f"{self.path}: no signature {name!r}; it has {there}")
+            raise InputError(f"{self.path}: no signature {name!r}; it has {listed}")
         return signatures[name]
 
     def _remedy_without_signatures(self) -> str:
@@ -191,24 +168,16 @@ class SavedModel:
         return dataclasses.replace(self, proto=proto)
 
     def is_current(self) -> bool:
-        """True if the file still is as it was read.
-
-        Raises:
-          InputError: it cannot be read any more.
-        """
+        """True if the file has not changed since reading."""
         return hashlib.sha256(_file(self.path)[1]).digest() == self.digest
 
 
 def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING) -> SavedModel:
-    """Reads ``saved_model.pb`` and checks it, once for all signatures and all users of the result.
+    """Reads and checks ``saved_model.pb``, once for all signatures.
 
     Args:
       path: its folder.
       tags: exactly those of the graph in it that counts.
-
-    Raises:
-      InputError: the folder or the file is missing or damaged, there is no graph with these tags, or an asset of it is
-        missing.
     """
     folder = pathlib.Path(path)
     tags = tuple(arguments.items_of("tags", tags, str, "give the tags of a graph in a list, ['serve'] say"))
@@ -245,7 +214,7 @@ def _shown_tags(tags: Iterable[str]) -> str:
 
 
 def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:
-    """The file that describes a model, and what is in it."""
+    """Path and content of the file that describes a model."""
     if folder.is_file():
         raise InputError(
             f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
@@ -269,16 +238,19 @@ def program_of_saved_model(
       signature: name of the signature.
       batch_size: stands for dimensions of any size.
       input_shapes: input of the signature -> shape, where the model leaves it open.
-
-    Raises:
-      InputError: no such signature, an input that is not one dense tensor, or damage; the message names it.
     """
     chosen = model.signature(signature)
     if not chosen.outputs:
         raise InputError(
             f"{model.path}: signature {signature!r} has no outputs, so there is nothing to place"
         )
-    inputs = [_input(model, key, chosen.inputs[key]) for key in sorted(chosen.inputs)]
+    inputs = []
+    for key in sorted(chosen.inputs):
+        info, where = chosen.inputs[key], f"{model.path}: input {key!r}"
+        if info.WhichOneof("encoding") != "name":
+            raise InputError(f"{where} is not one dense tensor, which is all that can be fed")
+        shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
+        inputs.append(Input(info.name, checked_dtype(info.dtype, where), shape, key))
     fetches = []
     for key in sorted(chosen.outputs):
         if chosen.outputs[key].WhichOneof("encoding") != "name":
@@ -291,13 +263,6 @@ def program_of_saved_model(
     return program_of_graph_def(
         graph_def, inputs, fetches, calls, _variable_values(model), batch_size, input_shapes
     )
-
-
-def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Input:
-    if info.WhichOneof("encoding") != "name":
-        raise InputError(f"{model.path}: input {key!r} is not one dense tensor, which is all that can be fed")
-    shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
-    return Input(info.name, checked_dtype(info.dtype, f"{model.path}: input {key!r}"), shape, key)
 
 
 def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
@@ -320,17 +285,17 @@ def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
 
 
 def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
-    """Variable's node -> checkpoint key, from the ops that restore: in the main graph, or in a function it calls."""
+    """Variable node -> checkpoint key, from restore ops in the main graph or in a called function."""
     library = functions_of(graph_def.library)
-    found = _assigned_from_checkpoint(graph_def.node, {})
+    key_of_node = _assigned_from_checkpoint(graph_def.node, {})
     for node in graph_def.node:
         body = library.get(node.attr["f"].func.name) if node.op in CALLS else None
         if body is None:
             continue
         arguments = [argument.name for argument in body.signature.input_arg]
         handles = [parse_input(text)[1] for text in data_inputs(node)]
-        found |= _assigned_from_checkpoint(body.node_def, dict(zip(arguments, handles, strict=True)))
-    return found
+        key_of_node |= _assigned_from_checkpoint(body.node_def, dict(zip(arguments, handles, strict=True)))
+    return key_of_node
 
 
 def _assigned_from_checkpoint(
@@ -341,7 +306,7 @@ def _assigned_from_checkpoint(
     Of a v1 variable it is ``Assign(variable, RestoreV2:i)``.
     """
     node_of_name = {node.name: node for node in nodes}
-    found = {}
+    key_of_node = {}
     for node in node_of_name.values():
         if node.op not in ("Assign", "AssignVariableOp"):
             continue
@@ -359,8 +324,8 @@ def _assigned_from_checkpoint(
         if keys is None or keys.op != "Const" or output >= len(keys.attr["value"].tensor.string_val):
             raise InputError(f"node {source.name!r} restores what no constant names; the graph is damaged")
         key = keys.attr["value"].tensor.string_val[output]
-        found[handle_of_argument.get(handle, handle)] = key.decode(errors="replace")
-    return found
+        key_of_node[handle_of_argument.get(handle, handle)] = key.decode(errors="replace")
+    return key_of_node
 
 
 def _node_of(text: str) -> str:

@@ -17,21 +17,46 @@ from colocation.op_facts import LOOPS, alone, data_inputs, having, parse_input, 
 _PASSED_ON = frozenset({"Identity", "TensorListResize", "TensorListSetItem", "TensorListPushBack"})
 _MAX_ITERATIONS_INPUT = 1
 
+Tensor = tuple[str, int]
+"""(node, output)."""
+_MAKES, _TAKES = having("makes_array"), values("takes")
+# ``Enter`` is an ``Identity`` here.
+_HANDS_ON = frozenset({"Identity", "Switch", "Merge", "Exit", "NextIteration"})
+# Op type -> the input that is put in; in front of an element's dimensions a scattered one has one more.
+_PUTS = {op_type: int(position) for op_type, position in values("puts").items()}
+_SCATTERS, _SPLITS = "TensorArrayScatterV3", "TensorArraySplitV3"
+PARTS_PER_STRING = 8  # words that a string is split into, characters or bytes that it is taken to have
+IMAGE_SIDE = 224  # pixels of an image that is decoded
+DEFAULT_BATCH = 32  # rows where nothing that is fed has any
+DERIVED = "follows from other estimates"
+BOUND = "at most as many as its inputs have"
+AS_INPUT = "as its largest input, of unknown rank"
+AS_LEADING = "as many rows as its inputs, or a batch"
+AS_READ = "as the ops that read it take"
+LOOP = "as large as before the loop, or after one iteration"
+BRANCHES = "the larger of its branches"
+LIST = "as many as the list was made for, or filled with"
+STRINGS = f"{PARTS_PER_STRING} for each string"
+RAGGED = "rows of equal length"
+IMAGES = f"images of {IMAGE_SIDE} x {IMAGE_SIDE}"
+Shape = tuple[int, ...]
+_RULE_OF_TYPE = values("size")
+_SAME_SHAPE = having("same_shape")
+_MOST_READERS = 64  # that are asked
+_MOST_DIMENSIONS = 5  # of what kernels take that tell their rank
+REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
+Partial = list[int | None]
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorList:
-    """Length and element shape of a list.
+    """Length and element shape of a list."""
 
-    Attributes:
-      length: elements that it was made for, or that a loop puts in; 0 where nothing tells.
-      element: shape of one, with -1 for what is open; None for any rank.
-    """
-
-    length: int
-    element: tuple[int, ...] | None
+    length: int  # elements that it was made for, or that a loop puts in; 0 where nothing tells
+    element: tuple[int, ...] | None  # shape of one, with -1 for what is open; None for any rank
 
     def element_or(self, batch: int) -> tuple[int, ...]:
-        """Shape of one element, with ``batch`` for what is open; of unknown rank, a scalar."""
+        """Shape of one element, with ``batch`` for open sizes; of unknown rank, a scalar."""
         return tuple(batch if size < 0 else size for size in self.element or ())
 
 
@@ -67,9 +92,9 @@ def lists_of(
         most = value(_MAX_ITERATIONS_INPUT) if len(lists) > _MAX_ITERATIONS_INPUT else None
         iterations = longest or _count(most)
         return {
-            i: dataclasses.replace(one, length=one.length or iterations)
-            for i, one in enumerate(lists)
-            if one is not None
+            i: dataclasses.replace(tensor_list, length=tensor_list.length or iterations)
+            for i, tensor_list in enumerate(lists)
+            if tensor_list is not None
         }
     return {}
 
@@ -78,27 +103,14 @@ def _count(value: np.ndarray | None) -> int:
     return max(0, int(value)) if value is not None and np.ndim(value) == 0 else 0
 
 
-# Elements of the arrays and stacks of TensorFlow 1, which one op puts behind a handle and another takes out.
-
-Tensor = tuple[str, int]
-"""(node, output)."""
-
-_MAKES, _TAKES = having("makes_array"), values("takes")
-# ``Enter`` is an ``Identity`` here.
-_HANDS_ON = frozenset({"Identity", "Switch", "Merge", "Exit", "NextIteration"})
-# Op type -> the input that is put in; in front of an element's dimensions a scattered one has one more.
-_PUTS = {op_type: int(position) for op_type, position in values("puts").items()}
-_SCATTERS, _SPLITS = "TensorArrayScatterV3", "TensorArraySplitV3"
-
-
 class TensorArrays:
-    """Elements by the op that made the array, as far as a walk over the graph has seen what is put in.
+    """Elements by the op that made the array, collected in a walk over the graph.
 
     An array of gradients has elements like those of what it is the gradient of.
     """
 
     def __init__(self, known: Mapping[str, TensorList] | None = None) -> None:
-        """Starts with what an earlier walk has seen, because something may be taken out before it is put in."""
+        """Starts with the contents from an earlier walk: elements may be read before they are written."""
         self.known: dict[str, TensorList] = dict(known or {})
         self.is_complete = True  # nothing was taken out whose elements were not known
         self._maker: dict[Tensor, str] = {}
@@ -138,15 +150,15 @@ class TensorArrays:
                 self._put(maker, value[0] if leading and value else 0, value[leading:])
 
     def found(self, handle: Tensor) -> TensorList | None:
-        """List in the array behind a handle; None where it is not known."""
-        return next((one for one in self._behind(handle) if one.element is not None), None)
+        """Contents of the array behind a handle; None if unknown."""
+        return next((contents for contents in self._behind(handle) if contents.element is not None), None)
 
     def length(self, handle: Tensor) -> int:
         """Elements of the array behind a handle; 0 where they are not known."""
-        return next((one.length for one in self._behind(handle) if one.length), 0)
+        return next((contents.length for contents in self._behind(handle) if contents.length), 0)
 
     def _behind(self, handle: Tensor) -> Iterator[TensorList]:
-        """Lists known of the array behind a handle, and of those that it is the gradient of."""
+        """Known contents of the array behind a handle, and of the arrays with these gradients."""
         maker = self._maker.get(handle)
         while maker is not None:
             if maker in self.known:
@@ -156,7 +168,7 @@ class TensorArrays:
     def taken(
         self, node: node_def_pb2.NodeDef, names: Sequence[Tensor], inputs: Sequence[tuple[int, ...] | None]
     ) -> tuple[int, ...] | None:
-        """Shape of what an op takes out of an array; None where it takes nothing, or that is not known."""
+        """Shape that an op reads from an array; None for other ops and unknown elements."""
         if node.op not in _TAKES:
             return None
         array = self.found(names[0])
@@ -175,44 +187,17 @@ class TensorArrays:
         self.known[maker] = TensorList(before.length or length, before.element or element)
 
 
-PARTS_PER_STRING = 8  # words that a string is split into, characters or bytes that it is taken to have
-IMAGE_SIDE = 224  # pixels of an image that is decoded
-DEFAULT_BATCH = 32  # rows where nothing that is fed has any
-
-DERIVED = "follows from other estimates"
-BOUND = "at most as many as its inputs have"
-AS_INPUT = "as its largest input, of unknown rank"
-AS_LEADING = "as many rows as its inputs, or a batch"
-AS_READ = "as the ops that read it take"
-LOOP = "as large as before the loop, or after one iteration"
-BRANCHES = "the larger of its branches"
-LIST = "as many as the list was made for, or filled with"
-STRINGS = f"{PARTS_PER_STRING} for each string"
-RAGGED = "rows of equal length"
-IMAGES = f"images of {IMAGE_SIDE} x {IMAGE_SIDE}"
-
-Shape = tuple[int, ...]
-
-
 @dataclasses.dataclass(frozen=True)
 class Unsized:
-    """An output whose size is not known, and what is known of its op.
+    """An output of unknown size with the known facts of its op."""
 
-    Attributes:
-      node: the op.
-      shape: what inference says of the output.
-      inputs: shape of each data input; a handle has none.
-      lists: of each data input, the tensor list that it is, if it is one.
-      value: value of a data input, or the most that it can be, or None where nothing tells.
-      batch: rows of what is fed.
-    """
-
-    node: node_def_pb2.NodeDef
-    shape: tf.TensorShape
-    inputs: tuple[Shape | None, ...]
-    lists: tuple[TensorList | None, ...]
+    node: node_def_pb2.NodeDef  # the op
+    shape: tf.TensorShape  # what inference says of the output
+    inputs: tuple[Shape | None, ...]  # shape of each data input; a handle has none
+    lists: tuple[TensorList | None, ...]  # of each data input, the tensor list that it is, if it is one
+    # value of a data input, or the most that it can be, or None where nothing tells
     value: Callable[[int], np.ndarray | None]
-    batch: int
+    batch: int  # rows of what is fed
 
     def elements(self, position: int) -> int:
         """Elements of a data input."""
@@ -229,7 +214,7 @@ class Unsized:
 
 
 def sized(output: Unsized) -> tuple[Shape, str]:
-    """A size for an output, and the rule that gave it."""
+    """Size of an output and the name of the rule."""
     name = _RULE_OF_TYPE.get(output.node.op, "")
     rows, rule = _RULES.get(name, (None, ""))
     shape = output.shape
@@ -242,21 +227,25 @@ def sized(output: Unsized) -> tuple[Shape, str]:
     if output.node.op == "Reshape" and shape.rank is not None:
         return _reshaped(output), DERIVED
     if output.node.op == "TensorListStack" and output.lists[0] is not None:
-        found = output.lists[0]
-        return (found.length or output.batch, *found.element_or(output.batch)), LIST
+        tensor_list = output.lists[0]
+        return (tensor_list.length or output.batch, *tensor_list.element_or(output.batch)), LIST
     if output.node.op == "RaggedTensorToTensor" and shape.rank is not None:
         return _padded(output), RAGGED
     if shape.rank is None:
-        return _largest(output), AS_INPUT
-    alike = (one for one in output.inputs if one is not None and len(one) == shape.rank > 0)
-    like = next(alike, None)
+        if output.node.op == "TensorListGetItem" and output.lists[0] is not None:
+            return output.lists[0].element_or(output.batch), AS_INPUT
+        return max(
+            (shape for shape in output.inputs if shape is not None), key=math.prod, default=()
+        ), AS_INPUT
+    candidates = (size for size in output.inputs if size is not None and len(size) == shape.rank > 0)
+    like = next(candidates, None)
     if like is not None:
         return tuple(b if a is None else a for a, b in zip(shape.as_list(), like, strict=True)), BOUND
     return _filled(shape, output.leading), AS_LEADING
 
 
 def filled(shape: tf.TensorShape, batch: int) -> Shape:
-    """A shape with ``batch`` for what is open; of unknown rank, a scalar."""
+    """A shape with ``batch`` for open sizes; of unknown rank, a scalar."""
     return () if shape.rank is None else _filled(shape, batch)
 
 
@@ -264,18 +253,11 @@ def _filled(shape: tf.TensorShape, rows: int) -> Shape:
     return tuple(rows if size is None else size for size in shape.as_list())
 
 
-def _largest(output: Unsized) -> Shape:
-    if output.node.op == "TensorListGetItem" and output.lists[0] is not None:
-        return output.lists[0].element_or(output.batch)
-    shapes = [shape for shape in output.inputs if shape is not None]
-    return max(shapes, key=math.prod, default=())
-
-
 def _reshaped(output: Unsized) -> Shape:
     """Shape with as many elements as the input: the first open dimension takes what the others leave."""
     sizes = output.shape.as_list()
-    known = math.prod(size for size in sizes if size is not None)
-    rest = -(-output.elements(0) // known) if known else 0
+    elements = math.prod(size for size in sizes if size is not None)
+    rest = -(-output.elements(0) // elements) if elements else 0
     result = []
     for size in sizes:
         result.append(rest if size is None else size)
@@ -309,7 +291,6 @@ def _bins(output: Unsized) -> int:
     return int(bins) if bins is not None and np.ndim(bins) == 0 else output.leading
 
 
-# Rule of an op type (``op_facts``) -> rows, or what else is open, and what the size is called an estimate by.
 _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
     "all_rows": (lambda output: sum(shape[0] for shape in output.inputs if shape and len(shape) == 2), BOUND),
     "bins": (_bins, BOUND),
@@ -321,31 +302,16 @@ _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
     "second_elements": (lambda output: output.elements(1), BOUND),
     "second_rows": (lambda output: output.rows(1), BOUND),
 }
-_RULE_OF_TYPE = values("size")
-
-
-# Shapes that the readers of a tensor accept: a guess that all of them refuse is dropped.
-
-_SAME_SHAPE = having("same_shape")
-_MOST_READERS = 64  # that are asked
-_MOST_DIMENSIONS = 5  # of what kernels take that tell their rank
-REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
-
-Partial = list[int | None]
+"""Rule of an op type (``op_facts``) -> rows, or what else is open, and what the size is called an estimate by."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """One input of one op.
+    """One input of one op."""
 
-    Attributes:
-      node: the op.
-      position: of the input.
-      inputs: types and shapes of all its inputs, as far as inference knows them.
-    """
-
-    node: node_def_pb2.NodeDef
-    position: int
+    node: node_def_pb2.NodeDef  # the op
+    position: int  # of the input
+    # types and shapes of all its inputs, as far as inference knows them
     inputs: tuple[tuple[tf.DType, tf.TensorShape], ...]
 
 
@@ -353,7 +319,7 @@ class Readers:
     """Readers of each tensor of a graph."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef, operations: Sequence[tf.Operation]) -> None:
-        """Looks at each op once; ``operations`` are those of the graph's nodes, in the same order."""
+        """Indexes the readers; ``operations`` match the graph's nodes one to one."""
         library = {function.signature.name for function in graph_def.library.function}
         self._versions = graph_def.versions
         self._of: dict[tuple[str, int], list[_Reader]] = collections.defaultdict(list)
@@ -365,7 +331,7 @@ class Readers:
                 self._of[parse_input(text)[1:]].append(_Reader(node, position, inputs))
 
     def fitted(self, tensor: tuple[str, int], known: tf.TensorShape, guess: Shape, batch: int) -> Shape:
-        """The guess where all readers accept it, else the nearest shape that they do; the guess where there is none.
+        """The guess if all readers accept the shape, else the nearest accepted shape, else the guess.
 
         Args:
           tensor: node and output.
@@ -386,8 +352,8 @@ class Readers:
         return guess if shape is None else self._filled(readers, shape, guess, batch)
 
     def _filled(self, readers: Sequence[_Reader], shape: Partial, guess: Shape, batch: int) -> Shape:
-        """Sizes for what is open, from the last dimension on: those of tensors beside it tell most of that."""
-        beside = {
+        """Sizes for open dimensions, last first, mostly taken from the readers' other inputs."""
+        neighbouring = {
             size: None
             for reader in readers
             for _, shape_read in reader.inputs
@@ -398,13 +364,14 @@ class Readers:
         for axis in reversed(range(len(shape))):
             if shape[axis] is None:
                 trials = [
-                    [*shape[:axis], size, *shape[axis + 1 :]] for size in (guesses[axis], batch, *beside)
+                    [*shape[:axis], size, *shape[axis + 1 :]]
+                    for size in (guesses[axis], batch, *neighbouring)
                 ]
                 shape = next((trial for trial in trials if self._accept(readers, trial)), trials[0])
         return tuple(batch if size is None else size for size in shape)
 
     def _behind(self, tensor: tuple[str, int], seen: set[str]) -> Iterator[_Reader]:
-        """Its readers, and those of what hands on its shape."""
+        """Readers of a tensor, and of tensors with the same shape behind them."""
         for reader in self._of.get(tensor, ()):
             yield reader
             if reader.node.op in _SAME_SHAPE and reader.node.name not in seen:
@@ -417,8 +384,8 @@ class Readers:
     def _accepts(self, reader: _Reader, shape: Partial) -> bool:
         with tf.Graph().as_default():
             inputs = [
-                tf.compat.v1.placeholder(dtype, shape if k == reader.position else known)
-                for k, (dtype, known) in enumerate(reader.inputs)
+                tf.compat.v1.placeholder(dtype, shape if k == reader.position else inferred)
+                for k, (dtype, inferred) in enumerate(reader.inputs)
             ]
             return imported_alone(reader.node, inputs, self._versions) is not None
 
@@ -427,11 +394,11 @@ def imported_alone(
     node: node_def_pb2.NodeDef, inputs: Sequence[tf.Tensor], versions: versions_pb2.VersionDef
 ) -> tf.Operation | None:
     """The op of a node that reads these tensors of the default graph; None where TensorFlow refuses that."""
-    given = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
-    graph_def = tf.compat.v1.GraphDef(node=[alone(node, list(given))], versions=versions)
+    input_map = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
+    graph_def = tf.compat.v1.GraphDef(node=[alone(node, list(input_map))], versions=versions)
     try:
         (added,) = tf.graph_util.import_graph_def(
-            graph_def, input_map=given, return_elements=[node.name], name=""
+            graph_def, input_map=input_map, return_elements=[node.name], name=""
         )
     except REFUSED:
         return None

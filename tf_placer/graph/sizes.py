@@ -9,10 +9,8 @@ moves between devices, if anything, is not in the handle.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
@@ -29,9 +27,7 @@ from tf_placer.graph.estimated_sizes import (
     keep_callbacks_from_running,
     largest_shape,
 )
-from tf_placer.graph.program import fresh_name, functions_of
-
-# Loops of Enter, Merge and NextIteration, opened for shape inference so that no edge leads back.
+from tf_placer.graph.program import MAX_TENSOR_BYTES, fresh_name, functions_of, tensor_bytes
 
 # Control flow -> what hands its input on and lets the shape through.
 _HANDS_ON = {"Enter": "Identity", "RefEnter": "RefIdentity"}
@@ -39,20 +35,24 @@ _HANDS_ON = {"Enter": "Identity", "RefEnter": "RefIdentity"}
 BackEdges = Mapping[str, str]
 """``Merge`` -> the ``NextIteration`` that leads back to it."""
 
+# Outputs that only tell the gradient's kernel what the forward kernel chose to keep: nothing on a CPU, and nothing that
+# a shape function knows on a GPU.
+_WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
+
 
 def back_edges(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
     """The loop variables of a graph, each by its ``Merge``."""
     leads_back = {node.name for node in graph_def.node if node.op in NEXT_ITERATIONS}
     if not leads_back:
         return {}
-    found = {}
+    next_of_merge = {}
     for node in graph_def.node:
         if node.op in MERGES:
             names = [parse_input(text)[1] for text in data_inputs(node)]
             nexts = [name for name in names if name in leads_back]
             if nexts and len(nexts) < len(names):
-                found[node.name] = nexts[0]
-    return found
+                next_of_merge[node.name] = nexts[0]
+    return next_of_merge
 
 
 def opened(
@@ -67,7 +67,7 @@ def opened(
     """
     if not back and not any(node.op in _HANDS_ON for node in graph_def.node):
         return graph_def, {}
-    taken = {node.name for node in graph_def.node}
+    names = {node.name for node in graph_def.node}
     stand_ins: dict[str, str] = {}
     nodes: list[node_def_pb2.NodeDef] = []
     for node in graph_def.node:
@@ -79,7 +79,7 @@ def opened(
         elif node.name in back:
             inputs = [text for text in node.input if parse_input(text)[1] != back[node.name]]
             if node.name in next_shapes:
-                stand_in = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/next", taken), op="Placeholder")
+                stand_in = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/next", names), op="Placeholder")
                 stand_in.attr["dtype"].type = node.attr["T"].type
                 stand_in.attr["shape"].shape.CopyFrom(next_shapes[node.name].as_proto())
                 nodes.append(stand_in)
@@ -95,51 +95,35 @@ def opened(
 def changed_variables(
     back: BackEdges, operations: Mapping[str, tf.Operation]
 ) -> dict[str, tuple[tf.TensorShape, tf.TensorShape]]:
-    """``Merge`` -> shape before and after an iteration, of the variables that do not keep what is known of theirs.
+    """``Merge`` -> shapes before and after an iteration, for loop variables whose shape changes.
 
     Args:
       back: of the graph.
       operations: name -> op, of the opened graph.
     """
-    found = {}
+    changes = {}
     for merge, after in back.items():
         before, following = operations[merge].outputs[0], operations[after].outputs[0]
         if is_handle(before) or before.dtype != before.dtype.base_dtype:  # a reference is to one variable
             continue
         if str(common_shape([before.shape, following.shape])) != str(before.shape):
-            found[merge] = (before.shape, following.shape)
-    return found
-
-
-STRING_BYTES = 16
-MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
-
-# Outputs that only tell the gradient's kernel what the forward kernel chose to keep: nothing on a CPU, and nothing that
-# a shape function knows on a GPU.
-_WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
+            changes[merge] = (before.shape, following.shape)
+    return changes
 
 
 @dataclasses.dataclass(frozen=True)
 class OutputSpec:
-    """One output tensor of an op: static shape, dtype, bytes (0 for resources, variants and references).
-
-    Attributes:
-      rule: what the shape is an estimate by, where it depends on data; "" where it is known.
-    """
+    """One output tensor of an op: static shape, dtype, bytes (0 for resources, variants and references)."""
 
     shape: tuple[int, ...]
     dtype: tf.DType
     num_bytes: int
-    rule: str = ""
+    rule: str = ""  # what the shape is an estimate by, where it depends on data; "" where it is known
 
     @staticmethod
     def of(shape: tuple[int, ...], dtype: tf.DType) -> OutputSpec:
         """The spec of a tensor whose shape is known."""
         return OutputSpec(shape, dtype, tensor_bytes(shape, dtype))
-
-    @property
-    def is_estimated(self) -> bool:
-        return bool(self.rule)
 
 
 def output_specs(
@@ -150,9 +134,6 @@ def output_specs(
     Args:
       graph_def: nodes in topological order.
       known: name -> specs, of nodes for which nothing has to be inferred; TensorFlow does not see these.
-
-    Raises:
-      InputError: TensorFlow rejects the graph, or a tensor is larger than any device.
     """
     if known:
         # What lies behind a handle follows from the op that makes it.
@@ -185,8 +166,8 @@ def output_specs(
 def _without_known(
     graph_def: tf.compat.v1.GraphDef, known: Mapping[str, tuple[OutputSpec, ...]]
 ) -> tf.compat.v1.GraphDef:
-    """The nodes whose specs are not known; what they read of others is a placeholder, or the constant that it is."""
-    taken = {node.name for node in graph_def.node}
+    """The nodes without known specs; known tensors become placeholders or their constants."""
+    names = {node.name for node in graph_def.node}
     node_of = {node.name: node for node in graph_def.node}
     read: dict[tuple[int, str], str] = {}
     nodes: list[node_def_pb2.NodeDef] = []
@@ -200,7 +181,7 @@ def _without_known(
                 texts.append(text)
                 continue
             if (output, name) not in read:
-                nodes.append(_stand_in(node_of[name], known[name][output], output, taken))
+                nodes.append(_stand_in(node_of[name], known[name][output], output, names))
                 read[output, name] = nodes[-1].name
             texts.append(read[output, name])
         nodes.append(alone(node, texts))
@@ -212,11 +193,11 @@ def _stand_in(
 ) -> node_def_pb2.NodeDef:
     if node.op == "Const":  # sizes follow from its value
         return alone(node, [])
-    found = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{output}", taken), op="Placeholder")
-    taken.add(found.name)
-    found.attr["dtype"].type = spec.dtype.as_datatype_enum
-    found.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
-    return found
+    placeholder = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{output}", taken), op="Placeholder")
+    taken.add(placeholder.name)
+    placeholder.attr["dtype"].type = spec.dtype.as_datatype_enum
+    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+    return placeholder
 
 
 def _inferable(
@@ -255,12 +236,6 @@ def _inferable(
             next_shapes[merge] = common_shape(shapes)
 
 
-def estimates_by_rule(outputs: Iterable[Iterable[OutputSpec]]) -> dict[str, int]:
-    """Rule -> number of the tensors whose sizes are estimates by it, most first."""
-    rules = collections.Counter(spec.rule for specs in outputs for spec in specs if spec.is_estimated)
-    return dict(rules.most_common())
-
-
 def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The same graph for shape inference, without what hides shapes that are known.
 
@@ -287,7 +262,7 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
 
 
 def _inferred(tensor: tf.Tensor) -> tf.TensorShape:
-    """The shape as far as it is known: by inference, or because the tensor's value is a constant.
+    """Shape known by inference, or from the tensor's constant value.
 
     ``BroadcastGradientArgs`` is such an op: its value follows from static shapes.
     """
@@ -321,24 +296,17 @@ def _imported(
                 continue
             operation = operations[node.name]
             try:
-                found = changed_shapes(node, list(operation.inputs), library)
+                changes = changed_shapes(node, list(operation.inputs), library)
             except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
                 raise InputError(
                     f"loop {node.name!r}: TensorFlow does not accept its body: {told(error)}"
                 ) from error
-            if found:
+            if changes:
                 changed[node.name] = [
-                    common_shape(found[i]) if i in found else tensor.shape
+                    common_shape(changes[i]) if i in changes else tensor.shape
                     for i, tensor in enumerate(operation.outputs)
                 ]
     return operations, changed
-
-
-def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
-    """Returns the bytes a tensor counts, by the rule in the module docstring."""
-    if dtype in (tf.resource, tf.variant):
-        return 0
-    return math.prod(shape) * (STRING_BYTES if dtype == tf.string else dtype.size)
 
 
 def _spec(tensor: tf.Tensor, shape: tuple[int, ...], rule: str) -> OutputSpec:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tf_placer.graph.program import COPY
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
-from tf_placer.transform.split.plans import part_of_unit
+from tf_placer.transform.split.plans import copies_of_units
 
 # Min-cut partitions of the unit graph (METIS), and their split by slack.
 
@@ -100,7 +100,7 @@ def repeated_groups(problem: Problem) -> np.ndarray:
     """
     names = [_NUMBER.sub("", COPY.sub("", problem.op_names[op])) for op in costliest_ops(problem).tolist()]
     number: dict[tuple[str, int], int] = {}
-    pairs = zip(names, part_of_unit(problem).tolist(), strict=True)
+    pairs = zip(names, copies_of_units(problem)[0].tolist(), strict=True)
     return np.array([number.setdefault(pair, len(number)) for pair in pairs], np.int32)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.decisions import Decisions
-from tf_placer.transform.fusion.rules import merged_by_priority
+from tf_placer.transform.fusion.costs import merged_by_priority
 
 DEVICES, PRIORITIES, FUSION = "devices", "priorities", "fusion"
 _EVERY = (DEVICES, PRIORITIES, FUSION)

@@ -24,9 +24,6 @@ def build_library(is_announced: bool = False) -> pathlib.Path:
 
     Returns:
       Path of the library.
-
-    Raises:
-      InputError: there is no g++, or it fails; or TF_PLACER_OPS_LIBRARY names no file.
     """
     return compiled(ops_library(), is_announced)
 

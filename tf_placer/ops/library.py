@@ -34,7 +34,7 @@ def _path() -> str:
 
 @contextlib.contextmanager
 def resources_kept() -> Iterator[None]:
-    """Keeps variables, tables, queues and summary writers of this process while the block connects it to others.
+    """Keeps variables, tables, queues and summary writers of this process while connecting to others.
 
     Connecting gives each of its devices a new, empty list of resources. Without this, a table, a queue or a summary
     writer is gone then, since its handle has its name alone. A handle of a variable has the variable itself, so that it

@@ -35,36 +35,24 @@ NUM_COEFFICIENTS = len(FEATURES) * len(CONTEXT) + len(ORDER) - 1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ListInputs:
-    """A graph of V nodes and a cluster of D devices, in numbers without units; the op checks shapes and indices.
+    """A graph of V nodes and a cluster of D devices, in numbers without units; the op checks shapes and indices."""
 
-    Attributes:
-      legal: [V, D] bool, at least one True in each row.
-      work: [V, D] float64, of a node on a device, over what a device has to do in the mean.
-      slowness: [V, D] float64, logarithm of a node's time on a device over that on its fastest.
-      memory: [V, D] float64, what a node needs, over what the device holds.
-      window: [V, T] float64, when in the step the work of a node could be done. The product of the windows of two nodes
-        is how much of the one falls into the time of the other.
-      context: [V, C] float64, what coefficients depend on; that of "open" is made anew for each decision.
-      order_features: [V, K] float64, what the order depends on.
-      neighbor_offset: [V + 1] int32, where each node's neighbors begin.
-      neighbor: [E] int32; each of two neighbors has the other.
-      neighbor_bytes: [E] float64, that flow between them, either way: the same at both ends.
-      link_fixed: [D, D] float64, what a message takes beside its bytes, over the time of the step; 0 on the diagonal.
-      link_per_byte: [D, D] float64, what a byte takes, alike.
-    """
-
-    legal: np.ndarray
-    work: np.ndarray
-    slowness: np.ndarray
-    memory: np.ndarray
+    legal: np.ndarray  # [V, D] bool, at least one True in each row
+    work: np.ndarray  # [V, D] float64, of a node on a device, over what a device has to do in the mean
+    slowness: np.ndarray  # [V, D] float64, logarithm of a node's time on a device over that on its fastest
+    memory: np.ndarray  # [V, D] float64, what a node needs, over what the device holds
+    # [V, T] float64, when in the step the work of a node could be done. The product of the windows of two
+    # nodes is how much of the one falls into the time of the other.
     window: np.ndarray
+    # [V, C] float64, what coefficients depend on; that of "open" is made anew for each decision
     context: np.ndarray
-    order_features: np.ndarray
-    neighbor_offset: np.ndarray
-    neighbor: np.ndarray
-    neighbor_bytes: np.ndarray
+    order_features: np.ndarray  # [V, K] float64, what the order depends on
+    neighbor_offset: np.ndarray  # [V + 1] int32, where each node's neighbors begin
+    neighbor: np.ndarray  # [E] int32; each of two neighbors has the other
+    neighbor_bytes: np.ndarray  # [E] float64, that flow between them, either way: the same at both ends
+    # [D, D] float64, what a message takes beside its bytes, over the time of the step; 0 on the diagonal
     link_fixed: np.ndarray
-    link_per_byte: np.ndarray
+    link_per_byte: np.ndarray  # [D, D] float64, what a byte takes, alike
 
     @functools.cached_property
     def tensors(self) -> dict[str, tf.Tensor]:

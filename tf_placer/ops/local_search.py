@@ -16,70 +16,48 @@ from tf_placer.ops.simulator import SimulatorInputs
 # What the orders of a search may differ in; all else is one graph on one cluster.
 PER_ORDER = ("priority", "newest_first", "compute_ns", "dispatch_ns", "link_bytes_per_s", "link_tensor_ns")
 
+NEVER = 2**63 - 1
+"""Time of a placement that does not fit."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MoveTables:
-    """What moves are drawn from (tf_placer/ops/cc/moves.h); the op checks the values. Chances are of 2^32.
+    """What moves are drawn from (tf_placer/ops/cc/moves.h); the op checks the values. Chances are of 2^32."""
 
-    Attributes:
-      edges: [E, 2] int32 pairs of units; a piece may grow from an end of one that crosses devices.
-      neighbor_offset: [U + 1] int32, where each unit's neighbors begin.
-      neighbors: [K] int32, units that a piece may grow to.
-      work_before: [U + 1] int64, ascending from 0; a unit is drawn in proportion to the step from its number to the
-        next.
-      piece_sizes: [S] int32, drawn from.
-      allowed: [U, D] bool, where a unit may be.
-      kind_of_unit: [U] int32, any numbers.
-      part_of_unit: [U] int32, the part of the batch that a unit is a copy for, -1 for none.
-      copies: [U, P] int32, a unit's copy for each other part, -1 for none; no columns where the batch is whole.
-      turned: [D, P] int32, the device so many places after each among those of its type, around.
-      crossing_chance: that a piece grows from an end of an edge that crosses.
-      towards_chance: that such a piece goes to the device of the other end.
-      swap_chance: that a piece of the target comes back for it.
-      kind_chance: that the pieces of a move are each of units of one kind.
-      copies_chance: that the copies of a piece go along, and nothing comes back.
-      together_chance: that they go to the piece's device, and not as many places on as their parts.
-      path_chance: that a piece grows from the critical path of where the chain is; only the C++ draws such moves.
-      draws: of each round, of which the one is tried that the network scores highest; only the C++ has more than one.
-      uniform_chance: that a round draws one alone.
-      scorer_weights: [W] float32 of the network (tf_placer/ops/cc/edit_scorer.h), or none.
-    """
-
-    edges: np.ndarray
-    neighbor_offset: np.ndarray
-    neighbors: np.ndarray
+    edges: np.ndarray  # [E, 2] int32 pairs of units; a piece may grow from an end of one that crosses devices
+    neighbor_offset: np.ndarray  # [U + 1] int32, where each unit's neighbors begin
+    neighbors: np.ndarray  # [K] int32, units that a piece may grow to
+    # [U + 1] int64, ascending from 0; a unit is drawn in proportion to the step from its number to the next
     work_before: np.ndarray
-    piece_sizes: np.ndarray
-    allowed: np.ndarray
-    kind_of_unit: np.ndarray
-    part_of_unit: np.ndarray
+    piece_sizes: np.ndarray  # [S] int32, drawn from
+    allowed: np.ndarray  # [U, D] bool, where a unit may be
+    kind_of_unit: np.ndarray  # [U] int32, any numbers
+    part_of_unit: np.ndarray  # [U] int32, the part of the batch that a unit is a copy for, -1 for none
+    # [U, P] int32, a unit's copy for each other part, -1 for none; no columns where the batch is whole
     copies: np.ndarray
-    turned: np.ndarray
-    crossing_chance: int
-    towards_chance: int
-    swap_chance: int
-    kind_chance: int
-    copies_chance: int
-    together_chance: int
+    turned: np.ndarray  # [D, P] int32, the device so many places after each among those of its type, around
+    crossing_chance: int  # that a piece grows from an end of an edge that crosses
+    towards_chance: int  # that such a piece goes to the device of the other end
+    swap_chance: int  # that a piece of the target comes back for it
+    kind_chance: int  # that the pieces of a move are each of units of one kind
+    copies_chance: int  # that the copies of a piece go along, and nothing comes back
+    together_chance: int  # that they go to the piece's device, and not as many places on as their parts
+    # that a piece grows from the critical path of where the chain is; only the C++ draws such moves
     path_chance: int = 0
+    # of each round, of which the one is tried that the network scores highest; only the C++ has more than one
     draws: int = 1
-    uniform_chance: int = 0
+    uniform_chance: int = 0  # that a round draws one alone
+    # [W] float32 of the network (tf_placer/ops/cc/edit_scorer.h), or none
     scorer_weights: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 class Chains(NamedTuple):
-    """Where C chains are: all that one call leaves for the next.
+    """Where C chains are: all that one call leaves for the next."""
 
-    Attributes:
-      device_of_unit: [C, U] int32, where each chain is.
-      best_device_of_unit: [C, U] int32, the fastest it was at.
-      late_ns: [C, L] int64, where it was in its last L rounds, or better; a ring.
-      counts: [C, 4] int64: time of where it is, time of the fastest, rounds made, state of its random numbers.
-    """
-
-    device_of_unit: np.ndarray
-    best_device_of_unit: np.ndarray
-    late_ns: np.ndarray
+    device_of_unit: np.ndarray  # [C, U] int32, where each chain is
+    best_device_of_unit: np.ndarray  # [C, U] int32, the fastest it was at
+    late_ns: np.ndarray  # [C, L] int64, where it was in its last L rounds, or better; a ring
+    # [C, 4] int64: time of where it is, time of the fastest, rounds made, state of its random numbers
     counts: np.ndarray
 
     @property
@@ -102,10 +80,6 @@ class Chains(NamedTuple):
         counts[:, 3] = np.array(random_states, np.uint64).view(np.int64)
         late_ns = np.full((chains, late), NEVER, np.int64)
         return Chains(device_of_unit, device_of_unit.copy(), late_ns, counts)
-
-
-NEVER = 2**63 - 1
-"""Time of a placement that does not fit."""
 
 
 class ChainSearch:
@@ -131,20 +105,20 @@ class ChainSearch:
 
     @functools.cached_property
     def _fixed(self) -> dict[str, tf.Tensor | int]:
-        """What is the same in every call, made once: the op prepares anew whenever it is given other tensors."""
-        first = self._orders[0]
-        given = {field.name: getattr(self._tables, field.name) for field in dataclasses.fields(self._tables)}
+        """Arguments common to all calls, made once: the op prepares anew for every other tensor."""
+        graph = self._orders[0]
+        values = {field.name: getattr(self._tables, field.name) for field in dataclasses.fields(self._tables)}
         with tf.init_scope(), tf.device("CPU:0"):
             tables = {
                 name: tf.constant(value) if isinstance(value, np.ndarray) else value
-                for name, value in given.items()
+                for name, value in values.items()
             }
             capacity_bytes = tf.constant(self._capacity_bytes, tf.int64)
             per_order = {
                 name: tf.constant(np.stack([getattr(order, name) for order in self._orders]))
                 for name in PER_ORDER
             }
-        return {**first.tensors, **tables, **per_order, "capacity_bytes": capacity_bytes}
+        return {**graph.tensors, **tables, **per_order, "capacity_bytes": capacity_bytes}
 
     def advance(self, chains: Chains, rounds: Sequence[int] | np.ndarray) -> Chains:
         """Makes ``rounds`` [C] rounds more of each chain, each on a thread of TensorFlow's.

@@ -12,17 +12,33 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.ops.library import library
 
-# The arrays of one graph and one cluster that placements are simulated on.
+_ARRAYS = {
+    "unit_of_op": (np.int32, 1),
+    "compute_ns": (np.int64, 2),
+    "priority": (np.int32, 1),
+    "tensor_producer": (np.int32, 1),
+    "tensor_bytes": (np.int64, 1),
+    "alias_of_tensor": (np.int32, 1),
+    "consumer_offset": (np.int32, 1),
+    "consumer_op": (np.int32, 1),
+    "resident_bytes": (np.int64, 1),
+    "streams": (np.int32, 1),
+    "newest_first": (np.bool_, 1),
+    "join_ns": (np.int64, 1),
+    "dispatch_ns": (np.int64, 1),
+    "link_latency_ns": (np.int64, 2),
+    "link_bytes_per_s": (np.int64, 2),
+    "channel_of_link": (np.int32, 2),
+    "link_tensor_ns": (np.int64, 2),
+    "link_send_ns": (np.int64, 2),
+    "link_send_ps_per_byte": (np.int64, 2),
+    "link_receive_ns": (np.int64, 2),
+    "link_receive_ps_per_byte": (np.int64, 2),
+}
 
 
-def _none() -> np.ndarray:
-    """Stands for an array that is 0 for every device, however many there are."""
-    return np.zeros(0, np.int64)
-
-
-def _no_pairs() -> np.ndarray:
-    """Stands for an array that is 0 for every pair of devices."""
-    return np.zeros((0, 0), np.int64)
+# Stand for arrays that are 0 for every device, and for every pair, however many there are.
+_none, _no_pairs = (functools.partial(np.zeros, shape, np.int64) for shape in (0, (0, 0)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,57 +47,39 @@ class SimulatorInputs:
 
     Ops are in topological order. A tensor is one output of one op; a control dependency is a tensor
     of 0 bytes. The op checks the values and names the position of the first wrong one.
-
-    Attributes:
-      unit_of_op: [N] int32, in [0, U).
-      compute_ns: [N, D] int64, time of each op on each device; 0 = free.
-      priority: [N] int32, lower runs first among the ready ops of a device.
-      tensor_producer: [T] int32, ascending.
-      tensor_bytes: [T] int64.
-      alias_of_tensor: [T] int32, the input of its producer whose memory a tensor has on the device where it is made,
-        a tensor before it; -1, or an empty array for all, where it has memory of its own. Copies that other devices
-        receive always have. A tensor of 0 bytes has none.
-      consumer_offset: [T + 1] int32, where each tensor's consumers begin in ``consumer_op``.
-      consumer_op: [E] int32, distinct and ascending within a tensor, after its producer.
-      resident_bytes: [U] int64, memory that stays on the unit's device.
-      streams: [D] int32, ops that a device runs at once.
-      newest_first: [D] bool, whether a device runs the op first that became ready last, and has what it sends wait
-        among the ops; False without.
-      join_ns: [D] int64, what a step takes longer when the device runs an op that takes time, the most of them; 0
-        without.
-      dispatch_ns: [D] int64, time of the host for each op that takes time on the device, one after the other; 0
-        without.
-      link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
-      link_bytes_per_s: [D, D] int64; the diagonal is not read.
-      channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
-      link_tensor_ns: [D, D] int64, from the end of a transfer until its tensor is there; 0 without.
-      link_send_ns, link_send_ps_per_byte: [D, D] int64, time of the source that sending a tensor takes,
-        and picoseconds of it per byte; 0 without.
-      link_receive_ns, link_receive_ps_per_byte: [D, D] int64, of the target, alike.
-
-    Raises:
-      InputError: an array has the wrong number of dimensions, or is not of whole numbers.
     """
 
-    unit_of_op: np.ndarray
-    compute_ns: np.ndarray
-    priority: np.ndarray
-    tensor_producer: np.ndarray
-    tensor_bytes: np.ndarray
-    consumer_offset: np.ndarray
-    consumer_op: np.ndarray
-    resident_bytes: np.ndarray
-    streams: np.ndarray
-    link_latency_ns: np.ndarray
-    link_bytes_per_s: np.ndarray
-    channel_of_link: np.ndarray
+    unit_of_op: np.ndarray  # [N] int32, in [0, U)
+    compute_ns: np.ndarray  # [N, D] int64, time of each op on each device; 0 = free
+    priority: np.ndarray  # [N] int32, lower runs first among the ready ops of a device
+    tensor_producer: np.ndarray  # [T] int32, ascending
+    tensor_bytes: np.ndarray  # [T] int64
+    consumer_offset: np.ndarray  # [T + 1] int32, where each tensor's consumers begin in ``consumer_op``
+    consumer_op: np.ndarray  # [E] int32, distinct and ascending within a tensor, after its producer
+    resident_bytes: np.ndarray  # [U] int64, memory that stays on the unit's device
+    streams: np.ndarray  # [D] int32, ops that a device runs at once
+    link_latency_ns: np.ndarray  # [D, D] int64 from source to target; the diagonal is not read
+    link_bytes_per_s: np.ndarray  # [D, D] int64; the diagonal is not read
+    channel_of_link: np.ndarray  # [D, D] int32, transfers of one channel queue; -1 on the diagonal
+    # [T] int32, the input of its producer whose memory a tensor has on the device where it is made, a tensor
+    # before it; -1, or an empty array for all, where it has memory of its own. Copies that other devices
+    # receive always have. A tensor of 0 bytes has none.
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    # [D] bool, whether a device runs the op first that became ready last, and has what it sends wait among
+    # the ops; False without
     newest_first: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    # [D] int64, what a step takes longer when the device runs an op that takes time, the most of them; 0
+    # without
     join_ns: np.ndarray = dataclasses.field(default_factory=_none)
+    # [D] int64, time of the host for each op that takes time on the device, one after the other; 0 without
     dispatch_ns: np.ndarray = dataclasses.field(default_factory=_none)
+    # [D, D] int64, from the end of a transfer until its tensor is there; 0 without
     link_tensor_ns: np.ndarray = dataclasses.field(default_factory=_no_pairs)
+    # link_send_ns, link_send_ps_per_byte: [D, D] int64, time of the source that sending a tensor takes, and
+    # picoseconds of it per byte; 0 without
     link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_pairs)
     link_send_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_pairs)
+    # link_receive_ns, link_receive_ps_per_byte: [D, D] int64, of the target, alike
     link_receive_ns: np.ndarray = dataclasses.field(default_factory=_no_pairs)
     link_receive_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_pairs)
 
@@ -110,34 +108,9 @@ class SimulatorInputs:
 
     @functools.cached_property
     def tensors(self) -> dict[str, tf.Tensor]:
-        """The arrays as CPU tensors, made once: the op prepares anew whenever it is given others."""
+        """The arrays as CPU tensors, made once: the op prepares anew for every other tensor."""
         with tf.init_scope(), tf.device("CPU:0"):
             return {name: tf.constant(getattr(self, name)) for name in _ARRAYS}
-
-
-_ARRAYS = {
-    "unit_of_op": (np.int32, 1),
-    "compute_ns": (np.int64, 2),
-    "priority": (np.int32, 1),
-    "tensor_producer": (np.int32, 1),
-    "tensor_bytes": (np.int64, 1),
-    "alias_of_tensor": (np.int32, 1),
-    "consumer_offset": (np.int32, 1),
-    "consumer_op": (np.int32, 1),
-    "resident_bytes": (np.int64, 1),
-    "streams": (np.int32, 1),
-    "newest_first": (np.bool_, 1),
-    "join_ns": (np.int64, 1),
-    "dispatch_ns": (np.int64, 1),
-    "link_latency_ns": (np.int64, 2),
-    "link_bytes_per_s": (np.int64, 2),
-    "channel_of_link": (np.int32, 2),
-    "link_tensor_ns": (np.int64, 2),
-    "link_send_ns": (np.int64, 2),
-    "link_send_ps_per_byte": (np.int64, 2),
-    "link_receive_ns": (np.int64, 2),
-    "link_receive_ps_per_byte": (np.int64, 2),
-}
 
 
 def _exact(name: str, value: np.ndarray, dtype: type, rank: int) -> np.ndarray:

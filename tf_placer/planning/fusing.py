@@ -39,9 +39,8 @@ from tf_placer.runtime.timing import (
     race_steps,
     race_times_s,
 )
-from tf_placer.transform.fusion.clusters import PREFIX, convex_clusters, starts_kernel
+from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, starts_kernel
 from tf_placer.transform.fusion.costs import Savings, savings, savings_of
-from tf_placer.transform.fusion.rules import RULES
 
 FUSE = "fusing"
 CLUSTERS_SHARE = 0.8

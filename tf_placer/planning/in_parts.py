@@ -28,9 +28,8 @@ from tf_placer.search import methods
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import NothingFits, evaluate_given
-from tf_placer.transform.split.plans import carried_over, data_parallel_plan
+from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
-from tf_placer.transform.split.worth import faster_whole
 
 
 def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
@@ -77,7 +76,7 @@ class InParts:
         program = split_program(road.program, len(devices), batch_statistics)
         announce = None if costs == "analytic" else lambda _: road.expect_profile(program.item)
         problem = build_problem(program.item, cluster, costs, road.profiles, announce)
-        return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
+        return InParts(program, road.problem, problem, data_parallel_plan(problem, devices))
 
     @staticmethod
     def estimated(item: Item, whole: Problem, batch_statistics: str) -> InParts:
@@ -107,7 +106,7 @@ class InParts:
             factor = factor[[position[program.origin_of[name]] for name in problem.op_names]]
             compute_ns = np.rint(problem.compute_ns * factor).astype(np.int64)
             problem = dataclasses.replace(problem, compute_ns=compute_ns)
-        return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
+        return InParts(program, whole, problem, data_parallel_plan(problem, devices))
 
     def where_it_pays(self, item: Item, whole_s: float) -> InParts:
         """The form in which ops stay whole that are faster so (``faster_whole``); the same one where none is.
@@ -130,7 +129,7 @@ class InParts:
         except InputError:  # what is left can be split only together with what is kept
             return self
         problem = analytic_problem(program.item, cluster)
-        plan = data_parallel_plan(program, problem, devices)
+        plan = data_parallel_plan(problem, devices)
         return InParts(program, self.whole, problem, plan, all_in_parts=self)
 
     @property

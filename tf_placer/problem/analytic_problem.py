@@ -16,14 +16,18 @@ from tf_placer.costs.analytic import OpCosts, analytic_costs
 from tf_placer.costs.trips import frame_trips
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes import tensor_bytes
+from tf_placer.graph.program import tensor_bytes
 from tf_placer.problem.check_arrays import TensorTable, tensor_table
 from tf_placer.problem.problem import Problem
 
-# Outputs that share the memory of an input, by the rules of TensorFlow's kernels.
-
 # Op type -> the input that its outputs are views of. Of one with several outputs: all of that input.
 VIEWS: Mapping[str, int] = {op_type: int(position) for op_type, position in values("view").items()}
+
+# The outputs of these exist before the step, or belong to a kernel or to the caller.
+_KEEPS_ITS_OUTPUT = having("held_elsewhere")
+# A variable that one of these touches gives away copies.
+_SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
+_KEPT = {op_type: int(position) for op_type, position in values("puts").items()}
 
 
 def _written(text: str) -> tuple[int, Sequence[int]]:
@@ -31,18 +35,14 @@ def _written(text: str) -> tuple[int, Sequence[int]]:
     return int(output), range(2**31 - 1) if inputs == "any" else tuple(map(int, inputs.split(",")))
 
 
-# Op type -> output, and the inputs that it may be written into, of which the first that fits is taken.
 WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
     op_type: _written(text) for op_type, text in values("into").items()
 }
-# The outputs of these exist before the step, or belong to a kernel or to the caller.
-_KEEPS_ITS_OUTPUT = having("held_elsewhere")
-# A variable that one of these touches gives away copies.
-_SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
+"""Op type -> output, and the inputs that it may be written into, of which the first that fits is taken."""
 
 
 def aliases(item: Item, table: TensorTable) -> np.ndarray:
-    """[T] int32: of each tensor the input of its op whose memory it has where it is made, -1 for memory of its own.
+    """[T] int32: input tensor whose memory each tensor reuses on its own device, -1 for memory of its own.
 
     Args:
       item: the program.
@@ -52,7 +52,7 @@ def aliases(item: Item, table: TensorTable) -> np.ndarray:
 
 
 class _Aliases:
-    """``found`` [T], tensor after tensor: those that an op reads come before those that it makes."""
+    """Computes ``found`` [T] tensor by tensor, an op's inputs before its outputs."""
 
     def __init__(self, item: Item, table: TensorTable) -> None:
         self._item, self._table = item, table
@@ -110,22 +110,14 @@ class _Aliases:
         for position in positions[: len(self._inputs[op])]:
             key = self._inputs[op][position]
             source = self._tensor_of.get(key)
-            if source is not None and self._is_alone[source] and self._are_alike(key, (op, output)):
-                return source
+            if source is not None and self._is_alone[source]:
+                source_spec, spec = self._item.outputs[key[0]][key[1]], self._item.outputs[op][output]
+                if (source_spec.dtype, source_spec.num_bytes) == (spec.dtype, spec.num_bytes):
+                    return source
         return None
-
-    def _are_alike(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
-        a, b = (self._item.outputs[op][output] for op, output in (one, other))
-        return a.dtype == b.dtype and a.num_bytes == b.num_bytes
 
     def _num_reads(self, t: int) -> int:
         return self._reads.get((int(self._table.producer[t]), int(self._table.output[t])), 0)
-
-
-def _first_dimension(item: Item, op: int, inputs: list[int]) -> int | None:
-    """``Unpack``: rows of the first dimension lie one after the other."""
-    del inputs
-    return 0 if item.graph_def.node[op].attr["axis"].i == 0 else None
 
 
 def _split(position: int, axis: int) -> Callable[[Item, int, list[int]], int | None]:
@@ -140,32 +132,19 @@ def _split(position: int, axis: int) -> Callable[[Item, int, list[int]], int | N
     return viewed
 
 
-def _only_input(item: Item, op: int, inputs: list[int]) -> int | None:
-    """``Pack`` of one tensor."""
-    del item, op
-    return 0 if len(inputs) == 1 else None
-
-
-# Op type -> the input that its outputs are views of, where they are.
 _SOMETIMES_VIEWS: Mapping[str, Callable[[Item, int, list[int]], int | None]] = {
-    "Pack": _only_input,
+    "Pack": lambda item, op, inputs: 0 if len(inputs) == 1 else None,
     "Split": _split(1, 0),
     "SplitV": _split(0, 2),
-    "Unpack": _first_dimension,
+    # Rows of the first dimension lie one after the other.
+    "Unpack": lambda item, op, inputs: 0 if item.graph_def.node[op].attr["axis"].i == 0 else None,
 }
-
-
-_KEPT = {op_type: int(position) for op_type, position in values("puts").items()}
+"""Op type -> the input that its outputs are views of, where they are."""
 
 
 @without_collections()
 def analytic_problem(item: Item, cluster: Cluster) -> Problem:
-    """Describes placing ``item`` on ``cluster``, with analytic op costs.
-
-    Raises:
-      InputError: the item has no op; an op, or the ops of one unit together, have a kernel on no device of the
-        cluster; or an op must stay on the host, and there is none or it has no kernel.
-    """
+    """Describes placing ``item`` on ``cluster``, with analytic op costs."""
     if not item.index.num_ops:
         raise InputError(
             f"{item.name!r} has no op: it gives back what it is given, so there is nothing to place"
@@ -209,7 +188,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
 
 
 def _held_bytes(item: Item) -> dict[int, int]:
-    """Op id -> bytes that it puts behind a handle for most of a step: no tensor of the graph is as large.
+    """Op id -> bytes held behind a handle for most of a step, which no tensor of the graph shows.
 
     These are buffers of temporary variables, and what loops of TensorFlow 1 keep of all their iterations.
     """
@@ -267,30 +246,30 @@ def _keep_on_host(allowed: np.ndarray, units: Units, item: Item, cluster: Cluste
     position = {device.name: d for d, device in enumerate(cluster.devices)}
     device_of_capture = {capture.node: position.get(capture.device) for capture in item.host_captures}
     device_of_capture |= {variable.node: position.get(variable.device) for variable in item.variables}
-    kept: dict[int, tuple[int, str]] = {}
+    home_of_unit: dict[int, tuple[int, str]] = {}
     # Captures first: a resource is where it is, and what else its unit holds goes along.
     for name in sorted(item.host_ops, key=lambda name: device_of_capture.get(name) is None):
         reason, unit = item.host_ops[name], int(units.unit_of_op[item.index.id_of_name[name]])
-        there = device_of_capture.get(name)
-        first, _ = kept.get(unit, (None, ""))
-        if there is None:
-            there = cluster.host if first is None else first
-        if there is None:
+        home = device_of_capture.get(name)
+        earlier, _ = home_of_unit.get(unit, (None, ""))
+        if home is None:
+            home = cluster.host if earlier is None else earlier
+        if home is None:
             raise InputError(
                 f"op {name!r} must stay on the host ({reason}), but cluster {cluster.name!r} has no CPU; give it one"
             )
-        if first not in (None, there):
+        if earlier not in (None, home):
             raise InputError(
-                f"ops {kept[unit][1]!r} and {name!r} are resources on {cluster.devices[first].name} and "
-                f"{cluster.devices[there].name}, but they share a device; make both on one"
+                f"ops {home_of_unit[unit][1]!r} and {name!r} are resources on {cluster.devices[earlier].name} and "
+                f"{cluster.devices[home].name}, but they share a device; make both on one"
             )
-        if not allowed[unit, there]:
+        if not allowed[unit, home]:
             raise InputError(
-                f"op {name!r} must stay on {cluster.devices[there].name} ({reason}), where an op that shares its "
+                f"op {name!r} must stay on {cluster.devices[home].name} ({reason}), where an op that shares its "
                 "device has no kernel"
             )
-        kept[unit] = (there, name)
-    for unit, (device, _) in kept.items():
+        home_of_unit[unit] = (home, name)
+    for unit, (device, _) in home_of_unit.items():
         allowed[unit] = False
         allowed[unit, device] = True
 

@@ -1,17 +1,171 @@
-"""Lower bounds on the step time of any placement, which limit how much faster one can be."""
+"""Lower bounds on the step time and on the memory of any placement."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from tf_placer.problem.memory_bounds import bytes_while_running
 from tf_placer.problem.problem import Problem, made_once
 
-# Devices of units in any placement that fits: memory rules out some of those they may run on.
+_HOLDERS = 3  # that are named where all devices together are too small
+
+_CLASSES = 256
+_THRESHOLDS = 6  # of heads and of tails that work is looked at between
+# For people: name of a bound -> what it is.
+MEANING = {
+    "critical_path": "the longest chain of ops, each on its fastest device, with free transfers",
+    "total_work": "all ops shared perfectly among all devices",
+    "largest_unit": "the heaviest unit, which is ops that must share a device",
+    "path_with_transfers": "the longest chain of ops with the transfers that it cannot avoid",
+    "work_in_memory": "all ops shared among all devices, within their memory, and dispatched to them",
+    "work_between": (
+        "the ops that can neither begin at once nor be the last to end, shared perfectly, and what must come before "
+        "and after them"
+    ),
+}
+
+
+def shortage(problem: Problem) -> str | None:
+    """One sentence: which devices lack how many bytes and what holds most; None where a placement may fit.
+
+    Proven: a unit that fits nowhere, alone with what its ops read and write while they run; and units that may be on
+    some devices only and together need more than those have. That none of this is so proves nothing.
+    """
+    return _unit_that_fits_nowhere(problem) or _devices_too_small_together(problem)
+
+
+def _unit_that_fits_nowhere(problem: Problem) -> str | None:
+    capacity = problem.cluster.capacity_bytes()
+    running, op_of_unit = bytes_while_running(problem)
+    need = problem.resident_bytes[:, np.newaxis] + running  # [U, D]
+    lacks = np.where(problem.allowed, need - capacity, np.iinfo(np.int64).max)
+    least = lacks.min(axis=1, initial=np.iinfo(np.int64).max)
+    if not len(least) or least.max() <= 0:
+        return None
+    unit = int(least.argmax())
+    device = int(lacks[unit].argmin())
+    ops = int((problem.unit_of_op == unit).sum())
+    unit_name = f"the unit of op {problem.name_of_unit(unit)!r} ({ops} op{'s' if ops > 1 else ''})"
+    held = f"{problem.resident_bytes[unit]} bytes stay there"
+    if running[unit, device]:
+        name = problem.op_names[op_of_unit[unit, device]]
+        held += f", {running[unit, device]} are held while op {name!r} runs"
+    return (
+        f"{unit_name} fits on no device: {held}, and {problem.cluster.devices[device].name} "
+        f"with {capacity[device]} bytes is {least[unit]} bytes short"
+    )
+
+
+def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op."""
+    held = _bytes_in_use(problem)
+    # What takes no time holds nothing at any moment.
+    by_device = np.where(problem.compute_ns > 0, held[:, np.newaxis], 0)
+    most = np.zeros(problem.allowed.shape, np.int64)
+    np.maximum.at(most, problem.unit_of_op, by_device)
+    which = np.zeros(problem.allowed.shape, np.int64)
+    for device in range(problem.num_devices):
+        reaches = by_device[:, device] == most[problem.unit_of_op, device]
+        which[problem.unit_of_op[reaches], device] = np.flatnonzero(reaches)
+    return most, which
+
+
+def _bytes_in_use(problem: Problem) -> np.ndarray:
+    """[N] int64: bytes of what each op reads and makes, wherever that comes from; what may be shared counts once.
+
+    Of tensors that have the memory of one and the same, the largest counts, unless that may be what stays anyway.
+    """
+    num_tensors = len(problem.tensor_producer)
+    root, least = np.arange(num_tensors), problem.tensor_bytes.copy()
+    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0):  # what is shared comes before who shares
+        shared = problem.alias_of_tensor[sharing]
+        root[sharing], least[sharing] = root[shared], min(least[sharing], least[shared])
+    tensors = np.concatenate([np.arange(num_tensors), problem.op_graph.tensor])
+    ops = np.concatenate([problem.tensor_producer, problem.consumer_op]).astype(np.int64)
+    keys = ops * max(num_tensors, 1) + root[tensors]
+    order = np.lexsort((-least[tensors], keys))
+    keys, counted = keys[order], least[tensors][order]
+    is_largest = np.ones(len(keys), bool)
+    is_largest[1:] = keys[1:] != keys[:-1]
+    held = np.zeros(problem.num_ops, np.int64)
+    np.add.at(held, keys[is_largest] // max(num_tensors, 1), counted[is_largest])
+    return held
+
+
+def _devices_too_small_together(problem: Problem) -> str | None:
+    """Units tied to a few devices, against the memory of these devices (a case of Hall's condition)."""
+    capacity = problem.cluster.capacity_bytes()
+    resident = problem.resident_bytes
+    for mask in np.unique(problem.allowed, axis=0)[::-1]:
+        bound = ~(problem.allowed & ~mask).any(axis=1)
+        need, has = int(resident[bound].sum()), int(capacity[mask].sum())
+        if need > has:
+            names = [
+                device.name for device, inside in zip(problem.cluster.devices, mask, strict=True) if inside
+            ]
+            where = f"{names[0]} has" if len(names) == 1 else f"{', '.join(names)} have together"
+            tenants = "units" if bound.all() else "units that run nowhere else"
+            units = np.flatnonzero(bound)
+            largest = units[np.argsort(-resident[units], kind="stable")[:_HOLDERS]]
+            holders = ", ".join(
+                f"the unit of op {problem.name_of_unit(int(unit))!r} ({resident[unit]})"
+                for unit in largest
+                if resident[unit]
+            )
+            return (
+                f"{need} bytes stay with {tenants} and {where} {has}: {need - has} bytes short; "
+                f"most is with the variables in {holders}"
+            )
+    return None
+
+
+def least_share(problem: Problem, within_s: float = math.inf) -> float:
+    """Lower bound on ``fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
+
+    The larger of two bounds. Of each unit: somewhere it is, with what one of its ops reads and writes while it runs.
+    Of all together: what stays with them is on accelerators, but for what the other devices have memory for, and time
+    for the ops of it (a fractional knapsack of bytes and time).
+    """
+    counted, capacity = problem.cluster.accelerators(), problem.cluster.capacity_bytes()
+    unit_ns = np.zeros(problem.allowed.shape, np.int64)
+    np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns)
+    has_ns = np.minimum(problem.cluster.streams() * within_s * 1e9, np.iinfo(np.int64).max)  # [D]
+    possible = problem.allowed & (unit_ns <= has_ns)  # [U, D]
+    running, _ = bytes_while_running(problem)
+    need = np.where(counted, (problem.resident_bytes[:, np.newaxis] + running) / capacity, 0.0)
+    of_units = np.where(possible, need, np.inf).min(axis=1, initial=np.inf)
+    of_units = of_units[np.isfinite(of_units)]  # a unit that is possible nowhere bounds nothing
+    elsewhere_devices = ~counted
+    elsewhere = _most_bytes(
+        problem,
+        unit_ns[:, elsewhere_devices],
+        possible[:, elsewhere_devices],
+        has_ns[elsewhere_devices],
+        capacity[elsewhere_devices],
+    )
+    together = max(float(problem.resident_bytes.sum()) - elsewhere, 0.0) / capacity[counted].sum()
+    return max(float(of_units.max(initial=0.0)), together)
+
+
+def _most_bytes(
+    problem: Problem, unit_ns: np.ndarray, possible: np.ndarray, has_ns: np.ndarray, capacity: np.ndarray
+) -> float:
+    """Resident bytes that some devices can hold at most, as one of the memory and time of all of them."""
+    if not possible.size:
+        return 0.0
+    least_ns = np.where(possible, unit_ns, np.inf).min(axis=1)
+    can = np.isfinite(least_ns) & (problem.resident_bytes > 0)
+    held, takes_ns = problem.resident_bytes[can].astype(float), least_ns[can]
+    order = np.argsort(takes_ns / held, kind="stable")
+    held, takes_ns = held[order], takes_ns[order]
+    before_ns = np.cumsum(takes_ns) - takes_ns
+    remaining_ns = np.maximum(float(has_ns.sum()) - before_ns, 0.0)
+    part = np.minimum(remaining_ns / np.maximum(takes_ns, 1e-9), 1.0)
+    return min(float((held * part).sum()), float(capacity.sum()))
 
 
 def possible_devices(problem: Problem) -> np.ndarray:
@@ -27,32 +181,23 @@ def possible_devices(problem: Problem) -> np.ndarray:
     possible = problem.allowed & (need <= capacity)
     while possible.any(axis=1).all():
         bound = possible & (possible.sum(axis=1) == 1)[:, np.newaxis]
-        taken = (bound * resident[:, np.newaxis]).sum(axis=0)
+        bound_bytes = (bound * resident[:, np.newaxis]).sum(axis=0)
         # A unit that is bound to the device is counted in what is taken there.
-        beside = need + taken - np.where(bound, resident[:, np.newaxis], 0)
-        kept = possible & (beside <= capacity)
-        if (kept == possible).all():
+        total = need + bound_bytes - np.where(bound, resident[:, np.newaxis], 0)
+        fitting = possible & (total <= capacity)
+        if (fitting == possible).all():
             return possible
-        possible = kept
+        possible = fitting
     return problem.allowed
-
-
-# Heads and tails: the work before and after each op, with the transfers that cannot be avoided.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EarliestTimes:
-    """Earliest times of ops in any placement in which units are only where they can be.
+    """Earliest times of ops in any placement in which units are only where they can be."""
 
-    Attributes:
-      cost_ns: [N, D] float64, whole numbers, time of each op; infinite where it cannot be.
-      head_ns: [N, D] float64, no step starts the op on the device sooner.
-      tail_ns: [N, D] float64, no step ends sooner after the end of the op on the device.
-    """
-
-    cost_ns: np.ndarray
-    head_ns: np.ndarray
-    tail_ns: np.ndarray
+    cost_ns: np.ndarray  # [N, D] float64, whole numbers, time of each op; infinite where it cannot be
+    head_ns: np.ndarray  # [N, D] float64, no step starts the op on the device sooner
+    tail_ns: np.ndarray  # [N, D] float64, no step ends sooner after the end of the op on the device
 
     @property
     def through_ns(self) -> np.ndarray:
@@ -61,7 +206,7 @@ class EarliestTimes:
 
 
 def earliest_times(problem: Problem, possible: np.ndarray) -> EarliestTimes:
-    """Longest ways through the ops, where each op has what it reads from the device that is best for it.
+    """Longest paths through the ops, each input arriving from the best device for the reader.
 
     An op waits for each tensor that it reads: for its producer, on some device where that can be, and, if that is
     another device, for the link. Ops of one unit are on one device. Streams and channels are always free here.
@@ -98,24 +243,19 @@ def _runs(level: np.ndarray) -> list[np.ndarray]:
 
 
 def _over_links(problem: Problem, num_bytes: np.ndarray, there_ns: np.ndarray, forward: bool) -> np.ndarray:
-    """[E', D] least of what it takes at each other end [E', D] and the way from there, or to there."""
+    """[E', D] least time over all other ends [E', D] plus the transfer from or to there."""
     transfer = problem.op_graph.transfer
     best = there_ns.copy()
-    for here in range(problem.num_devices):
-        for there in range(problem.num_devices):
-            link = (there, here) if forward else (here, there)
-            if here != there:
+    for device in range(problem.num_devices):
+        for end in range(problem.num_devices):
+            link = (end, device) if forward else (device, end)
+            if device != end:
                 # As the simulator rounds up, less a little more than floats can be off.
                 way_ns = transfer.fixed_ns[link] + np.ceil(
                     transfer.ns_per_byte[link] * num_bytes * (1 - 1e-12)
                 )
-                best[:, here] = np.minimum(best[:, here], there_ns[:, there] + way_ns)
+                best[:, device] = np.minimum(best[:, device], there_ns[:, end] + way_ns)
     return best
-
-
-# Fractional shares of units among devices: a bound that knows streams and memory, and nothing of order.
-
-_CLASSES = 256
 
 
 def shared_work_ns(
@@ -152,12 +292,12 @@ def shared_work_ns(
     total = weight @ streams
     if total <= 0:
         return 0.0
-    each = np.where(
+    cost = np.where(
         np.isfinite(work),
         np.where(np.isfinite(work), work, 0) * weight + sizes[:, np.newaxis] * price,
         np.inf,
     )
-    least = each.min(axis=1)
+    least = cost.min(axis=1)
     # Off by one part in 10^9 of what is added up, for the rounding of the float sums.
     slip = 1e-9 * (np.abs(least).sum() + price @ room)
     return max(float((least.sum() - price @ room - slip) / total), 0.0)
@@ -217,47 +357,25 @@ def _classes(work: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.where(masks[kinds[starts]], joined, np.inf), np.add.reduceat(sizes[order], starts)
 
 
-_THRESHOLDS = 6  # of heads and of tails that work is looked at between
-
-
-# For people: name of a bound -> what it is.
-MEANING = {
-    "critical_path": "the longest chain of ops, each on its fastest device, with free transfers",
-    "total_work": "all ops shared perfectly among all devices",
-    "largest_unit": "the heaviest unit, which is ops that must share a device",
-    "path_with_transfers": "the longest chain of ops with the transfers that it cannot avoid",
-    "work_in_memory": "all ops shared among all devices, within their memory, and dispatched to them",
-    "work_between": (
-        "the ops that can neither begin at once nor be the last to end, shared perfectly, and what must come before "
-        "and after them"
-    ),
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class LowerBounds:
     """Lower bounds on the step time of any legal placement that fits, in whatever order ops run.
 
     The first three know neither memory nor transfers. The others do: units are only where they fit, ops pay for
     links that they cannot avoid, and a device that takes part pays for it.
-
-    Attributes:
-      critical_path_ns: the longest chain of ops, each on its fastest device, transfers free.
-      total_work_ns: all ops shared perfectly among all streams of all devices.
-      largest_unit_ns: the heaviest unit alone, shared perfectly among its best device's streams.
-      path_with_transfers_ns: the longest chain through a unit on the device that is best for it, with the cheapest
-        links between where its ops can be.
-      work_in_memory_ns: as ``total_work_ns``, no device holding more than it can; or the hosts' dispatch of all ops,
-        shared alike, where that takes longer.
-      work_between_ns: the ops that cannot start before some moment, nor be among the last to end, shared perfectly,
-        and what must come before and after (Carlier & Pinson 1989).
     """
 
-    critical_path_ns: int
-    total_work_ns: int
-    largest_unit_ns: int
+    critical_path_ns: int  # the longest chain of ops, each on its fastest device, transfers free
+    total_work_ns: int  # all ops shared perfectly among all streams of all devices
+    largest_unit_ns: int  # the heaviest unit alone, shared perfectly among its best device's streams
+    # the longest chain through a unit on the device that is best for it, with the cheapest links between
+    # where its ops can be
     path_with_transfers_ns: int = 0
+    # as ``total_work_ns``, no device holding more than it can; or the hosts' dispatch of all ops, shared
+    # alike, where that takes longer
     work_in_memory_ns: int = 0
+    # the ops that cannot start before some moment, nor be among the last to end, shared perfectly, and what
+    # must come before and after (Carlier & Pinson 1989)
     work_between_ns: int = 0
 
     @property
@@ -294,7 +412,12 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
     join_ns = int(joins.min(axis=1).max(initial=0))
     in_memory = shared_work_ns(work, streams, resident, capacity)
     if problem.cluster.dispatch_ns().any():
-        in_memory = max(in_memory, shared_work_ns(*_feeding(problem, work, streams), resident, capacity))
+        # Hosts feed their devices one op after the other; devices that need not be fed work by themselves.
+        dispatch_ns = problem.cluster.dispatch_ns().astype(np.float64)
+        fed_ns = _unit_work(problem, (problem.compute_ns > 0) * dispatch_ns, np.isfinite(work))
+        is_fed = dispatch_ns > 0
+        fed, feeders = np.where(is_fed, fed_ns, work), np.where(is_fed, 1.0, streams)
+        in_memory = max(in_memory, shared_work_ns(fed, feeders, resident, capacity))
     between = _work_between(problem, times, possible, streams)
     return LowerBounds(
         critical_path_ns=int(problem.op_graph.bottom_level_ns.max(initial=0)),
@@ -307,35 +430,21 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
 
 
 def _unit_work(problem: Problem, compute_ns: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """[U, D] float64: work of each unit on each device, infinite where it cannot be."""
+    """[U, D] float64: work of each unit on each device, infinite where not possible."""
     work = np.zeros(possible.shape)
     np.add.at(work, problem.unit_of_op, compute_ns.astype(np.float64))
     return np.where(possible, work, np.inf)
 
 
-def _feeding(problem: Problem, work: np.ndarray, streams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Work [U, D] and streams [D] of the hosts' feeding of devices, and of devices that need not be fed themselves.
-
-    Args:
-      problem: the ops.
-      work: [U, D] of each unit, infinite where it cannot be.
-      streams: [D].
-    """
-    dispatch_ns = problem.cluster.dispatch_ns().astype(np.float64)
-    fed_ns = _unit_work(problem, (problem.compute_ns > 0) * dispatch_ns, np.isfinite(work))
-    is_fed = dispatch_ns > 0
-    return np.where(is_fed, fed_ns, work), np.where(is_fed, 1.0, streams)
-
-
 def _join_ns(problem: Problem, possible: np.ndarray) -> np.ndarray:
-    """[U, D] float64: what a step takes longer because the unit's device takes part, infinite where it cannot be."""
+    """[U, D] float64: time added to a step by the unit's device taking part, infinite where not possible."""
     works = np.zeros(possible.shape, bool)
     np.logical_or.at(works, problem.unit_of_op, problem.compute_ns > 0)
     return np.where(possible, works * problem.cluster.join_ns().astype(np.float64), np.inf)
 
 
 def _path_ns(problem: Problem, times: EarliestTimes, share: np.ndarray, joins: np.ndarray) -> int:
-    """The unit that takes longest where it takes least, with what must come before and after it.
+    """The slowest unit on its best device, with the work that must come before and after.
 
     Args:
       problem: the ops.
@@ -348,8 +457,8 @@ def _path_ns(problem: Problem, times: EarliestTimes, share: np.ndarray, joins: n
     np.maximum.at(through, unit, times.through_ns)
     np.minimum.at(head, unit, times.head_ns)
     np.minimum.at(tail, unit, times.tail_ns)
-    alone = np.floor(head + share * (1 - 1e-12) + tail)
-    return int((np.maximum(through, alone) + joins).min(axis=1).max(initial=0))
+    unit_ns = np.floor(head + share * (1 - 1e-12) + tail)
+    return int((np.maximum(through, unit_ns) + joins).min(axis=1).max(initial=0))
 
 
 def _work_between(problem: Problem, times: EarliestTimes, possible: np.ndarray, streams: np.ndarray) -> float:

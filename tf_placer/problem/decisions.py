@@ -26,19 +26,13 @@ class Decisions:
     """Decisions of B plans of one problem; their legality is checked by the problem.
 
     Arrays are kept as read-only copies. Tensors stay tensors, so that only the rows that are wanted are copied out.
-
-    Attributes:
-      device_of_unit: [B, U] int32, positions in ``problem.cluster.devices``.
-      priority_of_op: [B, N] int32, lower runs first among the ready ops of a device; None where no order is decided.
-        An op of equal priority waits as it would without; so 0 for every op of a plan decides nothing.
-      cluster_of_op: [B, N] int32, ops of one number are to be fused, -1 is with none; None where none is decided.
-
-    Raises:
-      InputError: no whole numbers, other shapes, or a cluster below -1.
     """
 
-    device_of_unit: np.ndarray | tf.Tensor
+    device_of_unit: np.ndarray | tf.Tensor  # [B, U] int32, positions in ``problem.cluster.devices``
+    # [B, N] int32, lower runs first among the ready ops of a device; None where no order is decided. An op of
+    # equal priority waits as it would without; so 0 for every op of a plan decides nothing.
     priority_of_op: np.ndarray | tf.Tensor | None = None
+    # [B, N] int32, ops of one number are to be fused, -1 is with none; None where none is decided
     cluster_of_op: np.ndarray | tf.Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -46,7 +40,13 @@ class Decisions:
             value = getattr(self, name)
             if value is not None or name == "device_of_unit":
                 object.__setattr__(self, name, _rows(name, value))
-        self._check_shapes()
+        shapes = {name: tuple(value.shape) for name in _FIELDS if (value := getattr(self, name)) is not None}
+        per_op = [shape[1] for name, shape in shapes.items() if name in UNDECIDED]
+        if _differ([shape[0] for shape in shapes.values()]) or _differ(per_op):
+            listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise InputError(
+                f"{listed} are not of the same plans; give as many rows of each, and one entry for each op"
+            )
         clusters = self.cluster_of_op
         if isinstance(clusters, np.ndarray) and clusters.size and clusters.min() < NO_CLUSTER:
             raise InputError(
@@ -60,68 +60,49 @@ class Decisions:
         )
         return f"<Decisions of {len(self)} plans: {decided}>"
 
-    def _check_shapes(self) -> None:
-        shapes = {name: tuple(value.shape) for name in _FIELDS if (value := getattr(self, name)) is not None}
-        per_op = [shape[1] for name, shape in shapes.items() if name in UNDECIDED]
-        if _differ([shape[0] for shape in shapes.values()]) or _differ(per_op):
-            told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            raise InputError(
-                f"{told} are not of the same plans; give as many rows of each, and one entry for each op"
-            )
-
     def __len__(self) -> int:
         return int(self.device_of_unit.shape[0])
 
     @property
     def plain(self) -> np.ndarray | tf.Tensor | Decisions:
-        """[B, U] where only devices are decided, else all of it: for evaluators that know nothing but devices."""
+        """[B, U] where only devices are decided, else the decisions: for evaluators of devices alone."""
         is_plain = self.priority_of_op is None and self.cluster_of_op is None
         return self.device_of_unit if is_plain else self
 
     def row(self, index: int) -> Decisions:
-        """One plan, copied out as arrays of one row; what it decides nothing about is None.
-
-        Raises:
-          InputError: there is no such row.
-        """
+        """One plan as arrays of one row; undecided fields are None."""
         index = arguments.whole_number("index", index, 0, len(self) - 1)
-        found = {}
+        values = {}
         for name in _FIELDS:
             value = getattr(self, name)
-            one = None if value is None else np.asarray(value[index : index + 1])
-            found[name] = None if one is None or _decides_nothing(name, one) else one
-        return Decisions(**found)
+            row = None if value is None else np.asarray(value[index : index + 1])
+            is_decided = row is not None and not (name in UNDECIDED and (row == UNDECIDED[name]).all())
+            values[name] = row if is_decided else None
+        return Decisions(**values)
 
     def digest(self, index: int, problem: Problem) -> str:
         """Hex digest of all that one plan decides; equal for plans that decide the same.
 
         Of the devices of ops, not of units: how ops are joined to units may change, what runs does not. A plan that
         decides devices alone has the digest that it had before anything else could be decided: journals hold it.
-
-        Raises:
-          InputError: there is no such row, or it is no plan of this problem.
         """
-        one = decisions_of(self.row(index), arguments.instance_of("problem", problem, Problem, _PROBLEM))
-        digest = hashlib.sha256(one.device_of_unit[0][problem.unit_of_op].astype("<i4").tobytes())
+        plan = decisions_of(self.row(index), arguments.instance_of("problem", problem, Problem, _PROBLEM))
+        digest = hashlib.sha256(plan.device_of_unit[0][problem.unit_of_op].astype("<i4").tobytes())
         for name in UNDECIDED:
-            value = getattr(one, name)
+            value = getattr(plan, name)
             if value is not None:
                 digest.update(name.encode() + value.astype("<i4").tobytes())
         return digest.hexdigest()[:32]
 
     @staticmethod
     def joined(parts: Sequence[Decisions]) -> Decisions:
-        """The plans of several, in order, as arrays.
-
-        Raises:
-          InputError: there are none, or they are not about one graph.
-        """
+        """The plans of several, in order, as arrays."""
         remedy = "give at least one Decisions, all of one problem"
-        given = arguments.items_of("parts", parts, Decisions, remedy)
-        if not given:
+        decided = arguments.items_of("parts", parts, Decisions, remedy)
+        if not decided:
             raise InputError(f"parts is empty; {remedy}")
         try:
-            return Decisions(**{name: _joined(name, given) for name in _FIELDS})
+            return Decisions(**{name: _joined(name, decided) for name in _FIELDS})
         except ValueError as error:
             raise InputError(f"parts are of different widths ({error}); {remedy}") from error
 
@@ -138,19 +119,15 @@ def ranked(*keys: np.ndarray) -> np.ndarray:
 
 
 def decisions_of(value: object, problem: Problem) -> Decisions:
-    """Decisions from plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
-
-    Raises:
-      InputError: no whole numbers, or other shapes.
-    """
+    """Decisions from plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``."""
     if not isinstance(value, Decisions):
         value = Decisions(value if tf.is_tensor(value) else placement_rows(value, problem))
     for name in _FIELDS:
-        found = getattr(value, name)
+        rows = getattr(value, name)
         letter, width = ("U", problem.num_units) if name == "device_of_unit" else ("N", problem.num_ops)
-        if found is not None and found.shape[1] not in (width, None):
+        if rows is not None and rows.shape[1] not in (width, None):
             raise InputError(
-                f"{name} has shape {tuple(found.shape)}, expected [B, {width}]: {letter} of {problem.name!r}"
+                f"{name} has shape {tuple(rows.shape)}, expected [B, {width}]: {letter} of {problem.name!r}"
             )
     return value
 
@@ -174,10 +151,6 @@ def _is_kept(value: object) -> bool:
 
 def _differ(sizes: Sequence[int | None]) -> bool:
     return len({size for size in sizes if size is not None}) > 1
-
-
-def _decides_nothing(name: str, row: np.ndarray) -> bool:
-    return name in UNDECIDED and bool((row == UNDECIDED[name]).all())
 
 
 def _joined(name: str, parts: Sequence[Decisions]) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +13,9 @@ import numpy as np
 
 from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.quantities import percentage
 from tf_placer.graph.program import TRIP
 from tf_placer.problem.problem import Problem
-
-# Name scopes: the part of an op's name that its program gave, without TensorFlow's prefixes and suffixes.
 
 Scope = tuple[str, ...]
 
@@ -23,6 +23,14 @@ Scope = tuple[str, ...]
 _PREFIX = re.compile(r"(gradient_tape|gradients|grad_ys|(Stateful)?PartitionedCall)(_\d+)?")
 _COUNT = re.compile(r"_\d+\Z")
 _GRADIENT = "_grad"
+
+NO_LAYER = "(no layer)"
+"""What ops are said to be in that no name and no neighbour gives a layer; no name of TensorFlow's looks like it."""
+ROOT = -1
+_UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "Apply", "SparseApply", "ResourceScatter")
+NO_LINE = -1
+MOST_ROWS = 30
+_SEEN = 0.0005  # a share that is shown as more than nothing
 
 
 def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
@@ -34,9 +42,9 @@ def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
       names: [N] of the ops.
       types: [N] of the ops; "" where they are not known.
     """
-    known: dict[str, Scope] = {}
+    scope_of_path: dict[str, Scope] = {}
     ops, kinds = set(names), set(types) - {""}
-    return [_scope(name.rpartition("/")[0], ops, kinds, known) for name in names]
+    return [_scope(name.rpartition("/")[0], ops, kinds, scope_of_path) for name in names]
 
 
 def without_count(part: str) -> str:
@@ -52,26 +60,21 @@ def below(scopes: Iterable[Scope]) -> set[Scope]:
 def _scope(path: str, ops: set[str], kinds: set[str], known: dict[str, Scope]) -> Scope:
     if path not in known:
         parts = path.split("/") if path else []
-        first = next((i for i, part in enumerate(parts) if not _PREFIX.fullmatch(part)), len(parts))
-        end = next(
-            (i for i in range(first, len(parts)) if _is_op(parts[: i + 1], first, ops, kinds)), len(parts)
-        )
-        known[path] = tuple(parts[first:end])
+        begin = next((i for i, part in enumerate(parts) if not _PREFIX.fullmatch(part)), len(parts))
+        for end, part in enumerate(parts[begin:], begin):
+            # A scope ends at an op of this name, in its own scope or as a gradient, and at a type of ops.
+            op_name = part.removesuffix(_GRADIENT)
+            names = ("/".join(parts[: end + 1]), "/".join((*parts[begin:end], op_name)))
+            if without_count(op_name) in kinds or not ops.isdisjoint(names):
+                break
+        else:
+            end = len(parts)
+        known[path] = tuple(parts[begin:end])
     return known[path]
 
 
-def _is_op(parts: Sequence[str], first: int, ops: set[str], kinds: set[str]) -> bool:
-    """True if ``parts``, or all but the first of them, name an op, or if the last is a type of ops."""
-    last = parts[-1].removesuffix(_GRADIENT)
-    names = ("/".join(parts), "/".join((*parts[first:-1], last)))
-    return without_count(last) in kinds or any(name in ops for name in names)
-
-
-# Layers of ops whose names say none, from the ops that they read and feed.
-
-
 def layer_of_neighbours(given: Sequence[Scope], producer: np.ndarray, consumer: np.ndarray) -> list[Scope]:
-    """The layer of each op: what is given, or what all that it reads agree on, or else all that it feeds.
+    """The layer of each op: its own, or the common layer of all inputs, or of all consumers.
 
     An op that nothing leads to from a layer, such as a constant, does not disagree with one.
 
@@ -82,15 +85,15 @@ def layer_of_neighbours(given: Sequence[Scope], producer: np.ndarray, consumer: 
     Returns:
       [N] layers, () where neighbours disagree or there are none.
     """
-    found = list(given)
+    layers = list(given)
     edges = list(zip(producer.tolist(), consumer.tolist(), strict=True))
-    _spread(found, sorted(edges))
-    _spread(found, sorted(((b, a) for a, b in edges), reverse=True))
-    return found
+    _spread(layers, sorted(edges))
+    _spread(layers, sorted(((b, a) for a, b in edges), reverse=True))
+    return layers
 
 
 def _spread(found: list[Scope], edges: Sequence[tuple[int, int]]) -> None:
-    """Gives ops without layer the one that all edges to them agree on; all edges to an op come before those from it."""
+    """Gives ops without layer the layer that all edges to them agree on; edges into an op precede edges out."""
     offered: dict[int, Scope | None] = {}
     for source, target in edges:
         layer = found[source] or offered.get(source)
@@ -102,20 +105,14 @@ def _spread(found: list[Scope], edges: Sequence[tuple[int, int]]) -> None:
         found[op] = found[op] or layer or ()
 
 
-# Scopes that are layers, and their names: both follow from the variables that are read in them.
-
-
 @dataclasses.dataclass(frozen=True)
 class VariableScopes:
-    """Scopes that the variables of a program belong to.
+    """Scopes that the variables of a program belong to."""
 
-    Attributes:
-      home: variable's op -> scope of the layer that it belongs to; () where nothing says so.
-      named_by: scope of a layer -> scope of the variables that it was found by, which has the name that the layer was
-        given: Keras enters each layer's scope twice, and TensorFlow calls the second ``dense_1``.
-    """
-
+    # variable's op -> scope of the layer that it belongs to; () where nothing says so
     home: Mapping[int, Scope]
+    # scope of a layer -> scope of the variables that it was found by, which has the name that the layer was
+    # given: Keras enters each layer's scope twice, and TensorFlow calls the second ``dense_1``
     named_by: Mapping[Scope, Scope]
 
 
@@ -137,13 +134,15 @@ def variable_scopes(
     home: dict[int, Scope] = {}
     named_by: dict[Scope, Scope] = {}
     for variable, ops in readers.items():
-        own = scopes[variable]
+        variable_scope = scopes[variable]
         read_in = list(dict.fromkeys(scope for op in ops if (scope := scopes[op])))
-        matches = {scope: match for scope in read_in if (match := _called_alike(own, scope))}
+        matches = {scope: match for scope in read_in if (match := _called_alike(variable_scope, scope))}
         for layer in matches.values():
-            named_by.setdefault(layer, own)
-        is_of_several = called[own, without_count(names[variable])] > 1
-        home[variable] = next(iter((*(matches if is_of_several else matches.values()), *read_in)), own)
+            named_by.setdefault(layer, variable_scope)
+        is_of_several = called[variable_scope, without_count(names[variable])] > 1
+        home[variable] = next(
+            iter((*(matches if is_of_several else matches.values()), *read_in)), variable_scope
+        )
     return VariableScopes(home, named_by)
 
 
@@ -161,7 +160,7 @@ def _counted(part: str, name: str) -> bool:
 
 
 def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dict[Scope, Scope]:
-    """Names of layers: as their variables say and, where those say it of one, of its siblings too.
+    """Names of layers as their variables say, applied to siblings too.
 
     A layer without variables loses its count only where a sibling's variables show that Keras counted, and where no
     sibling would be called the same; so does what is around a layer that was counted. Layers that read the same
@@ -174,45 +173,43 @@ def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dic
     children: defaultdict[Scope, list[Scope]] = defaultdict(list)
     for scope in sorted(layers, key=len):
         children[scope[:-1]].append(scope)
-    counted = {layer for layer, own in named_by.items() if own and _counted(layer[-1], own[-1])}
-    told = {layer[:d] for layer, own in named_by.items() for d in range(1, len(layer)) if layer[d - 1] in own}
-    around = below(counted) - told
-    found: dict[Scope, Scope] = {(): ()}
+    counted = {
+        layer
+        for layer, variable_scope in named_by.items()
+        if variable_scope and _counted(layer[-1], variable_scope[-1])
+    }
+    confirmed = {
+        layer[:d]
+        for layer, variable_scope in named_by.items()
+        for d in range(1, len(layer))
+        if layer[d - 1] in variable_scope
+    }
+    around = below(counted) - confirmed
+    name_of: dict[Scope, Scope] = {(): ()}
     for parent, scopes in children.items():
         is_counted = parent in counted or bool(counted.intersection(scopes))
-        wanted = {
+        proposed = {
             scope: without_count(scope[-1]) if is_counted or scope in around else scope[-1]
             for scope in scopes
         }
-        wanted |= {scope: named_by[scope][-1] for scope in counted.intersection(scopes)}
-        claims = Counter({(name, named_by.get(scope, scope)) for scope, name in wanted.items()})
+        proposed |= {scope: named_by[scope][-1] for scope in counted.intersection(scopes)}
+        claims = Counter({(name, named_by.get(scope, scope)) for scope, name in proposed.items()})
         rivals = Counter(name for name, _ in claims)
         for scope in scopes:
-            name = wanted[scope] if rivals[wanted[scope]] == 1 else scope[-1]
-            found[scope] = (*found[parent], name)
-    return found
-
-
-NO_LAYER = "(no layer)"
-"""What ops are said to be in that no name and no neighbour gives a layer; no name of TensorFlow's looks like it."""
-
-ROOT = -1
-_UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "Apply", "SparseApply", "ResourceScatter")
+            name = proposed[scope] if rivals[proposed[scope]] == 1 else scope[-1]
+            name_of[scope] = (*name_of[parent], name)
+    return name_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layers:
-    """The layers of a program as a tree, and the layer of each op.
+    """The layers of a program as a tree, and the layer of each op."""
 
-    Attributes:
-      names: [L] paths such as ``"encoder/layer_1"``; ``NO_LAYER`` for ops without one. A layer stands before those
-        inside it; beside that, in the order of their first ops.
-      parent: [L] int32, the layer that each is inside of; ``ROOT`` of those that are in none.
-      layer_of_op: [N] int32. An op of a layer that has others inside it may be in none of these.
-    """
-
+    # [L] paths such as ``"encoder/layer_1"``; ``NO_LAYER`` for ops without one. A layer stands before those
+    # inside it; beside that, in the order of their first ops.
     names: tuple[str, ...]
-    parent: np.ndarray
+    parent: np.ndarray  # [L] int32, the layer that each is inside of; ``ROOT`` of those that are in none
+    # [N] int32. An op of a layer that has others inside it may be in none of these.
     layer_of_op: np.ndarray
 
     def __len__(self) -> int:
@@ -220,27 +217,27 @@ class Layers:
 
     @functools.cached_property
     def children(self) -> list[list[int]]:
-        """[L + 1] the layers right inside each one; the last, at ``ROOT``, is of those that are in none."""
-        found: list[list[int]] = [[] for _ in range(len(self) + 1)]
+        """[L + 1] direct children of each layer; the last entry, at ``ROOT``, has the outermost layers."""
+        children: list[list[int]] = [[] for _ in range(len(self) + 1)]
         for layer, parent in enumerate(self.parent.tolist()):
-            found[parent].append(layer)
-        return found
+            children[parent].append(layer)
+        return children
 
     def inside(self, layer: int) -> np.ndarray:
-        """[N] bool: the ops of a layer and of all layers inside it."""
+        """[N] bool: the ops of a layer and of all layers inside."""
         inside: np.ndarray = self.is_inside(layer)[self.layer_of_op]
         return inside
 
     def is_inside(self, layer: int) -> np.ndarray:
-        """[L] bool: the layer itself and all inside it."""
+        """[L] bool: the layer and all layers inside."""
         is_inside = np.zeros(len(self), bool)
         is_inside[layer] = True
-        for one in range(layer + 1, len(self)):
-            is_inside[one] = self.parent[one] != ROOT and is_inside[self.parent[one]]
+        for child in range(layer + 1, len(self)):
+            is_inside[child] = self.parent[child] != ROOT and is_inside[self.parent[child]]
         return is_inside
 
     def sums(self, per_op: np.ndarray) -> np.ndarray:
-        """[L, ...] what the ops of each layer, and of all inside it, have together of ``per_op`` [N, ...]."""
+        """[L, ...] sums of ``per_op`` [N, ...] over each layer and all layers inside."""
         total = np.zeros((len(self), *per_op.shape[1:]), per_op.dtype)
         np.add.at(total, self.layer_of_op, per_op)
         for layer in range(len(self) - 1, -1, -1):
@@ -275,57 +272,54 @@ def layers_of(problem: Problem) -> Layers:
     variables = variable_scopes(users, scopes, problem.op_names)
     scopes = [variables.home.get(op, scope) for op, scope in enumerate(scopes)]
     around = below(filter(None, variables.home.values()) if any(variables.home.values()) else scopes)
-    layer_of_op = [_outermost_layer(scope, around) for scope in scopes]
+    # The outermost scope that no other layer is inside of.
+    layer_of_op = [
+        scope[: next((d for d in range(1, len(scope) + 1) if scope[:d] not in around), len(scope))]
+        for scope in scopes
+    ]
     updating = _updating(readers, layer_of_op, problem.op_types)
-    given: list[Scope] = [() if layer in updating else layer for layer in layer_of_op]
+    named_layer: list[Scope] = [() if layer in updating else layer for layer in layer_of_op]
     for variable, ops in readers.items():  # they share a device with it
         for op in ops:
-            given[op] = given[op] or given[variable]
-    found = layer_of_neighbours(given, edges.producer, edges.consumer)
-    final = [one or layer for one, layer in zip(found, layer_of_op, strict=True)]
+            named_layer[op] = named_layer[op] or named_layer[variable]
+    inferred = layer_of_neighbours(named_layer, edges.producer, edges.consumer)
+    final = [neighbour or layer for neighbour, layer in zip(inferred, layer_of_op, strict=True)]
     return _as_tree(final, variables)
 
 
 def _users(variable: int, takers: Sequence[Sequence[int]], names: Sequence[str]) -> list[int]:
-    """The ops that take a variable or its value, behind those that are named after it, ascending."""
-    found, pending = set(), [variable]
+    """Consumers of a variable or its value, ascending, past the ops named after the variable."""
+    users, pending = set(), [variable]
     while pending:
         for op in takers[pending.pop()]:
             if names[op].startswith(f"{names[variable]}/"):
                 pending.append(op)
             else:
-                found.add(op)
-    return sorted(found)
-
-
-def _outermost_layer(scope: Scope, around: set[Scope]) -> Scope:
-    depth = next((d for d in range(1, len(scope) + 1) if scope[:d] not in around), len(scope))
-    return scope[:depth]
+                users.add(op)
+    return sorted(users)
 
 
 def _updating(
     readers: dict[int, list[int]], layer_of_op: Sequence[Scope], types: Sequence[str]
 ) -> set[Scope]:
     """Layers that write variables of others that are neither in them nor around them."""
-    found = set()
+    layers = set()
     for variable, ops in readers.items():
         home = layer_of_op[variable]
         writing = {layer_of_op[op] for op in ops if types[op].startswith(_UPDATES)}
-        found |= {layer for layer in writing if layer and home and not _nested(home, layer)}
-    return found
-
-
-def _nested(a: Scope, b: Scope) -> bool:
-    shorter = min(len(a), len(b))
-    return a[:shorter] == b[:shorter]
+        for layer in writing if home else ():
+            shorter = min(len(home), len(layer))
+            if layer and home[:shorter] != layer[:shorter]:
+                layers.add(layer)
+    return layers
 
 
 def _as_tree(layer_of_op: Sequence[Scope], variables: VariableScopes) -> Layers:
     used = dict.fromkeys(layer_of_op)
     called = layer_names({*used, *below(used)} - {()}, variables.named_by)
-    named = [called[scope] for scope in layer_of_op]
+    path_of_op = [called[scope] for scope in layer_of_op]
     inside: defaultdict[Scope, dict[Scope, None]] = defaultdict(dict)
-    for name in dict.fromkeys(named):
+    for name in dict.fromkeys(path_of_op):
         for depth in range(1, len(name) + 1):
             inside[name[: depth - 1]].setdefault(name[:depth])
     order: list[Scope] = []
@@ -341,13 +335,8 @@ def _as_tree(layer_of_op: Sequence[Scope], variables: VariableScopes) -> Layers:
         order.append(())
     parent = [position[name[:-1]] if len(name) > 1 else ROOT for name in order]
     return Layers(
-        tuple(names), np.array(parent, np.int32), np.array([position[name] for name in named], np.int32)
+        tuple(names), np.array(parent, np.int32), np.array([position[name] for name in path_of_op], np.int32)
     )
-
-
-# Plans of layers: a few lines of layer and device, expanded to every unit.
-
-NO_LINE = -1
 
 
 def layer_of_unit(problem: Problem, layers: Layers) -> np.ndarray:
@@ -360,10 +349,10 @@ def layer_of_unit(problem: Problem, layers: Layers) -> np.ndarray:
         np.stack([problem.unit_of_op, layers.layer_of_op], axis=1), axis=0, return_counts=True
     )
     order = np.lexsort((pairs[:, 1], -count, pairs[:, 0]))
-    units, first = np.unique(pairs[order, 0], return_index=True)
-    found = np.zeros(problem.num_units, np.int32)
-    found[units] = pairs[order][first, 1]
-    return found
+    units, first_pair = np.unique(pairs[order, 0], return_index=True)
+    layer = np.zeros(problem.num_units, np.int32)
+    layer[units] = pairs[order][first_pair, 1]
+    return layer
 
 
 def with_units_whole(problem: Problem, layers: Layers) -> Layers:
@@ -374,7 +363,7 @@ def with_units_whole(problem: Problem, layers: Layers) -> Layers:
 def layer_lines(
     problem: Problem, layers: Layers, device_of_unit: np.ndarray
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The fewest lines that say a placement, where a layer without one is where the layer around it is.
+    """The fewest lines that state a placement; a layer without a line is where its parent is.
 
     Args:
       problem: what is placed.
@@ -405,15 +394,15 @@ def layer_lines(
             device_of_layer[layer] = best
             lines[layers.names[layer]] = names[best]
     units, first_op = np.unique(problem.unit_of_op, return_index=True)
-    apart = device_of_unit[units] != device_of_layer[home[units]]
-    ops = np.sort(first_op[apart]).tolist()
+    differs = device_of_unit[units] != device_of_layer[home[units]]
+    ops = np.sort(first_op[differs]).tolist()
     return lines, {problem.op_names[op]: names[device_of_unit[problem.unit_of_op[op]]] for op in ops}
 
 
 def device_of_lines(
     problem: Problem, layers: Layers, lines: Mapping[str, str], source: str, ignore_unknown: bool = False
 ) -> np.ndarray:
-    """[U] int32: the device of each unit by the lines of a plan, ``NO_LINE`` where none is for it.
+    """[U] int32: device of each unit by the lines of a plan, ``NO_LINE`` for units without a line.
 
     Args:
       problem: what is placed.
@@ -421,13 +410,10 @@ def device_of_lines(
       lines: layer -> device.
       source: where they are from, for messages.
       ignore_unknown: leave out lines of layers that are not there.
-
-    Raises:
-      InputError: there is no such layer or device.
     """
     column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
     position = {name: layer for layer, name in enumerate(layers.names)}
-    given: dict[int, int] = {}
+    planned: dict[int, int] = {}
     for name, device in lines.items():
         if name in position and device not in column:
             raise InputError(
@@ -435,7 +421,7 @@ def device_of_lines(
                 f"{', '.join(column)}"
             )
         if name in position:
-            given[position[name]] = column[device]
+            planned[position[name]] = column[device]
         elif not ignore_unknown:
             raise InputError(
                 f"{source} has a line of layer {name!r}, which is not there; {nearest(name, layers.names)}"
@@ -443,5 +429,115 @@ def device_of_lines(
     device_of_layer = np.full(len(layers), NO_LINE, np.int32)
     for layer, around in enumerate(layers.parent.tolist()):
         inherited = NO_LINE if around == ROOT else int(device_of_layer[around])
-        device_of_layer[layer] = given.get(layer, inherited)
+        device_of_layer[layer] = planned.get(layer, inherited)
     return device_of_layer[layer_of_unit(problem, layers)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LayerRow:
+    """A layer with everything inside, or the layers that there is no room for."""
+
+    name: str  # its path, or how many layers these are
+    depth: int  # how many layers are around it
+    num_ops: int  # of it
+    # [D] int64, time of its ops on each device that they are on; ops that cost nothing take none
+    compute_ns: np.ndarray
+    ops_on: np.ndarray  # [D] int64, how many ops are on each device
+    resident_bytes: int  # what stays in memory for it: variables
+    output_bytes: int  # what its ops give in a step, whether or not it is all there at once
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds of all of its ops, one after the other."""
+        return float(self.compute_ns.sum() / 1e9)
+
+    def on(self, names: Sequence[str]) -> str:
+        """Device of the layer, or several with the share of the time that each has; of ops where nothing costs.
+
+        Args:
+          names: [D] of the devices.
+        """
+        part = self.compute_ns if self.compute_ns.any() else self.ops_on
+        share = part / max(int(part.sum()), 1)
+        used = sorted(np.flatnonzero(self.ops_on).tolist(), key=lambda d: -share[d])
+        seen = [d for d in used if share[d] >= _SEEN]
+        free = [f"{self.ops_on[d]} ops on {names[d]}" for d in used if share[d] < _SEEN]
+        if len(seen) == 1:
+            return ", ".join([names[seen[0]], *free])
+        return ", ".join([*(f"{names[d]} {percentage(float(share[d]))}" for d in seen), *free])
+
+
+def layer_rows(
+    problem: Problem, layers: Layers, device_of_unit: np.ndarray, most: int = MOST_ROWS
+) -> list[LayerRow]:
+    """Rows in the order of the tree: the layer that takes longest is opened first, while there is room.
+
+    Ops count with the layer that their unit goes with.
+
+    Args:
+      problem: what is placed.
+      layers: of it.
+      device_of_unit: [U].
+      most: rows, at least one; of the layers inside one that do not all find room, those that take least are one row.
+    """
+    device = device_of_unit[problem.unit_of_op]
+    ops = np.arange(problem.num_ops)
+    on = np.zeros((problem.num_ops, problem.num_devices), np.int64)
+    on[ops, device] = 1
+    # A unit's variables are at its first op.
+    resident = np.zeros(problem.num_ops, np.int64)
+    units, first_op = np.unique(problem.unit_of_op, return_index=True)
+    resident[first_op] = problem.resident_bytes[units]
+    output = np.zeros(problem.num_ops, np.int64)
+    np.add.at(output, problem.tensor_producer, problem.tensor_bytes)
+    layers = with_units_whole(problem, layers)
+    # [L, ...] each layer with all inside it.
+    time, count = layers.sums(on * problem.compute_ns), layers.sums(on)
+    held, output_bytes = layers.sums(resident), layers.sums(output)
+
+    def row(name: str, depth: int, members: list[int]) -> LayerRow:
+        return LayerRow(
+            name=name,
+            depth=depth,
+            num_ops=int(count[members].sum()),
+            compute_ns=time[members].sum(axis=0),
+            ops_on=count[members].sum(axis=0),
+            resident_bytes=int(held[members].sum()),
+            output_bytes=int(output_bytes[members].sum()),
+        )
+
+    shown = _with_room(layers, time.sum(axis=1), count.sum(axis=1), most)
+    rows: list[LayerRow] = []
+
+    def add(around: int, depth: int) -> None:
+        children = [child for child in layers.children[around] if count[child].any()]
+        visible = [child for child in children if child in shown]
+        for child in visible:
+            rows.append(row(layers.names[child], depth, [child]))
+            add(child, depth + 1)
+        rest = [child for child in children if child not in shown]
+        if rest and (visible or around == ROOT):
+            rows.append(row(f"({len(rest)} more)", depth, rest))
+
+    add(ROOT, 0)
+    return rows
+
+
+def _with_room(layers: Layers, time_ns: np.ndarray, count: np.ndarray, most: int) -> set[int]:
+    """Layers with a row of their own, such that rows and remainders number at most ``most``."""
+    shown: set[int] = set()
+    room = most
+    closed = [(0, ROOT)]
+    while closed and room > 0:
+        _, layer = heapq.heappop(closed)
+        children = [child for child in layers.children[layer] if count[child]]
+        children.sort(key=lambda child: (-time_ns[child], child))
+        if len(children) > room:
+            children = children[: room - 1]
+            room = 0
+        else:
+            room -= len(children)
+        shown.update(children)
+        for child in children:
+            heapq.heappush(closed, (-int(time_ns[child]), child))
+    return shown

@@ -11,8 +11,6 @@ import numpy as np
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.check_arrays import tensor_of_edge
 
-# Transfer times between devices over idle links.
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TransferTimes:
@@ -20,14 +18,11 @@ class TransferTimes:
 
     A tensor of b bytes takes ``fixed_ns + ns_per_byte * b``. That is what the simulator takes for it where its channel
     is free and neither end has anything else to do, but for rounding to whole nanoseconds.
-
-    Attributes:
-      fixed_ns: [D, D] int64, latency, hand-over and the ends' part that does not depend on the size, from row to
-        column.
-      ns_per_byte: [D, D] float64. Nothing crosses on the diagonals: they are not read.
     """
 
+    # [D, D] int64, latency, hand-over and the ends' part that does not depend on the size, from row to column
     fixed_ns: np.ndarray
+    # [D, D] float64. Nothing crosses on the diagonals: they are not read.
     ns_per_byte: np.ndarray
 
     @staticmethod
@@ -68,22 +63,14 @@ class OpGraph:
     Rows are compressed: op i makes the edges ``out_offset[i]:out_offset[i + 1]``, and reads the edges
     ``in_edge[in_offset[i]:in_offset[i + 1]]``, ascending. An op that reads two tensors of another has two
     edges from it.
-
-    Attributes:
-      op_ns: [N] int64, time of each op on the fastest device that it may run on.
-      tensor_producer: [T] int32, ascending.
-      tensor_bytes: [T] int64.
-      consumer_offset: [T + 1] int32, where each tensor's edges begin.
-      consumer: [E] int32, the op at the end of each edge.
-      transfer: what crossing takes.
     """
 
-    op_ns: np.ndarray
-    tensor_producer: np.ndarray
-    tensor_bytes: np.ndarray
-    consumer_offset: np.ndarray
-    consumer: np.ndarray
-    transfer: TransferTimes
+    op_ns: np.ndarray  # [N] int64, time of each op on the fastest device that it may run on
+    tensor_producer: np.ndarray  # [T] int32, ascending
+    tensor_bytes: np.ndarray  # [T] int64
+    consumer_offset: np.ndarray  # [T + 1] int32, where each tensor's edges begin
+    consumer: np.ndarray  # [E] int32, the op at the end of each edge
+    transfer: TransferTimes  # what crossing takes
 
     @property
     def num_ops(self) -> int:

@@ -26,47 +26,36 @@ from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
 from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem
 
-# Plans as data: the content of a placement.json, before it is checked against a graph.
-
 DEVICES_ONLY, WITH_SCHEDULE, WITH_LAYERS = SCHEMA_VERSIONS = (1, 2, 3)
 SCHEMA_PATH = pathlib.Path(__file__).with_name("placement.schema.json")
 _LONGEST_MESSAGE = 160
 _COUNTS = re.compile(r"(_\d+)+(?=/|\Z)")
 
+_MAKE_PROBLEM = "give what tf_placer.build_problem returns"
+_FLAGS = "give names of flags and their values, as JSON holds them"
+
 
 @dataclasses.dataclass(frozen=True)
 class PlanFile:
-    """A well-formed plan.
+    """A well-formed plan."""
 
-    Attributes:
-      source: where it is from, for messages.
-      fingerprint: of the graph that it was made for.
-      devices: op name -> device string; with ``layers``, of ops that are not where their layer is.
-      made_for: flags that it was made with; empty where that is not known.
-      priorities: op name -> priority, of every op; None where the plan decides no order.
-      clusters: op name -> fusion cluster, of the ops that are in one; None where the plan fuses nothing.
-      layers: layer -> device string, as ``layer_lines`` says; None where the plan says it op by op.
-      splitting: how the batch of its program is in parts; None where it is whole.
-      cluster: name of the cluster; empty where that is not known.
-    """
-
-    source: str
-    fingerprint: str
+    source: str  # where it is from, for messages
+    fingerprint: str  # of the graph that it was made for
+    # op name -> device string; with ``layers``, of ops that are not where their layer is
     devices: Mapping[str, str]
-    made_for: Mapping[str, Any]
+    made_for: Mapping[str, Any]  # flags that it was made with; empty where that is not known
+    # op name -> priority, of every op; None where the plan decides no order
     priorities: Mapping[str, int] | None = None
+    # op name -> fusion cluster, of the ops that are in one; None where the plan fuses nothing
     clusters: Mapping[str, int] | None = None
+    # layer -> device string, as ``layer_lines`` says; None where the plan says it op by op
     layers: Mapping[str, str] | None = None
-    splitting: Splitting | None = None
-    cluster: str = ""
+    splitting: Splitting | None = None  # how the batch of its program is in parts; None where it is whole
+    cluster: str = ""  # name of the cluster; empty where that is not known
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> PlanFile:
-        """Reads a placement.json.
-
-        Raises:
-          InputError: it is missing, or as ``parse``.
-        """
+        """Reads a placement.json."""
         try:
             text = pathlib.Path(path).read_text(encoding="utf8")
         except (OSError, UnicodeDecodeError) as error:
@@ -77,11 +66,7 @@ class PlanFile:
 
     @staticmethod
     def parse(text: str, source: str) -> PlanFile:
-        """Reads the text of a plan; ``source`` names it in messages.
-
-        Raises:
-          InputError: it is no JSON, does not fit the schema (``SCHEMA_PATH``), or is of another version.
-        """
+        """Parses the text of a plan; ``source`` names the text in messages."""
         try:
             plan = json.loads(text, object_pairs_hook=functools.partial(_without_doubles, source))
         except json.JSONDecodeError as error:
@@ -120,7 +105,7 @@ class PlanFile:
         )
 
     def _named_as(self, problem: Problem) -> PlanFile:
-        """The plan with the names of a program of its structure; as it is where they are the same, or of another one.
+        """The plan renamed for a program of equal structure; unchanged for equal names or another program.
 
         Keras and TensorFlow number layers and ops, so that a program that is built again has other names, in the same
         order.
@@ -158,10 +143,6 @@ class PlanFile:
         Args:
           problem: of the graph.
           is_part: leave out layers that are not in this graph, which may be another one than the plan was made for.
-
-        Raises:
-          InputError: the plan is for another graph, it has a layer or a device that is not there, or it puts a layer
-            where one of its ops cannot be.
         """
         plan = self._named_as(problem)
         if plan.layers is None:
@@ -172,12 +153,14 @@ class PlanFile:
         of_unit = device_of_lines(problem, layers, plan.layers, plan.source, is_part)
         names = [device.name for device in problem.cluster.devices]
         listed = [op for op, name in enumerate(problem.op_names) if name in plan.devices]
-        named = {int(problem.unit_of_op[op]): plan.devices[problem.op_names[op]] for op in reversed(listed)}
-        plan._check_lines(problem, layers, of_unit, named)
+        device_of_unit = {
+            int(problem.unit_of_op[op]): plan.devices[problem.op_names[op]] for op in reversed(listed)
+        }
+        plan._check_lines(problem, layers, of_unit, device_of_unit)
         devices = dict(plan.devices)
         for name, unit in zip(problem.op_names, problem.unit_of_op.tolist(), strict=True):
-            if unit in named:
-                devices.setdefault(name, named[unit])
+            if unit in device_of_unit:
+                devices.setdefault(name, device_of_unit[unit])
             elif of_unit[unit] != NO_LINE:
                 devices[name] = names[of_unit[unit]]
         return dataclasses.replace(plan, devices=devices, layers=None)
@@ -185,7 +168,7 @@ class PlanFile:
     def _check_lines(
         self, problem: Problem, layers: Layers, of_unit: np.ndarray, named: Mapping[int, str]
     ) -> None:
-        """Raises InputError where a line puts a unit, of which no op is listed, on a device that it may not be on."""
+        """Raises InputError where a layer's line puts an unlisted unit on a device that is not allowed."""
         is_free = np.array([unit not in named for unit in range(problem.num_units)])
         illegal = is_free & (of_unit != NO_LINE) & ~problem.allowed[np.arange(problem.num_units), of_unit]
         if illegal.any():
@@ -199,22 +182,14 @@ class PlanFile:
             )
 
     def device_of_op(self, problem: Problem) -> dict[int, int]:
-        """Op -> device, as positions in ``problem``, of those ops that the plan names and the graph has.
-
-        Raises:
-          InputError: an op is on a device that the cluster lacks.
-        """
+        """Op -> device, as positions in ``problem``, of the plan's ops that the graph has."""
         try:
             return device_positions(problem, self.devices)
         except InputError as error:
             raise InputError(f"{self.source}: {error}") from None
 
     def priority_of_op(self, problem: Problem) -> np.ndarray | None:
-        """[N] int32, or None where the plan has none.
-
-        Raises:
-          InputError: the plan has priorities, but not of this op, or of one that the graph lacks.
-        """
+        """[N] int32, or None where the plan has none."""
         if self.priorities is None:
             return None
         missing = next((name for name in problem.op_names if name not in self.priorities), None)
@@ -225,11 +200,7 @@ class PlanFile:
         return self._per_op(problem, "priorities", self.priorities, 0)
 
     def cluster_of_op(self, problem: Problem) -> np.ndarray | None:
-        """[N] int32, -1 for ops in no cluster, or None where the plan has none.
-
-        Raises:
-          InputError: it names an op that the graph lacks.
-        """
+        """[N] int32, -1 for ops in no cluster, or None where the plan has none."""
         return None if self.clusters is None else self._per_op(problem, "clusters", self.clusters, NO_CLUSTER)
 
     def _per_op(
@@ -272,28 +243,24 @@ class PlanFile:
 
 
 def without_counts(names: Iterable[str]) -> list[str]:
-    """Names as Keras and TensorFlow give them to what is built for the first time."""
+    """Names without the counts that Keras and TensorFlow append to repeated names."""
     return [_COUNTS.sub("", name) for name in names]
 
 
 def _new_names(old: Iterable[str], new: Sequence[str]) -> dict[str, str]:
     """Old name -> new name, where as many are alike but for counts: these have one order in both programs."""
-    alike: dict[str, tuple[list[str], list[str]]] = collections.defaultdict(lambda: ([], []))
+    sides_of_name: dict[str, tuple[list[str], list[str]]] = collections.defaultdict(lambda: ([], []))
     for side, names in enumerate((list(old), new)):
         for name, bare in zip(names, without_counts(names), strict=True):
-            alike[bare][side].append(name)
-    pairs = [zip(*both, strict=True) for both in alike.values() if len(both[0]) == len(both[1])]
+            sides_of_name[bare][side].append(name)
+    pairs = [zip(*sides, strict=True) for sides in sides_of_name.values() if len(sides[0]) == len(sides[1])]
     return dict(itertools.chain.from_iterable(pairs))
 
 
 def device_positions(problem: Problem, device_of_op: Mapping[str, str]) -> dict[int, int]:
-    """Op -> device, as positions in a problem, of those named ops that it has.
-
-    Raises:
-      InputError: one is on a device that the cluster lacks.
-    """
+    """Op -> device, as positions in a problem, of the named ops in the problem."""
     column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
-    found = {}
+    positions = {}
     for op, name in enumerate(problem.op_names):
         device = device_of_op.get(name)
         if device is None:
@@ -303,16 +270,16 @@ def device_positions(problem: Problem, device_of_op: Mapping[str, str]) -> dict[
                 f"op {name!r} is on {reprlib.repr(device)}, which cluster {problem.cluster.name!r} lacks; "
                 f"it has {', '.join(column)}"
             )
-        found[op] = column[device]
-    return found
+        positions[op] = column[device]
+    return positions
 
 
 def _without_doubles(source: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         (twice, _), *_ = collections.Counter(name for name, _ in pairs).most_common(1)
         raise InputError(f"{source} has {twice!r} twice; keep one")
-    return found
+    return entries
 
 
 @functools.cache
@@ -320,44 +287,32 @@ def _validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text(encoding="utf8")))
 
 
-_MAKE_PROBLEM = "give what tf_placer.build_problem returns"
-_FLAGS = "give names of flags and their values, as JSON holds them"
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placement:
-    """One plan: a legal device for every unit of a problem, and what else is decided; its arrays are read-only.
+    """One plan: a legal device for every unit of a problem, and what else is decided; its arrays are read-only."""
 
-    Attributes:
-      problem: what is placed.
-      device_of_unit: [U] int32, positions in ``problem.cluster.devices``.
-      priority_of_op: [N] int32, as in ``Decisions``; None where the plan decides no order, which 0 for every op means.
-      cluster_of_op: [N] int32, as in ``Decisions``; None where it fuses nothing, which -1 for every op means.
-
-    Raises:
-      InputError: a wrong length, an unknown device, a device without a kernel, or a cluster below -1.
-    """
-
-    problem: Problem
-    device_of_unit: np.ndarray
+    problem: Problem  # what is placed
+    device_of_unit: np.ndarray  # [U] int32, positions in ``problem.cluster.devices``
+    # [N] int32, as in ``Decisions``; None where the plan decides no order, which 0 for every op means
     priority_of_op: np.ndarray | None = None
+    # [N] int32, as in ``Decisions``; None where it fuses nothing, which -1 for every op means
     cluster_of_op: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         arguments.instance_of("problem", self.problem, Problem, _MAKE_PROBLEM)
         device_of_unit = exact("device_of_unit", self.device_of_unit, np.int32)
         self.problem.check_legal(device_of_unit)
-        given = {name: self._per_op(name) for name in ("priority_of_op", "cluster_of_op")}
-        decided = Decisions(device_of_unit[np.newaxis], **given).row(0)
-        for name in ("device_of_unit", *given):
+        per_op = {name: self._per_op(name) for name in ("priority_of_op", "cluster_of_op")}
+        decided = Decisions(device_of_unit[np.newaxis], **per_op).row(0)
+        for name in ("device_of_unit", *per_op):
             value = getattr(decided, name)
             object.__setattr__(self, name, None if value is None else value[0])
 
     def __repr__(self) -> str:
         used = ", ".join(f"{ops} on {label}" for label, ops, _ in self._devices() if ops != "0")
         decided = {"an order": self.priority_of_op, "fusion clusters": self.cluster_of_op}
-        beside = "".join(f"; {what}" for what, value in decided.items() if value is not None)
-        return f"<Placement of {self.problem.name!r}: ops {used}{beside}>"
+        extras = "".join(f"; {extra}" for extra, value in decided.items() if value is not None)
+        return f"<Placement of {self.problem.name!r}: ops {used}{extras}>"
 
     def _repr_html_(self) -> str:
         return html_table(("device", "ops", "state"), self._devices())
@@ -370,16 +325,16 @@ class Placement:
         return [(label, str(ops[d]), size(float(state[d]))) for d, label in enumerate(labels)]
 
     def _per_op(self, name: str) -> np.ndarray | None:
-        """[1, N] of what is given as [N]."""
+        """[1, N] int32 of an array [N]."""
         value = getattr(self, name)
         if value is None:
             return None
-        found = exact(name, value, np.int32)
-        if found.shape != (self.problem.num_ops,):
+        values = exact(name, value, np.int32)
+        if values.shape != (self.problem.num_ops,):
             raise InputError(
-                f"{name} has shape {found.shape}, expected ({self.problem.num_ops},): one entry for each op"
+                f"{name} has shape {values.shape}, expected ({self.problem.num_ops},): one entry for each op"
             )
-        return found[np.newaxis]
+        return values[np.newaxis]
 
     @staticmethod
     def from_decisions(problem: Problem, decisions: Decisions) -> Placement:
@@ -394,9 +349,9 @@ class Placement:
             raise InputError(
                 f"decisions has {len(decisions)} plans, not one; give Decisions.row of one of them"
             )
-        one = decisions_of(decisions.row(0), problem)
-        per_op = (None if value is None else value[0] for value in (one.priority_of_op, one.cluster_of_op))
-        return Placement(problem, one.device_of_unit[0], *per_op)
+        plan = decisions_of(decisions.row(0), problem)
+        per_op = (None if value is None else value[0] for value in (plan.priority_of_op, plan.cluster_of_op))
+        return Placement(problem, plan.device_of_unit[0], *per_op)
 
     @property
     def decisions(self) -> Decisions:
@@ -456,11 +411,17 @@ class Placement:
           InputError: ``made_for`` is nothing that JSON can hold.
         """
         arguments.truth("by_layer", by_layer)
-        schedule = self._schedule()
+        schedule: dict[str, dict[str, int]] = {}
+        ops = self.problem.op_names
+        if self.priority_of_op is not None:
+            schedule["priorities"] = dict(zip(ops, self.priority_of_op.tolist(), strict=True))
+        if self.cluster_of_op is not None:
+            clusters = zip(ops, self.cluster_of_op.tolist(), strict=True)
+            schedule["clusters"] = {op: cluster for op, cluster in clusters if cluster != NO_CLUSTER}
         devices: dict[str, Any] = {"devices": self.device_names}
         if by_layer:
-            lines, apart = layer_lines(self.problem, layers_of(self.problem), self.device_of_unit)
-            devices = {"layers": lines, "devices": apart}
+            lines, exceptions = layer_lines(self.problem, layers_of(self.problem), self.device_of_unit)
+            devices = {"layers": lines, "devices": exceptions}
         plan: dict[str, Any] = {
             "schema_version": WITH_LAYERS if by_layer else WITH_SCHEDULE if schedule else DEVICES_ONLY,
             "fingerprint": self.problem.fingerprint,
@@ -478,16 +439,6 @@ class Placement:
             except (TypeError, ValueError) as error:
                 raise InputError(f"made_for is {arguments.shown(made_for)} ({error}); {_FLAGS}") from error
         return json.dumps({**plan, **devices, **schedule}, indent=1) + "\n"
-
-    def _schedule(self) -> dict[str, dict[str, int]]:
-        """Entries of the file beyond devices: every op's priority, and the cluster of ops that are in one."""
-        found, ops = {}, self.problem.op_names
-        if self.priority_of_op is not None:
-            found["priorities"] = dict(zip(ops, self.priority_of_op.tolist(), strict=True))
-        if self.cluster_of_op is not None:
-            clusters = zip(ops, self.cluster_of_op.tolist(), strict=True)
-            found["clusters"] = {op: cluster for op, cluster in clusters if cluster != NO_CLUSTER}
-        return found
 
     def save(
         self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None, by_layer: bool = False
@@ -525,7 +476,7 @@ class Placement:
 
     @staticmethod
     def from_plan(plan: PlanFile, problem: Problem) -> Placement:
-        """Checks a plan against the graph that it was made for.
+        """Checks a plan against the graph of ``problem``.
 
         Raises:
           InputError: it is for another graph, incomplete in devices or priorities, names an op or device that is not

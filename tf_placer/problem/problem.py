@@ -19,8 +19,9 @@ from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import array_file_bytes, read_array_file, write_atomically
 from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.device import Device, Link
-from tf_placer.costs.op_work import OpWork
+from tf_placer.costs.formulas import OpWork
 from tf_placer.graph.program import Splitting
+from tf_placer.ops.simulator import SimulatorInputs
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
     TensorTable,
@@ -35,8 +36,6 @@ from tf_placer.problem.check_arrays import (
     tensor_table,
 )
 from tf_placer.problem.op_graph import OpGraph, TransferTimes
-
-# Problems as data: the file of Problem.save, before it is checked.
 
 SCHEMA_VERSION = 1
 _KIND = "a tf_placer problem"
@@ -54,6 +53,12 @@ _DESCRIPTIONS = (
     "guessed_op_types",
     "estimated_sizes",
 )
+
+_IN_DIGEST = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
+_NOT_IN_DIGEST = ("name", "work", "splitting", "fusible_of_op")
+_UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")
+_Made = TypeVar("_Made")
+_MADE: weakref.WeakKeyDictionary[Problem, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def problem_bytes(fields: Mapping[str, Any]) -> bytes:
@@ -74,57 +79,33 @@ def problem_bytes(fields: Mapping[str, Any]) -> bytes:
 
 
 def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
-    """Field of ``Problem`` -> value, as the file has it: the cluster is checked, the arrays are not.
-
-    Raises:
-      InputError: the file is missing, damaged, of something else, or of another version.
-    """
+    """Field of ``Problem`` -> value in the file; the cluster is checked, the arrays are not."""
     header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     try:
         fields = {name: header[name] for name in _DESCRIPTIONS} | {
             name: arrays[name] for name in PROBLEM_ARRAYS
         }
-        fields["output_shapes"] = tuple(_nested(shapes) for shapes in header["output_shapes"])
+        fields["output_shapes"] = tuple(tuple(map(tuple, shapes)) for shapes in header["output_shapes"])
         for name in ("op_names", "op_types"):
             fields[name] = tuple(header[name])
-        fields["cluster"] = _cluster(header["cluster"])
+        cluster = header["cluster"]
+        fields["cluster"] = Cluster(
+            name=cluster["name"],
+            devices=tuple(Device(**device) for device in cluster["devices"]),
+            links=tuple(Link(**link) for link in cluster["links"]),
+            kind=cluster["kind"],
+        )
         fields |= {name: arrays[name] for name in (*_WHERE_KNOWN, _FUSIBLE) if name in arrays}
         if header.get("splitting"):  # not in older files
             fields["splitting"] = Splitting(**header["splitting"])
         if header["has_work"]:
-            fields["work"] = OpWork(**_work_arrays(arrays))
+            names = [name for name in _WORK if f"work_{name}" in arrays or name not in _NOT_IN_OLDER_WORK]
+            fields["work"] = OpWork(**{name: arrays[f"work_{name}"] for name in names})
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} lacks a part of a problem ({error}); {_REMEDY}") from error
     return fields
-
-
-def _work_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Those of ``OpWork``; files of before classes of work have none."""
-    return {
-        name: arrays[f"work_{name}"]
-        for name in _WORK
-        if f"work_{name}" in arrays or name not in _NOT_IN_OLDER_WORK
-    }
-
-
-def _cluster(found: dict[str, Any]) -> Cluster:
-    return Cluster(
-        name=found["name"],
-        devices=tuple(Device(**device) for device in found["devices"]),
-        links=tuple(Link(**link) for link in found["links"]),
-        kind=found["kind"],
-    )
-
-
-def _nested(shapes: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(shape) for shape in shapes)
-
-
-# Profiled graphs from elsewhere: the arrays of Problem.from_arrays made the fields of a problem.
-
-_IN_DIGEST = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
 
 
 def fields_of_arrays(
@@ -134,33 +115,43 @@ def fields_of_arrays(
     name: str,
     unit_of_op: object | None,
 ) -> dict[str, Any]:
-    """Field of ``Problem`` -> value, for arguments as ``Problem.from_arrays`` documents them.
-
-    Raises:
-      InputError: as there.
-    """
-    of = checked_arrays(arrays, cluster)
+    """Field of ``Problem`` -> value, for arguments as ``Problem.from_arrays`` documents them."""
+    checked = checked_arrays(arrays, cluster)
     compute_ns, edges, resident_bytes, allowed = (
-        of[name] for name in ("compute_ns", "edges", "resident_bytes", "allowed")
+        checked[name] for name in ("compute_ns", "edges", "resident_bytes", "allowed")
     )
-    num_ops, what = len(compute_ns), "unit" if unit_of_op is None else "op"
-    names = [f"{what}_{op}" for op in range(num_ops)] if names is None else names
+    num_ops, noun = len(compute_ns), "unit" if unit_of_op is None else "op"
+    names = [f"{noun}_{op}" for op in range(num_ops)] if names is None else names
     names = checked_names("names", names, num_ops)
     name = arguments.text("name", name, "give the name that reports call it by")
     order = topological_order(num_ops, edges)
     if len(order) != num_ops:
-        stuck = _op_on_cycle(np.setdiff1d(np.arange(num_ops), order), edges)
+        waiting = np.setdiff1d(np.arange(num_ops), order)  # on a cycle or behind one
+        inside = edges[np.isin(edges[:, 0], waiting) & np.isin(edges[:, 1], waiting)]
+        producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
+        stuck = int(waiting[0])
+        # Every waiting op waits for another one: as many steps back as there are ops end on a cycle.
+        for _ in waiting:
+            stuck = producer[stuck]
         raise InputError(
-            f"edges form a cycle through {what} {stuck} ({names[stuck]!r}); a step must be acyclic"
+            f"edges form a cycle through {noun} {stuck} ({names[stuck]!r}); a step must be acyclic"
         )
-    graph = [of[name] for name in _IN_DIGEST]
+    graph = [checked[name] for name in _IN_DIGEST]
     if unit_of_op is None:
         units = np.arange(num_ops, dtype=np.int32)
     else:
         units = checked_units(unit_of_op, allowed, names, cluster)
         graph.append(units)
-        resident_bytes, allowed = _joined(units, resident_bytes, allowed)
-    table = _tensors(np.argsort(order), of)
+        # [U] and [U, D]: what the ops of each unit need together, and where all of them may be.
+        needed = np.zeros(int(units.max()) + 1, np.int64)
+        may = np.ones((len(needed), allowed.shape[1]), bool)
+        np.add.at(needed, units, resident_bytes)
+        np.logical_and.at(may, units, allowed)
+        resident_bytes, allowed = needed, may
+    digest = hashlib.sha256()
+    for array in graph:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    table = _tensors(np.argsort(order), checked)
     return {
         "name": name,
         "cluster": cluster,
@@ -175,24 +166,13 @@ def fields_of_arrays(
         "priority": np.zeros(num_ops, np.int32),
         "op_names": tuple(names[op] for op in order),
         "op_types": ("",) * num_ops,
-        "output_shapes": tuple(((int(of["output_bytes"][op]),),) for op in order),
-        "fingerprint": _digest(graph),
+        "output_shapes": tuple(((int(checked["output_bytes"][op]),),) for op in order),
+        "fingerprint": digest.hexdigest(),
     }
 
 
-def _joined(
-    units: np.ndarray, resident_bytes: np.ndarray, allowed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """[U] and [U, D]: what the ops of each unit need together, and where all of them may be."""
-    count = int(units.max()) + 1
-    needed, may = np.zeros(count, np.int64), np.ones((count, allowed.shape[1]), bool)
-    np.add.at(needed, units, resident_bytes)
-    np.logical_and.at(may, units, allowed)
-    return needed, may
-
-
 def _tensors(new_number: np.ndarray, of: Mapping[str, np.ndarray]) -> TensorTable:
-    """The tensors between ops by their new numbers [N], with what an op holds beyond what others read of it."""
+    """Tensors between ops by their new numbers [N], with the excess of an op's output over its read bytes."""
     table = tensor_table(of["edges"], of["edge_tensor"], of["edge_bytes"])
     read_bytes = np.zeros(len(new_number), np.int64)
     np.add.at(read_bytes, table.producer, table.num_bytes)
@@ -205,28 +185,6 @@ def _tensors(new_number: np.ndarray, of: Mapping[str, np.ndarray]) -> TensorTabl
     ).without_self_consumers()
 
 
-def _op_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:
-    """One of the ``stuck`` ops (on a cycle or behind one) that is itself on a cycle."""
-    inside = edges[np.isin(edges[:, 0], stuck) & np.isin(edges[:, 1], stuck)]
-    producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
-    op = int(stuck[0])
-    # Every stuck op waits for a stuck one: as many steps back as there are ops end on a cycle.
-    for _ in stuck:
-        op = producer[op]
-    return op
-
-
-def _digest(arrays: Sequence[np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-_NOT_IN_DIGEST = ("name", "work", "splitting", "fusible_of_op")
-_UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """Everything a search needs, as arrays; no TensorFlow graph inside.
@@ -234,60 +192,41 @@ class Problem:
     N ops in topological order are simulated; the U units they belong to are placed. A
     tensor is one output of one op and crosses to a device at most once; a control
     dependency is a tensor of 0 bytes.
-
-    Attributes:
-      name: what it is called in reports.
-      cluster: the D devices and their links.
-      unit_of_op: [N] int32, in [0, U).
-      compute_ns: [N, D] int64, time of each op on each device; 0 = free.
-      tensor_producer: [T] int32, ascending.
-      tensor_bytes: [T] int64.
-      consumer_offset: [T + 1] int32; ``consumer_op[consumer_offset[t]:consumer_offset[t + 1]]``
-        are the distinct ops that wait for tensor t, ascending, each after its producer.
-      consumer_op: [E] int32.
-      resident_bytes: [U] int64, memory that stays on the unit's device (variables).
-      allowed: [U, D] bool, devices that have kernels for every op of the unit.
-      priority: [N] int32, lower runs first among the ready ops of a device.
-      op_names: [N] op names.
-      op_types: [N] TensorFlow op types ("" when unknown).
-      output_shapes: [N] shapes of each op's outputs; a description for learned policies, which
-        for a graph without shapes is the bytes of each output as a vector's length.
-      fingerprint: hex digest of the graph this was built from.
-      guessed_op_types: op type -> number of ops whose cost is a guess.
-      estimated_sizes: rule -> number of tensors whose size is an estimate by it.
-      work: FLOPs, bytes and launches of each op, for who makes other costs of them; None where that is not known.
-      alias_of_tensor: [T] int32, the input of its op whose memory a tensor has where it is made (``aliases``), -1 where
-        it has memory of its own; copies that are received always have. An empty array stands for -1 of every tensor.
-      stage_of_op: [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1
-        where that is not known. An empty array stands for that of every op.
-      splitting: how the batch of its program is in parts; None where it is whole.
-      fusible_of_op: [N] bool, ops that XLA may compile (``why_not_fusible``); an empty array stands for none.
-
-    Raises:
-      InputError: no op, or a field that is not as stated here.
     """
 
-    name: str
-    cluster: Cluster
-    unit_of_op: np.ndarray
-    compute_ns: np.ndarray
-    tensor_producer: np.ndarray
-    tensor_bytes: np.ndarray
+    name: str  # what it is called in reports
+    cluster: Cluster  # the D devices and their links
+    unit_of_op: np.ndarray  # [N] int32, in [0, U)
+    compute_ns: np.ndarray  # [N, D] int64, time of each op on each device; 0 = free
+    tensor_producer: np.ndarray  # [T] int32, ascending
+    tensor_bytes: np.ndarray  # [T] int64
+    # [T + 1] int32; ``consumer_op[consumer_offset[t]:consumer_offset[t + 1]]`` are the distinct ops that wait
+    # for tensor t, ascending, each after its producer
     consumer_offset: np.ndarray
-    consumer_op: np.ndarray
-    resident_bytes: np.ndarray
-    allowed: np.ndarray
-    priority: np.ndarray
-    op_names: tuple[str, ...]
-    op_types: tuple[str, ...]
+    consumer_op: np.ndarray  # [E] int32
+    resident_bytes: np.ndarray  # [U] int64, memory that stays on the unit's device (variables)
+    allowed: np.ndarray  # [U, D] bool, devices that have kernels for every op of the unit
+    priority: np.ndarray  # [N] int32, lower runs first among the ready ops of a device
+    op_names: tuple[str, ...]  # [N] op names
+    op_types: tuple[str, ...]  # [N] TensorFlow op types ("" when unknown)
+    # [N] shapes of each op's outputs; a description for learned policies, which for a graph without shapes is
+    # the bytes of each output as a vector's length
     output_shapes: tuple[tuple[tuple[int, ...], ...], ...]
-    fingerprint: str
+    fingerprint: str  # hex digest of the graph this was built from
+    # op type -> number of ops whose cost is a guess
     guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
+    # rule -> number of tensors whose size is an estimate by it
     estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    # FLOPs, bytes and launches of each op, for who makes other costs of them; None where that is not known
     work: OpWork | None = None
+    # [T] int32, the input of its op whose memory a tensor has where it is made (``aliases``), -1 where it has
+    # memory of its own; copies that are received always have. An empty array stands for -1 of every tensor.
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    # [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1 where
+    # that is not known. An empty array stands for that of every op.
     stage_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
-    splitting: Splitting | None = None
+    splitting: Splitting | None = None  # how the batch of its program is in parts; None where it is whole
+    # [N] bool, ops that XLA may compile (``why_not_fusible``); an empty array stands for none
     fusible_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
 
     def __post_init__(self) -> None:
@@ -433,7 +372,7 @@ class Problem:
 
     @functools.cached_property
     def op_graph(self) -> OpGraph:
-        """The graph between ops, with levels and transfer times; made once, when it is first asked for."""
+        """The graph between ops, with levels and transfer times."""
         return OpGraph(
             op_ns=self.fastest_ns(),
             tensor_producer=self.tensor_producer,
@@ -444,11 +383,11 @@ class Problem:
         )
 
     def own_bytes(self) -> np.ndarray:
-        """[T] int64, what each tensor takes where it is made: 0 where it has an input's memory."""
+        """[T] int64, memory of each tensor on its own device: 0 for an alias of an input."""
         return np.where(self.alias_of_tensor < 0, self.tensor_bytes, 0)
 
     def fastest_ns(self) -> np.ndarray:
-        """[N] int64, time of each op on the fastest device that it may run on."""
+        """[N] int64, time of each op on its fastest allowed device."""
         allowed = self.allowed[self.unit_of_op]
         return np.where(allowed, self.compute_ns, np.iinfo(np.int64).max).min(axis=1)
 
@@ -468,7 +407,7 @@ class Problem:
         return self.legalized(np.full(self.num_units, device))
 
     def legalized(self, rows: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
-        """[..., U] int32: every unit on the device that it is on in ``rows`` or, where it may not be there, its first.
+        """[..., U] int32: every unit on its device in ``rows`` or, if that is illegal, on its first legal device.
 
         Args:
           rows: [..., U] devices, legal or not.
@@ -477,10 +416,10 @@ class Problem:
         Raises:
           InputError: wrong type or shape, or the cluster has no such device.
         """
-        given = exact("rows", rows, np.int32)
-        if not given.ndim or given.shape[-1] != self.num_units:
-            raise InputError(f"rows has shape {given.shape}, expected [..., {self.num_units}]")
-        arguments.check_positions("rows", given, self.num_devices)
+        devices_of_rows = exact("rows", rows, np.int32)
+        if not devices_of_rows.ndim or devices_of_rows.shape[-1] != self.num_units:
+            raise InputError(f"rows has shape {devices_of_rows.shape}, expected [..., {self.num_units}]")
+        arguments.check_positions("rows", devices_of_rows, self.num_devices)
         if order is None:
             first_legal = self.allowed.argmax(axis=1)
         else:
@@ -490,7 +429,9 @@ class Problem:
                     f"order is {arguments.shown(order)}; give every device from 0 to {self.num_devices - 1} once"
                 )
             first_legal = devices[self.allowed[:, devices].argmax(axis=1)]
-        return np.where(self.allowed[np.arange(self.num_units), given], given, first_legal).astype(np.int32)
+        return np.where(
+            self.allowed[np.arange(self.num_units), devices_of_rows], devices_of_rows, first_legal
+        ).astype(np.int32)
 
     def check_legal(self, device_of_unit: np.ndarray) -> None:
         """Raises InputError unless ``device_of_unit`` [U] is a legal placement of this problem."""
@@ -527,19 +468,11 @@ class Problem:
 
 
 def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
-    """``device_of_unit`` as [B, U] int32, legal or not.
-
-    Raises:
-      InputError: wrong type or shape.
-    """
+    """``device_of_unit`` as [B, U] int32, legal or not."""
     rows = exact("device_of_unit", device_of_unit, np.int32)
     if rows.ndim != 2 or rows.shape[1] != problem.num_units:
         raise InputError(f"device_of_unit has shape {rows.shape}, expected [B, {problem.num_units}]")
     return rows
-
-
-_Made = TypeVar("_Made")
-_MADE: weakref.WeakKeyDictionary[Problem, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def made_once(make: Callable[..., _Made], problem: Problem, *given: Hashable) -> _Made:
@@ -551,11 +484,36 @@ def made_once(make: Callable[..., _Made], problem: Problem, *given: Hashable) ->
       make: depends on its arguments alone; what it makes holds no reference to the problem.
       problem, given: its arguments.
     """
-    known = _MADE.setdefault(problem, {})
+    results = _MADE.setdefault(problem, {})
     key = make, given
-    if key not in known:
-        known[key] = make(problem, *given)
-        if isinstance(known[key], np.ndarray):
-            known[key].setflags(write=False)
-    made: _Made = known[key]
-    return made
+    if key not in results:
+        results[key] = make(problem, *given)
+        if isinstance(results[key], np.ndarray):
+            results[key].setflags(write=False)
+    result: _Made = results[key]
+    return result
+
+
+def simulator_inputs(problem: Problem) -> SimulatorInputs:
+    """What the simulator's op takes of a problem and its cluster."""
+    cluster = problem.cluster
+    return SimulatorInputs(
+        unit_of_op=problem.unit_of_op,
+        compute_ns=problem.compute_ns,
+        priority=problem.priority,
+        tensor_producer=problem.tensor_producer,
+        tensor_bytes=problem.tensor_bytes,
+        alias_of_tensor=problem.alias_of_tensor,
+        consumer_offset=problem.consumer_offset,
+        consumer_op=problem.consumer_op,
+        resident_bytes=problem.resident_bytes,
+        streams=cluster.streams(),
+        newest_first=cluster.newest_first(),
+        join_ns=cluster.join_ns(),
+        dispatch_ns=cluster.dispatch_ns(),
+        link_latency_ns=cluster.link_latency_ns(),
+        link_bytes_per_s=cluster.link_bytes_per_s(),
+        channel_of_link=cluster.channel_of_link(),
+        link_tensor_ns=cluster.link_tensor_ns(),
+        **cluster.link_chores(),
+    )

@@ -17,24 +17,18 @@ _MESSAGE = 750  # times as long as a noticeable edge's bytes takes a message wit
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UnitGraph:
-    """Directed edges between different units, parallel ones merged.
+    """Directed edges between different units, parallel ones merged."""
 
-    Attributes:
-      num_units: U.
-      edges: [E, 2] int32 producer unit, consumer unit; sorted, distinct.
-      edge_bytes: [E] int64, bytes of all tensors along the edge.
-    """
-
-    num_units: int
-    edges: np.ndarray
-    edge_bytes: np.ndarray
+    num_units: int  # U
+    edges: np.ndarray  # [E, 2] int32 producer unit, consumer unit; sorted, distinct
+    edge_bytes: np.ndarray  # [E] int64, bytes of all tensors along the edge
 
     def neighbors(self, direction: str) -> list[np.ndarray]:
-        """[U] arrays of units: those it reads ("in"), those that read it ("out"), or "both"."""
+        """[U] arrays of neighbouring units: producers ("in"), consumers ("out"), or "both"."""
         pairs = {"out": self.edges, "in": self.edges[:, ::-1]}
-        wanted = pairs[direction] if direction in pairs else np.concatenate([self.edges, self.edges[:, ::-1]])
-        wanted = wanted[np.lexsort((wanted[:, 1], wanted[:, 0]))]
-        return np.split(wanted[:, 1], np.searchsorted(wanted[:, 0], np.arange(1, self.num_units)))
+        edges = pairs[direction] if direction in pairs else np.concatenate([self.edges, self.edges[:, ::-1]])
+        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        return np.split(edges[:, 1], np.searchsorted(edges[:, 0], np.arange(1, self.num_units)))
 
 
 def unit_graph(problem: Problem) -> UnitGraph:
@@ -51,7 +45,7 @@ def unit_graph(problem: Problem) -> UnitGraph:
 
 
 def local_edges(problem: Problem, graph: UnitGraph) -> UnitGraph:
-    """The graph without its thin edges: those whose bytes take next to no time beside what a message costs anyway.
+    """The graph without edges whose bytes take next to no time compared with a message's fixed cost.
 
     A scalar such as the learning rate feeds every layer's update: along it any two units are a
     few steps apart, and distance says nothing about place.
@@ -72,8 +66,8 @@ def noticeable_bytes(cluster: Cluster) -> fractions.Fraction:
         ps_per_byte = (
             link.send_ps_per_byte + link.receive_ps_per_byte + fractions.Fraction(10**12, bytes_per_s)
         )
-        found = (link.latency_ns + link.send_ns + link.receive_ns) * 1000 / (_MESSAGE * ps_per_byte)
-        fewest = found if fewest is None else min(fewest, found)
+        noticeable = (link.latency_ns + link.send_ns + link.receive_ns) * 1000 / (_MESSAGE * ps_per_byte)
+        fewest = noticeable if fewest is None else min(fewest, noticeable)
     return fractions.Fraction(0) if fewest is None else fewest
 
 
@@ -84,15 +78,15 @@ def breadth_first_rank(graph: UnitGraph) -> np.ndarray:
     """
     neighbors = graph.neighbors("both")
     rank = np.full(graph.num_units, -1, np.int32)
-    found = 0
+    visited = 0
     for start in range(graph.num_units):
         queue = collections.deque([start] if rank[start] < 0 else [])
         while queue:
             unit = queue.popleft()
             if rank[unit] >= 0:
                 continue
-            rank[unit] = found
-            found += 1
+            rank[unit] = visited
+            visited += 1
             queue.extend(neighbors[unit])
     return rank
 
@@ -126,14 +120,11 @@ def _hops(neighbors: list[np.ndarray], start: int) -> np.ndarray:
     queue = collections.deque([start])
     while queue:
         unit = queue.popleft()
-        for other in neighbors[unit]:
-            if hops[other] < 0:
-                hops[other] = hops[unit] + 1
-                queue.append(other)
+        for neighbor in neighbors[unit]:
+            if hops[neighbor] < 0:
+                hops[neighbor] = hops[unit] + 1
+                queue.append(neighbor)
     return hops
-
-
-# Orders of units and devices for simple planners.
 
 
 def order_of_use(problem: Problem) -> np.ndarray:
@@ -170,19 +161,16 @@ def fastest_devices(problem: Problem) -> np.ndarray:
 
 
 def alike_devices(problem: Problem) -> np.ndarray:
-    """[<= D] int64: the fastest device and those at most twice as slow, the fastest first: GPUs without their host."""
+    """[<= D] int64: devices at most twice as slow as the fastest, fastest first: GPUs without their host."""
     devices, slow = fastest_devices(problem), slowness(problem)
     return devices[slow[devices] <= 2 * slow[devices[0]]]
 
 
 def mean_ns(problem: Problem) -> np.ndarray:
-    """[N] float64: the time of each op in the mean over the devices that it may run on."""
+    """[N] float64: mean time of each op over its allowed devices."""
     allowed = problem.allowed[problem.unit_of_op]
     total_ns: np.ndarray = np.where(allowed, problem.compute_ns, 0).sum(axis=1, dtype=np.float64)
     return total_ns / allowed.sum(axis=1)
-
-
-# Memory that each unit brings to its device.
 
 
 def held_bytes(problem: Problem) -> np.ndarray:
@@ -196,44 +184,36 @@ def held_bytes(problem: Problem) -> np.ndarray:
     held = np.zeros(problem.num_units, np.int64)
     if not len(problem.tensor_producer):
         return held
-    first = problem.tensor_producer.astype(np.int64)
-    last = first.copy()
+    born = problem.tensor_producer.astype(np.int64)
+    dies = born.copy()
     read = np.diff(problem.consumer_offset) > 0
-    last[read] = problem.consumer_op[problem.consumer_offset[1:][read] - 1]
+    dies[read] = problem.consumer_op[problem.consumer_offset[1:][read] - 1]
     for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[::-1]:  # what it shares lives as long
         shared = problem.alias_of_tensor[sharing]
-        last[shared] = max(last[shared], last[sharing])
-    own = problem.own_bytes()
+        dies[shared] = max(dies[shared], dies[sharing])
+    own_bytes = problem.own_bytes()
     change = np.zeros(problem.num_ops + 1, np.int64)
-    np.add.at(change, first, own)
-    np.subtract.at(change, last + 1, own)
+    np.add.at(change, born, own_bytes)
+    np.subtract.at(change, dies + 1, own_bytes)
     fullest = int(np.cumsum(change)[:-1].argmax())
-    alive = (first <= fullest) & (fullest <= last)
-    np.add.at(held, problem.unit_of_op[first[alive]], own[alive])
+    alive = (born <= fullest) & (fullest <= dies)
+    np.add.at(held, problem.unit_of_op[born[alive]], own_bytes[alive])
     return held
-
-
-# Tensors that a placement sends from device to device.
 
 
 @dataclasses.dataclass(frozen=True)
 class Crossing:
-    """One tensor on its way to one device.
+    """One tensor on its way to one device."""
 
-    Attributes:
-      op: position of its producer.
-      source, target: devices, as positions.
-      num_bytes: of the tensor.
-    """
-
-    op: int
+    op: int  # position of its producer
+    # source, target: devices, as positions
     source: int
     target: int
-    num_bytes: int
+    num_bytes: int  # of the tensor
 
 
 def crossings(problem: Problem, device_of_unit: np.ndarray) -> list[Crossing]:
-    """All transfers of one step, the largest first; a tensor crosses to a device once however many read it there.
+    """All transfers of one step, largest first; a tensor crosses to a device once for all readers there.
 
     Args:
       problem: the graph.

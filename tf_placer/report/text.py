@@ -9,8 +9,7 @@ import rich.table
 
 from tf_placer.base.quantities import UNKNOWN, excess, in_unit, milliseconds, percentage
 from tf_placer.planning.outcome import NOT_RUN, Clock, Form, Outcome, Timed
-from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
-from tf_placer.problem.layers import Layers, layers_of
+from tf_placer.problem.layers import MOST_ROWS, LayerRow, Layers, layer_rows, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import (

@@ -1,4 +1,4 @@
-"""Functions of a library: names and arguments, custom gradients of copied graphs, and bodies of signatures."""
+"""Functions of a library: names and arguments, gradients of copied graphs, and bodies of signatures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tf_placer.transform.split.open_batch import NotOpen, OpenForm
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
-    """Gives the library functions names that no other function of this process has."""
+    """Gives the library functions names that are new in this process."""
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     names = {function.signature.name for function in result.library.function}
@@ -68,21 +68,21 @@ def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Map
 
 
 def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.compat.v1.GraphDef:
-    """Says of every argument of a library function that is a handle what variable is behind it.
+    """Adds the variable's type and shape to every argument of a library function that is a handle.
 
-    TensorFlow knows that of functions that it has traced, and needs it to differentiate them; a FunctionDef can say it,
-    but is written without. The shape of the handle itself, which a loop says of what it carries and a branch takes from
-    what is passed to it, would be taken for the variable's; it is left open.
+    TensorFlow knows these for functions that it has traced, and needs them to differentiate; a FunctionDef can hold
+    them, but is written without. The shape of the handle itself, as loops and branches pass it on, would be taken for
+    the variable's, so it is left open.
 
     Args:
-      graph_def: its library functions have the names that they were traced with.
+      graph_def: its library functions have the names of their traces.
       traced: the graph that calls them, or that they were inlined into.
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     for function in result.library.function:
-        known = called_graph(traced, function.signature.name)
-        inputs = known.inputs if known is not None else []
+        body = called_graph(traced, function.signature.name)
+        inputs = body.inputs if body is not None else []
         for k, (argument, tensor) in enumerate(zip(function.signature.input_arg, inputs, strict=False)):
             if tensor.dtype != tf.resource:
                 continue
@@ -90,9 +90,8 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.
             del shapes[:]
             shapes.add(unknown_rank=True)
             if not argument.handle_data:
-                data = get_resource_handle_data(tensor)
-                for one in data.shape_and_type:
-                    argument.handle_data.add(dtype=one.dtype, shape=one.shape)
+                for data in get_resource_handle_data(tensor).shape_and_type:
+                    argument.handle_data.add(dtype=data.dtype, shape=data.shape)
     for node in [*result.node, *(node for function in result.library.function for node in function.node_def)]:
         if "output_shapes" in node.attr and "T" in node.attr:
             carried = zip(node.attr["T"].list.type, node.attr["output_shapes"].list.shape, strict=False)
@@ -103,10 +102,10 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.
 
 
 def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-    """Gives every node of the main graph copies of its own of the functions that it names, directly or not.
+    """Gives every node of the main graph separate copies of the functions that the node names, directly or not.
 
-    After two calls of one function were inlined, their loops share a body. TensorFlow rewrites the body of a loop
-    when it is differentiated, under one name, and fails when another loop has done so before.
+    After two calls of one function are inlined, their loops share a body. TensorFlow rewrites the body of a loop when
+    it is differentiated, under one name, and fails when another loop has done so before.
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
@@ -114,7 +113,7 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
     taken = set(originals)
     used: set[str] = set()
 
-    def own(node: node_def_pb2.NodeDef) -> None:
+    def copy_functions(node: node_def_pb2.NodeDef) -> None:
         for value in node.attr.values():
             for called in functions_in(value):
                 if called.name not in originals:
@@ -127,28 +126,30 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
                     function.CopyFrom(originals[called.name])
                     called.name = function.signature.name = fresh_name(called.name, taken)
                 for inner in function.node_def:
-                    own(inner)
+                    copy_functions(inner)
 
     for node in result.node:
-        own(node)
+        copy_functions(node)
     return result
 
 
-# Custom gradients of a graph that was copied: they compute with the copy's tensors.
-
 _ATTRIBUTE = "_gradient_op_type"
+_MARK = "_tf_placer_signature"  # of an op with a device from a signature's plan; functions cannot be marked
+_OP = "_tf_placer_op"  # the op's name in the signature's function
+_NAMED = 5
+_Site = dict[str, tuple[str, str]]  # op of a function -> its name where a call was inlined, and its device
 _DO_NOT_SAVE = "save with tf.saved_model.SaveOptions(experimental_custom_gradients=False)"
 
 
 def with_custom_gradients(
     graph_def: tf.compat.v1.GraphDef, graph: FuncGraph, suffix: str
 ) -> tf.compat.v1.GraphDef:
-    """Gives each custom gradient in a graph and its functions a name of its own, under which it serves the copy.
+    """Registers each custom gradient in a graph and its functions anew, to compute with a copy's tensors.
 
     Args:
-      graph_def: what will be imported.
-      graph: where to; its tensors stand for those of the traced graph that have their names.
-      suffix: what makes names that nobody else has.
+      graph_def: will be imported.
+      graph: the importing graph; its tensors replace those of the traced graph with the same names.
+      suffix: makes the gradients' names unique.
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
@@ -173,34 +174,38 @@ def _custom_gradient(node: node_def_pb2.NodeDef) -> str:
 def _moved(
     original: Callable[..., Any], name: str, moved: str, weak_graph: weakref.ref[FuncGraph]
 ) -> Callable[..., Any]:
-    """The gradient that was registered by a name, with tensors of the graph that is differentiated."""
+    """The gradient that was registered by ``name``, with tensors of the graph that is differentiated."""
 
     def gradient(op: tf.Operation | None, *upstream: tf.Tensor | None) -> Any:
         graph = weak_graph()
-        is_saved = op is None  # TensorFlow saves gradients so
+        is_saved = op is None  # TensorFlow saves gradients without an op
         if is_saved and graph is not None:
             op = _op_with(graph.get_operations(), moved)
         if op is None:
             raise InputError(f"the gradient {name!r} is asked for without its op; {_DO_NOT_SAVE}")
 
-        def of_given(given: list[tf.Tensor]) -> Any:
-            left = iter(given)
-            return original(op, *(None if one is None else next(left) for one in upstream))
+        def of_tensors(tensors: list[tf.Tensor]) -> Any:
+            remaining = iter(tensors)
+            return original(op, *(None if tensor is None else next(remaining) for tensor in upstream))
 
-        given = [one for one in upstream if one is not None]  # None: of a result that nobody differentiates
-        specs = [tf.TensorSpec(one.shape, one.dtype) for one in given]
-        concrete = tf.function(of_given, autograph=False).get_concrete_function(specs)
-        captures = [_here(captured, op, name, may_add=not is_saved) for captured in concrete.captured_inputs]
-        return call_flat(concrete, given, captures)
+        tensors = [
+            tensor for tensor in upstream if tensor is not None
+        ]  # None: a result that is not differentiated
+        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+        concrete = tf.function(of_tensors, autograph=False).get_concrete_function(specs)
+        captures = [
+            _counterpart(captured, op, name, may_add=not is_saved) for captured in concrete.captured_inputs
+        ]
+        return call_flat(concrete, tensors, captures)
 
     return gradient
 
 
-def _here(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool) -> tf.Tensor:
-    """Counterpart of a captured tensor in the graph of ``op``; itself where it is of no traced graph.
+def _counterpart(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool) -> tf.Tensor:
+    """A captured tensor's counterpart in the graph of ``op``; a tensor of no traced graph is its own.
 
     Raises:
-      InputError: it is not there, and cannot be added.
+      InputError: there is none, and it cannot be added.
     """
     traced = getattr(captured, "graph", None)
     if traced is None or traced is op.graph:
@@ -209,13 +214,13 @@ def _here(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool) -> tf
     if original is None or not op.name.endswith(original.name):
         return captured
     copy = _Copy(op, op.name.removesuffix(original.name))
-    here = copy.found(captured)
-    if here is None and not may_add:
+    tensor = copy.tensor(captured)
+    if tensor is None and not may_add:
         raise InputError(
             f"the custom gradient of {op.name!r} needs {captured.name!r}, which the saved function has not; "
             f"{_DO_NOT_SAVE}"
         )
-    return copy.added(captured) if here is None else here
+    return copy.added(captured) if tensor is None else tensor
 
 
 def _op_with(ops: Iterable[tf.Operation], gradient: str) -> tf.Operation | None:
@@ -226,102 +231,85 @@ def _op_with(ops: Iterable[tf.Operation], gradient: str) -> tf.Operation | None:
 
 
 class _Copy:
-    """A traced graph as it is found in another: inlined under a prefix, without what no result needs."""
+    """A traced graph inside another one: inlined under a prefix, without ops that no result needs."""
 
     def __init__(self, op: tf.Operation, prefix: str) -> None:
         self._op = op
         self._graph = op.graph
         self._prefix = prefix
 
-    def found(self, traced: tf.Tensor) -> tf.Tensor | None:
-        """The tensor that has this one's value; None where no result needs it."""
-        here = self._op_here(traced.op)
-        if here is not None and len(here.outputs) > traced.value_index:
-            return here.outputs[traced.value_index]
-        # An argument is what the ops that read it read; inlining leaves no op of its name.
+    def tensor(self, traced: tf.Tensor) -> tf.Tensor | None:
+        """The copy's tensor with the value of a traced one; None for tensors that no result needs."""
+        op = self._copied_op(traced.op)
+        if op is not None and len(op.outputs) > traced.value_index:
+            return op.outputs[traced.value_index]
+        # Inlining leaves no op for an argument, but its readers have the tensor as an input.
         for reader in traced.consumers():
-            here = self._op_here(reader)
-            if here is not None and len(here.inputs) == len(reader.inputs):
-                return here.inputs[_position(reader.inputs, traced)]
+            op = self._copied_op(reader)
+            if op is not None and len(op.inputs) == len(reader.inputs):
+                return op.inputs[next(k for k, tensor in enumerate(reader.inputs) if tensor is traced)]
         return None
 
     def added(self, traced: tf.Tensor) -> tf.Tensor:
-        """A tensor of this one's value, computed by new ops.
-
-        Raises:
-          InputError: it comes of more than plain ops.
-        """
+        """A tensor with the value of a traced one, computed by new ops; InputError where ops cannot be copied."""
         missing: dict[str, tf.Operation] = {}
-        known: dict[str, tf.Tensor] = {}
+        copied: dict[str, tf.Tensor] = {}
         frontier = [traced]
         while frontier:
             tensor = frontier.pop()
-            here = self.found(tensor)
-            if here is not None:
-                known[tensor.name] = here
-            elif tensor.op.name not in missing:
-                self._check_can_be_copied(tensor.op)
-                missing[tensor.op.name] = tensor.op
-                frontier.extend(tensor.op.inputs)
+            copy, op = self.tensor(tensor), tensor.op
+            if copy is not None:
+                copied[tensor.name] = copy
+            elif op.name not in missing:
+                if op.type == "Placeholder" or op.op_def.is_stateful or len(function_names(op.node_def)) > 1:
+                    raise InputError(
+                        f"the custom gradient of {self._op.name!r} needs {op.name!r} ({op.type}), which no result of "
+                        "the placed function needs; return it, too, or take the gradient inside the function"
+                    )
+                missing[op.name] = op
+                frontier.extend(op.inputs)
         graph_def = tf.compat.v1.GraphDef()
         for op in missing.values():
             node = graph_def.node.add()
             node.CopyFrom(op.node_def)
             node.device = ""
             node.attr.pop("_class", None)
-            del node.input[:]
-            node.input.extend(tensor.name for tensor in op.inputs)
+            node.input[:] = [tensor.name for tensor in op.inputs]
         with self._graph.as_default(), tf.control_dependencies(None):
             scope = f"{self._op.name}/residual"
-            return tf.import_graph_def(graph_def, known, [traced.name], name=scope)[0]
+            return tf.import_graph_def(graph_def, copied, [traced.name], name=scope)[0]
 
-    def _op_here(self, traced: tf.Operation) -> tf.Operation | None:
+    def _copied_op(self, traced: tf.Operation) -> tf.Operation | None:
         try:
-            found = self._graph.get_operation_by_name(self._prefix + traced.name)
+            op = self._graph.get_operation_by_name(self._prefix + traced.name)
         except KeyError:
             return None
-        return found if found.type == traced.type or traced.type == "Placeholder" else None
-
-    def _check_can_be_copied(self, op: tf.Operation) -> None:
-        if op.type == "Placeholder" or op.op_def.is_stateful or len(function_names(op.node_def)) > 1:
-            raise InputError(
-                f"the custom gradient of {self._op.name!r} needs {op.name!r} ({op.type}), which no result of the "
-                "placed function needs; return it, too, or take the gradient inside the function"
-            )
-
-
-def _position(inputs: Sequence[tf.Tensor], tensor: tf.Tensor) -> int:
-    return next(k for k, one in enumerate(inputs) if one is tensor)
+        return op if op.type == traced.type or traced.type == "Placeholder" else None
 
 
 @dataclasses.dataclass(frozen=True)
 class SignatureCall:
-    """The one call in the main graph that a signature of TensorFlow 2 consists of.
+    """The one call in the main graph that a signature of TensorFlow 2 consists of."""
 
-    Attributes:
-      node: the call, in the main graph.
-      body: the function that it calls, in the library.
-    """
-
-    node: node_def_pb2.NodeDef
-    body: function_pb2.FunctionDef
+    node: node_def_pb2.NodeDef  # in the main graph
+    body: function_pb2.FunctionDef  # in the library
 
     @property
     def arguments(self) -> dict[str, str]:
-        """Main-graph op -> name of the body's argument that it is given as."""
+        """Main-graph op -> name of the body's argument."""
         names = [argument.name for argument in self.body.signature.input_arg]
-        given = [parse_input(text)[1] for text in data_inputs(self.node)]
-        return dict(zip(given, names, strict=True))
+        ops = [parse_input(text)[1] for text in data_inputs(self.node)]
+        return dict(zip(ops, names, strict=True))
 
     @property
     def handles(self) -> list[str]:
-        """Main-graph ops of the variables and tables that the body is given."""
+        """Main-graph ops of the variables and tables among the arguments."""
         types = {argument.name: argument.type for argument in self.body.signature.input_arg}
         return [op for op, name in self.arguments.items() if types[name] == tf.resource.as_datatype_enum]
 
 
 def call_of(model: SavedModel, signature: str) -> SignatureCall | None:
-    """None where the signature is no function of an object's, but ops of the main graph, as TensorFlow 1 wrote them."""
+    """A signature's call; None for a signature of TensorFlow 1, whose ops are in the main graph."""
     graph_def = model.meta_graph.graph_def
     node_of_name = {node.name: node for node in graph_def.node}
     outputs = model.signature(signature).outputs.values()
@@ -338,7 +326,7 @@ def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed:
 
     Args:
       model: the SavedModel.
-      signature: name of the signature.
+      signature: its name.
       call: ``call_of(model, signature)``.
       placed: the signature's program, with devices.
 
@@ -346,7 +334,7 @@ def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed:
       InputError: the signature leaves out results of its function.
     """
     library = model.meta_graph.graph_def.library
-    own = with_functions_renamed(placed.graph_def, f"__placed_{call.body.signature.name}")
+    graph_def = with_functions_renamed(placed.graph_def, f"__placed_{call.body.signature.name}")
     outputs = model.signature(signature).outputs
     position_of_fetch = [parse_input(outputs[key].name)[2] for key in sorted(outputs)]
     body = call.body
@@ -359,36 +347,30 @@ def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed:
             f"{model.path}: signature {signature!r} names {len(ret)} of the {len(results)} results of its function; "
             "export the model again with all of them"
         )
-    write_body(body, own, call.arguments, ret, placed.control_outputs)
-    library.function.extend(own.library.function)
-    library.gradient.extend(own.library.gradient)
-
-
-# Programs in parts for some sizes of their inputs, and whole for all others.
+    write_body(body, graph_def, call.arguments, ret, placed.control_outputs)
+    library.function.extend(graph_def.library.function)
+    library.gradient.extend(graph_def.library.gradient)
 
 
 def chosen_by_size(
     item: Item, placed: Program, declared: Mapping[str, tf.TensorShape], form: OpenForm, device: str
 ) -> Program:
-    """The program that runs in parts where the sizes of its inputs are those that the parts are for, else whole.
+    """A program that runs in parts where its inputs have sizes of the open form, and whole where they have not.
 
-    It is the placed program alone where inputs can have no other sizes.
+    Where inputs can have no other sizes, the placed program alone.
 
     Args:
       item: the program, whole.
       placed: the same in parts, with devices.
       declared: feed -> its shape, open where calls may have any size.
-      form: the batches that the parts are for.
-      device: runs what compares sizes.
+      form: batches of the parts.
+      device: compares sizes.
 
     Raises:
-      NotOpen: the program has state that no function can be given.
+      NotOpen: the program has state that cannot be passed to a function.
     """
     with tf.Graph().as_default() as graph:
-        feeds = {
-            feed.node: tf.compat.v1.placeholder(feed.dtype, declared[feed.node], feed.node)
-            for feed in item.feeds
-        }
+        feeds = _placeholders(item, declared)
         with tf.device(device), tf.name_scope("sizes_fit"):
             checks = _checks_of_sizes(item, feeds, form)
             fits = tf.reduce_all(tf.stack(checks)).name if checks else ""
@@ -398,20 +380,24 @@ def chosen_by_size(
     library = functions_of(placed.graph_def.library)
     state = [node for node in placed.graph_def.node if not node.input and holds_state(node, library)]
     if any(argument.is_ref for node in state for argument in op_def(node, library).output_arg):
-        if (
-            form.examples and len(checks) == 1
-        ):  # fewer examples than parts: TensorFlow says so where it matters
+        if form.examples and len(checks) == 1:  # fewer examples than parts: TensorFlow reports them itself
             return placed
         raise NotOpen("it has reference variables, which no branch can be given")
     taken = {*feeds, *(node.name for node in chooser.node), *(node.name for node in item.graph_def.node)}
     name = fresh_name("by_size", taken)
     dtype_of = {node: tensor.dtype.as_datatype_enum for node, tensor in feeds.items()}
     dtype_of |= {node.name: tf.resource.as_datatype_enum for node in state}
-    types = [tf.as_dtype(_type_of(item, text)).as_datatype_enum for text in item.fetches]
+    fetched = [parse_input(text)[1:] for text in item.fetches]
+    types = [item.outputs[item.index.id_of_name[op]][i].dtype.as_datatype_enum for op, i in fetched]
+
+    def cut(tensor: tf.Tensor, sizes: Sequence[int | None], name: str) -> tf.Tensor:
+        # A slice from the begin of each axis, for the reason in ``placed_function.cut_to_fit``.
+        return tf.slice(tensor, [0] * len(sizes), [-1 if size is None else size for size in sizes], name)
+
     branches = [
         _as_function(f"{name}_{branch}", program, dtype_of, types)
         for branch, program in (
-            ("in_parts", _with_sizes(item, placed, feeds, form, _cut)),
+            ("in_parts", _with_sizes(item, placed, feeds, form, cut)),
             ("whole", item.as_program()),
         )
     ]
@@ -426,8 +412,8 @@ def chosen_by_size(
         node.attr[attribute].func.name = function.signature.name
     for source in (placed.graph_def.library, item.graph_def.library):
         names = {function.signature.name for function in chooser.library.function}
-        chooser.library.function.extend(one for one in source.function if one.signature.name not in names)
-        chooser.library.gradient.extend(one for one in source.gradient if one not in chooser.library.gradient)
+        chooser.library.function.extend(f for f in source.function if f.signature.name not in names)
+        chooser.library.gradient.extend(g for g in source.gradient if g not in chooser.library.gradient)
     chooser.library.function.extend(branches)
     chooser.versions.CopyFrom(placed.graph_def.versions)
     return dataclasses.replace(
@@ -439,13 +425,13 @@ def chosen_by_size(
 
 
 def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm) -> list[tf.Tensor]:
-    """What has to be true of the inputs' sizes for parts; nothing where it is of all that may come."""
+    """Conditions on the inputs' sizes for parts; none where all sizes that may come meet them."""
     checks, batches = [], []
     for feed in item.feeds:
         tensor = feeds[feed.node]
         if tensor.shape.rank is None:
-            own = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
-            checks.append(tf.reduce_all(own))
+            same = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
+            checks.append(tf.reduce_all(same))
             continue
         sizes = tf.shape(tensor, tf.int64)
         for axis in [axis for axis, size in enumerate(tensor.shape) if size is None]:
@@ -455,11 +441,11 @@ def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm)
                 checks.append(tf.equal(sizes[axis], feed.shape[axis]))
     if batches and form.least > 1:
         checks.append(batches[0] >= form.least)
-    return checks + [tf.equal(batches[0], other) for other in batches[1:]]
+    return checks + [tf.equal(batches[0], batch) for batch in batches[1:]]
 
 
 def of_these_sizes_alone(item: Item, placed: Program, declared: Mapping[str, tf.TensorShape]) -> Program:
-    """The program in parts that ends in an error where its inputs have other sizes; arguments as above."""
+    """The program in parts, ending in an error for inputs of other sizes; arguments of ``chosen_by_size``."""
     with tf.Graph().as_default():
         feeds = _placeholders(item, declared)
     return _with_sizes(item, placed, feeds, OpenForm(placed.graph_def, 1, {}), tf.ensure_shape)
@@ -471,11 +457,6 @@ def _placeholders(item: Item, declared: Mapping[str, tf.TensorShape]) -> dict[st
     }
 
 
-def _cut(tensor: tf.Tensor, sizes: Sequence[int | None], name: str) -> tf.Tensor:
-    """A slice from the begin of each axis: ``placed_function.cut_to_fit`` says why a branch has it."""
-    return tf.slice(tensor, [0] * len(sizes), [-1 if size is None else size for size in sizes], name)
-
-
 def _with_sizes(
     item: Item,
     placed: Program,
@@ -483,7 +464,7 @@ def _with_sizes(
     form: OpenForm,
     give: Callable[[tf.Tensor, Sequence[int | None], str], tf.Tensor],
 ) -> Program:
-    """The program with its inputs given the sizes that it is for; None for those that it is for any of."""
+    """The program with its inputs given the plan's sizes by ``give``, None for open ones."""
     node_of = {node.name: node for node in placed.graph_def.node}
     taken, new_name, nodes = set(node_of), dict[str, str](), []
     for feed in item.feeds:
@@ -513,11 +494,6 @@ def holds_state(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.Func
     return any(argument.is_ref or argument.type == types_pb2.DT_RESOURCE for argument in outputs)
 
 
-def _type_of(item: Item, text: str) -> tf.DType:
-    _, name, output = parse_input(text)
-    return item.outputs[item.index.id_of_name[name]][output].dtype
-
-
 def _as_function(
     name: str, program: Program, dtype_of: Mapping[str, int], types: Sequence[int]
 ) -> function_pb2.FunctionDef:
@@ -543,35 +519,23 @@ def _as_function(
     return function
 
 
-# Functions of a SavedModel's objects: model.serve, which a signature calls, runs as the signature is placed.
-
-_MARK = (
-    "_tf_placer_signature"  # of an op that has its device from a signature's plan; functions cannot be marked
-)
-_OP = "_tf_placer_op"  # the op's name in the signature's function
-_NAMED = 5
-_Site = dict[
-    str, tuple[str, str]
-]  # op of a function -> its name where a call of it was inlined, and its device
-
-
 def place_object_functions(
     model: SavedModel, signature: str, call: SignatureCall, devices: Mapping[str, str], is_split: bool = False
 ) -> list[str]:
-    """Gives the functions that a signature's function calls the devices of its plan, where an object has them, too.
+    """Gives functions of objects that a signature calls, such as ``model.serve``, the devices of its plan.
 
-    Other signatures that call them get copies without devices: they are as they were.
+    Other signatures that call them get copies without devices, so they run as before.
 
     Args:
-      model: is changed; the signature's own function is as it was yet.
+      model: is changed, all but the signature's own function.
       signature: its name.
       call: ``call_of(model, signature)``.
       devices: op of the signature's program -> device.
-      is_split: its batch is in parts, so that functions, which have none, have few of its ops.
+      is_split: the batch is in parts, so the functions, which have a whole batch, have few of the plan's ops.
 
     Returns:
-      Where in the objects functions are that run unplaced, wholly or in part, and that no other signature stands for:
-      those that read the signature's variables but are not called by it, or are called with several plans.
+      Paths in the objects of functions without a signature that run unplaced, wholly or in part: they read the
+      signature's variables but are not called by it, or are called with several plans.
     """
     functions = _Functions(model)
     body = call.body.signature.name
@@ -609,13 +573,13 @@ class _Functions:
         self.of_objects = sorted(name for name in concrete - self._of_signatures if self._path_of(name))
 
     def reached_from(self, name: str) -> set[str]:
-        """The function itself and those that it calls, directly or not, in loops and branches, too."""
+        """The function and its callees, also indirect ones and those in loops and branches."""
         if name not in self._of_name:
             return set()
         return {name} | called_functions(self._of_name[name].node_def, self._of_name)
 
     def walk(self, name: str, prefix: str, devices: Mapping[str, str], sites: dict[str, list[_Site]]) -> None:
-        """Collects for each call of each function where its ops are, which are called after the call."""
+        """Adds a site for each call of each function; inlined ops are named after the call."""
         site: _Site = {}
         for node in self._of_name[name].node_def:
             inlined = f"{prefix}/{node.name}"
@@ -630,22 +594,22 @@ class _Functions:
         sites[name].append(site)
 
     def give_devices(self, name: str, sites: Iterable[_Site], signature: str) -> bool:
-        """Writes devices; returns whether the plan has each op on one device, wherever it is called."""
-        wanted: dict[str, set[str]] = collections.defaultdict(set)
+        """Writes devices; returns whether the plan has each op on one device in all calls."""
+        devices_of: dict[str, set[str]] = collections.defaultdict(set)
         for site in sites:
             for op, (_, device) in site.items():
-                wanted[op].add(device)
+                devices_of[op].add(device)
         for node in self._of_name[name].node_def:
-            if len(wanted[node.name]) == 1:
-                (node.device,) = wanted[node.name]
+            if len(devices_of[node.name]) == 1:
+                (node.device,) = devices_of[node.name]
                 node.attr[_MARK].s = signature.encode()
                 node.attr[_OP].s = next(site[node.name][0] for site in sites if node.name in site).encode()
-        return all(len(found) <= 1 for found in wanted.values())
+        return all(len(devices) <= 1 for devices in devices_of.values())
 
     def copy_for_others(self, body: str, called: set[str]) -> None:
         """Gives other signatures copies of the functions that are given devices."""
-        others = [name for name in self._of_signatures - {body} if name in self._of_name]
-        needed = set().union(*(self.reached_from(other) for other in others)) - set(others)
+        bodies = [name for name in self._of_signatures - {body} if name in self._of_name]
+        needed = set().union(*map(self.reached_from, bodies)) - set(bodies)
         copied = sorted(name for name in needed if self.reached_from(name) & called)
         taken = set(self._of_name)
         new_name = {name: fresh_name(f"{name}__unplaced", taken) for name in copied}
@@ -654,13 +618,13 @@ class _Functions:
             copy.CopyFrom(self._of_name[name])
             copy.signature.name = new
             with_references_renamed(copy.node_def, new_name)
-        for other in others:
-            with_references_renamed(self._of_name[other].node_def, new_name)
+        for name in bodies:
+            with_references_renamed(self._of_name[name].node_def, new_name)
 
     def place_again(self, signature: str, prefix: str, devices: Mapping[str, str]) -> None:
-        """Gives what an earlier plan of a signature placed the devices of the plan that replaces it.
+        """Gives functions that an earlier plan of a signature placed the devices of the new plan.
 
-        The signature does not call it any more: its function's body was replaced, and has the ops by these names.
+        The signature no longer calls them: its body was replaced, and has their ops inlined under these names.
         """
         for function in self._of_name.values():
             for node in function.node_def:
@@ -670,7 +634,7 @@ class _Functions:
                     node.device = devices.get(name, "")
 
     def of_objects_that_share_variables(self, body: str) -> set[str]:
-        """The functions of objects that read a variable that a function reads, and that no signature calls."""
+        """Functions of objects that share a variable with a function, and that no signature calls."""
         concrete = self._objects.concrete_functions
         variables = self._variables(concrete[body].bound_inputs)
         called = set().union(*(self.reached_from(name) for name in self._of_signatures))
@@ -686,7 +650,7 @@ class _Functions:
         }
 
     def paths(self, names: Iterable[str]) -> list[str]:
-        """Paths of functions in the objects: ``"serve"``, ``"encoder.encode"``."""
+        """Paths in the objects, such as ``"serve"`` and ``"encoder.encode"``."""
         return sorted({self._path_of(name) for name in names})
 
     def _variables(self, numbers: Iterable[int]) -> set[int]:
@@ -694,7 +658,7 @@ class _Functions:
         return {n for n in numbers if n in range(len(nodes)) and nodes[n].WhichOneof("kind") == "variable"}
 
     def _path_of(self, name: str) -> str:
-        """The shortest way to a function of this name that can be called; empty where there is none."""
+        """The shortest path to a callable function of this name; empty where there is none."""
         root = 0
         seen, frontier = {root}, collections.deque([(root, "")] if self._objects.nodes else ())
         while frontier:

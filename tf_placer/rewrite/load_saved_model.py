@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
@@ -23,11 +22,9 @@ from tf_placer.rewrite.saved_model import PLANS
 from tf_placer.rewrite.variables import move_to_devices
 from tf_placer.workers.connection import attach, present_devices
 
-# Devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
-
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:
-    """Every device that is asked for somewhere, full where it can mean one device of one task only, sorted.
+    """Devices that the model names, sorted; full names where type and index are given.
 
     Raises:
       InputError: a device string is damaged.
@@ -50,7 +47,7 @@ def rename_saved_devices(model: SavedModel, name_of: Mapping[str, str]) -> None:
 
 
 def completed(device: str, source: str) -> str:
-    """``"/device:CPU:1"`` as ``"/job:localhost/replica:0/task:0/device:CPU:1"``; without type or index, as it is.
+    """``"/device:CPU:1"`` as ``"/job:localhost/replica:0/task:0/device:CPU:1"``; unchanged without type or index.
 
     Args:
       device: a device string.
@@ -118,10 +115,29 @@ def load_saved_model(
         )
     name_of = _checked(model, devices or {})
     rename_saved_devices(model, name_of)
-    with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
-        root = _loaded(model, folder)
+    with _folder_of(model, rewritten=bool(name_of)) as folder:
+        was_soft = tf.config.get_soft_device_placement()
+        tf.config.set_soft_device_placement(True)  # or variables are not put where they were saved
+        try:
+            root = tf.saved_model.load(
+                str(folder),
+                tags=list(model.meta_graph.meta_info_def.tags),
+                options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
+            )
+        except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
+            raise InputError(
+                f"TensorFlow cannot load {model.path} ({told(error)}); export the model again"
+            ) from error
+        finally:
+            tf.config.set_soft_device_placement(was_soft)
     _check_resources(model, root)
-    _check_signatures(model, root)
+    for name, function in root.signatures.items():
+        call = call_of(model, name)
+        nodes = model.meta_graph.graph_def.node if call is None else call.body.node_def
+        device_of = {node.name: node.device for node in nodes}
+        for op in function.graph.get_operations():
+            if op.name in device_of:
+                _check(model, f"op {op.name!r} of {name!r}", op.device, device_of[op.name])
     return root
 
 
@@ -197,26 +213,13 @@ def _is_one(device: str, wanted: str) -> bool:
     )
 
 
-def _loaded(model: SavedModel, folder: pathlib.Path) -> Any:
-    try:
-        return tf.saved_model.load(
-            str(folder),
-            tags=list(model.meta_graph.meta_info_def.tags),
-            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
-        )
-    except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
-        raise InputError(
-            f"TensorFlow cannot load {model.path} ({told(error)}); export the model again"
-        ) from error
-
-
 def _listed(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names) or "no device"
 
 
 @contextlib.contextmanager
 def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
-    """The model's own folder, or one for the time being that differs from it in ``saved_model.pb`` only."""
+    """The model's own folder, or a temporary one that differs in ``saved_model.pb`` only."""
     if not rewritten:
         yield model.path
         return
@@ -232,19 +235,8 @@ def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
         yield folder
 
 
-@contextlib.contextmanager
-def _soft_placement() -> Iterator[None]:
-    """Turns soft placement on, without which TensorFlow does not put variables where they were saved."""
-    before = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(True)
-    try:
-        yield
-    finally:
-        tf.config.set_soft_device_placement(before)
-
-
 def _check_resources(model: SavedModel, root: Any) -> None:
-    """Looks whether variables and tables are where the model has them; moves those of TensorFlow 1 there first."""
+    """Checks the devices of variables and tables, after moving variables of TensorFlow 1."""
     if not model.meta_graph.HasField("object_graph_def"):
         device_of = {node.name: node.device for node in model.meta_graph.graph_def.node}
         wanted = [(variable, device_of[variable.name.partition(":")[0]]) for variable in root.variables]
@@ -269,22 +261,6 @@ def _check_resources(model: SavedModel, root: Any) -> None:
             if child.local_name in children and child.node_id not in seen:
                 seen.add(child.node_id)
                 frontier.append((child.node_id, children[child.local_name]))
-
-
-def _check_signatures(model: SavedModel, root: Any) -> None:
-    """Looks whether the ops of the signatures' graphs have the devices that the model gives them."""
-    for name, function in root.signatures.items():
-        call = call_of(model, name)
-        nodes = model.meta_graph.graph_def.node if call is None else call.body.node_def
-        _check_ops(model, name, function.graph, {node.name: node for node in nodes})
-
-
-def _check_ops(
-    model: SavedModel, signature: str, graph: tf.Graph, saved: Mapping[str, node_def_pb2.NodeDef]
-) -> None:
-    for op in graph.get_operations():
-        if op.name in saved:
-            _check(model, f"op {op.name!r} of {signature!r}", op.device, saved[op.name].device)
 
 
 def _check(model: SavedModel, what: str, device: str, wanted: str) -> None:

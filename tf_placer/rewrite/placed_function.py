@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import function_pb2
 
 from colocation.op_facts import CALLS, parse_input
 from colocation.tensorflow_internals import (
@@ -22,6 +24,7 @@ from colocation.tensorflow_internals import (
     copy_handle_data,
     copy_stack_trace,
     functions_of,
+    graph_of_function_def,
     host_address_space,
     live_variables,
     set_call_gradient,
@@ -31,6 +34,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import functions_of as functions_by_name
 from tf_placer.graph.read_function import example_tensors, function_name, traced
 from tf_placer.ops.library import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
@@ -41,7 +45,6 @@ from tf_placer.rewrite.functions import (
     with_functions_renamed,
     with_handle_data,
 )
-from tf_placer.rewrite.fused_gradients import give_gradients
 from tf_placer.rewrite.random_state import RandomState, attach_and_tell, mark_as_kept
 from tf_placer.rewrite.rewrite import (
     check_clusters_of,
@@ -50,31 +53,35 @@ from tf_placer.rewrite.rewrite import (
     rewrite,
 )
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
+from tf_placer.transform.fusion.writer import PREFIX
 from tf_placer.workers.connection import is_attached
-
-# Ops that need the calling process, kept in it where a plan is for other processes.
 
 
 def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:
-    """The devices of a plan, in which the ops that need this process are on its CPU.
+    """The devices of a plan, with the ops that need this process on its CPU.
 
-    A cluster of workers has no device in this process, so a plan puts these ops on one that stands for it
-    (``Cluster.host``). What shares a device with them goes along. A resource is where its handle says.
+    A cluster of workers has no device in this process, so a plan puts these ops on a substitute (``Cluster.host``). Ops
+    that share a device with them go along. A resource is where its handle says.
 
     Args:
       item: the program.
       device_of_op: a full device string for each of its ops; left alone.
     """
-    here = host_address_space()
-    away = [name for name in item.host_ops if not _is_at(device_of_op[name], here)]
-    if not away:
+    process = host_address_space()
+
+    def is_of_process(device: str) -> bool:
+        spec, wanted = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(process)
+        return (spec.job, spec.replica, spec.task) == (wanted.job, wanted.replica, wanted.task)
+
+    to_move = [name for name in item.host_ops if not is_of_process(device_of_op[name])]
+    if not to_move:
         return device_of_op
     unit_of_op = units_of(item).unit_of_op
-    at = {capture.node: capture.device for capture in item.host_captures if _is_at(capture.device, here)}
-    at |= {variable.node: variable.device for variable in item.variables if variable.stays}
+    fixed = {capture.node: capture.device for capture in item.host_captures if is_of_process(capture.device)}
+    fixed |= {variable.node: variable.device for variable in item.variables if variable.stays}
     device_of_unit: dict[int, str] = {}
-    for name in sorted(away, key=lambda name: name not in at):
-        device = at.get(name, f"{here}/device:CPU:0")
+    for name in sorted(to_move, key=lambda name: name not in fixed):
+        device = fixed.get(name, f"{process}/device:CPU:0")
         device_of_unit.setdefault(int(unit_of_op[item.index.id_of_name[name]]), device)
     return {
         name: device_of_unit.get(int(unit), device_of_op[name])
@@ -82,59 +89,43 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
     }
 
 
-def _is_at(device: str, address_space: str) -> bool:
-    """True if a device belongs to a process."""
-    have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(address_space)
-    return (have.job, have.replica, have.task) == (want.job, want.replica, want.task)
-
-
-# Shapes of what is read from variables, in a graph to which these are arguments.
-
-
 def shapes_behind_handles(
     graph_def: tf.compat.v1.GraphDef, inputs: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.TensorShape]:
-    """Returns the shapes that inference finds once the variables behind the graph's handles are known to it.
+    """Shapes that inference finds with the variables behind the graph's handles known.
 
-    TensorFlow infers shapes as it imports nodes, and only then can a handle be told its variable. What is read from it
-    has no shape then, and forward-mode differentiation fails where it needs zeros of the shape of a gradient. So the
-    handles come first here, in a graph of their own.
+    TensorFlow infers shapes as it imports nodes, and a handle can be given its variable only afterwards. So tensors
+    read from variables have no shape, and forward-mode differentiation fails where it needs zeros of the shape of a
+    gradient. Therefore the handles are imported before the rest, into a graph of their own.
 
     Args:
-      graph_def: its functions are known to this process.
-      inputs: node -> a tensor with the shape, and the variable, that the node's tensor has.
+      graph_def: this process knows its functions.
+      inputs: node -> a tensor with the shape, and the variable, of the node's tensor.
 
     Returns:
-      Tensor ("node:i") -> its shape, as far as it is known; nothing where no input is a handle.
+      Tensor ("node:i") -> known shape; empty where no input is a handle.
     """
     if all(tensor.dtype != tf.resource for tensor in inputs.values()):
         return {}
-    first, rest = tf.compat.v1.GraphDef(versions=graph_def.versions), tf.compat.v1.GraphDef()
+    handles, rest = tf.compat.v1.GraphDef(versions=graph_def.versions), tf.compat.v1.GraphDef()
     rest.CopyFrom(graph_def)
     del rest.node[:]
     for node in graph_def.node:
-        copy = (first if node.name in inputs else rest).node.add()
+        copy = (handles if node.name in inputs else rest).node.add()
         copy.CopyFrom(node)
-        copy.attr.pop("_class", None)  # it may name a node of the other part
-    # Under names of their own: an ``a`` cannot be imported after an ``a/b``, as the capture of an op ``a`` is called.
+        copy.attr.pop("_class", None)  # may name a node of the other graph
+    # Fresh names: an op ``a`` cannot be imported after ``a/b``, which is how the capture of an op ``a`` is called.
     new_name = {name: f"input_{number}" for number, name in enumerate(inputs)}
-    for node in first.node:
+    for node in handles.node:
         node.name = new_name[node.name]
     with FuncGraph("shapes").as_default() as graph:
-        tf.import_graph_def(first, name="inputs")
-        here_of = {name: graph.get_tensor_by_name(f"inputs/{new_name[name]}:0") for name in inputs}
+        tf.import_graph_def(handles, name="inputs")
+        copy_of = {name: graph.get_tensor_by_name(f"inputs/{new_name[name]}:0") for name in inputs}
         for name, tensor in inputs.items():
-            if tensor.dtype in (tf.resource, tf.variant):
-                copy_handle_data(tensor, here_of[name])
-            if tensor.dtype != tf.resource:
-                here_of[name].set_shape(tensor.shape)
-        input_map = {}
-        for text in {text for node in rest.node for text in node.input}:
-            _, name, _ = parse_input(text)
-            if name in here_of:
-                input_map[text] = here_of[
-                    name
-                ]  # the tensor stands for its op where that is waited for ("^node")
+            _copy_shape(tensor, copy_of[name])
+        # A tensor is also given where its op is waited for ("^node").
+        texts = {text for node in rest.node for text in node.input}
+        input_map = {text: copy_of[parse_input(text)[1]] for text in texts if parse_input(text)[1] in copy_of}
         tf.import_graph_def(rest, input_map=input_map, name="rest")
     tensors = [
         (f"{node.name}:{tensor.value_index}", tensor)
@@ -148,48 +139,18 @@ def shapes_behind_handles(
     }
 
 
-# Source lines of ops, kept in a graph that is made anew, so that errors name the user's program.
-
-
-def keep_stack_traces(traced: ConcreteFunction, graph: FuncGraph) -> None:
-    """Gives the ops of a placed graph the stack traces of those that they were, inlined or not.
-
-    Args:
-      traced: the function that was placed.
-      graph: the placed one's, before a function is made of it.
-    """
-    origins = _Origins(traced.graph)
-    for op in graph.get_operations():
-        origin = origins.of(traced.graph, op.name)
-        if origin is not None:
-            copy_stack_trace(origin, op)
-
-
-def tell_traces_of_bodies(
-    traced: ConcreteFunction, placed: ConcreteFunction, graph_def: tf.compat.v1.GraphDef, suffix: str
-) -> None:
-    """The same for the ops in the bodies of loops and in branches, which are not in the placed graph.
-
-    Args:
-      traced: the function that was placed.
-      placed: the placed one.
-      graph_def: its graph.
-      suffix: what was added to the names of its library's functions.
-    """
-    origins = _Origins(traced.graph)
-    found: dict[str, tf.Operation] = {}
-    for function in graph_def.library.function:
-        body = origins.body(function.signature.name.removesuffix(suffix))
-        for node in function.node_def if body is not None else ():
-            origin = origins.of(body, node.name)
-            if origin is not None:
-                found.setdefault(node.name, origin)
-    if found:
-        tell_stack_traces(placed, found)
+def _copy_shape(source: tf.Tensor, target: tf.Tensor) -> None:
+    """Gives a tensor the shape of another one, or for a handle the variable's."""
+    if source.dtype in (tf.resource, tf.variant):
+        copy_handle_data(source, target)
+    if (
+        source.dtype != tf.resource
+    ):  # a handle's own shape hides the variable's where a loop is differentiated
+        target.set_shape(source.shape)
 
 
 class _Origins:
-    """The ops that a traced function and those that it calls were traced to."""
+    """Ops of a traced function and its callees, whose stack traces name the user's program."""
 
     def __init__(self, graph: FuncGraph) -> None:
         self._graphs = {
@@ -200,35 +161,29 @@ class _Origins:
         self._ops: dict[int, dict[str, tf.Operation]] = {}
 
     def body(self, name: str) -> FuncGraph | None:
-        """The traced graph of a function, or of one that it is a copy of (``with_functions_of_their_own``)."""
+        """The traced graph of a function or of its original (``with_functions_of_their_own``)."""
         return self._graphs.get(name) or self._graphs.get(re.sub(r"_\d+$", "", name))
 
     def of(self, graph: FuncGraph, name: str) -> tf.Operation | None:
-        """The op of this name, inside of calls that were inlined, too; the op that one is a part or a copy of."""
-        ops = self._ops_of(graph)
+        """The op of this name, also inside inlined calls; of a part or copy of an op, that op."""
+        if id(graph) not in self._ops:
+            self._ops[id(graph)] = {op.name: op for op in graph.get_operations()}
+        ops = self._ops[id(graph)]
         if name in ops:
             return ops[name]
         parts = name.split("/")
         for length in range(len(parts) - 1, 0, -1):
-            found = ops.get("/".join(parts[:length]))
-            if found is not None:
-                inside = self._called(found)
-                return (inside and self.of(inside, "/".join(parts[length:]))) or found
+            op = ops.get("/".join(parts[:length]))
+            if op is not None:
+                body = self._graphs.get(op.get_attr("f").name if op.type in CALLS else op.type)
+                return (body and self.of(body, "/".join(parts[length:]))) or op
         return None
-
-    def _called(self, op: tf.Operation) -> FuncGraph | None:
-        return self._graphs.get(op.get_attr("f").name if op.type in CALLS else op.type)
-
-    def _ops_of(self, graph: FuncGraph) -> dict[str, tf.Operation]:
-        if id(graph) not in self._ops:
-            self._ops[id(graph)] = {op.name: op for op in graph.get_operations()}
-        return self._ops[id(graph)]
 
 
 _serial = itertools.count()
-_CONSTANT_BYTES = (
-    1_048_576  # larger captured values are passed, as to the traced function: no copy in every graph
-)
+# Larger captured values are passed, as to the traced function, rather than copied into every graph.
+_CONSTANT_BYTES = 1_048_576
+_RESOURCES_KEPT = ("a queue", "a summary writer", "a table")  # when a process is connected to others
 
 
 @eagerly()
@@ -256,39 +211,58 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     whole = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     item = program_of_plan(whole, placement)
     placement = placement.for_program(item.index.names)
-    check_clusters_of(item, placement)  # before any variable moves
-    cluster, planned = placement.problem.cluster, placement.device_names
-    check_nothing_is_lost(item, cluster)
-    here = attach_and_tell(cluster, set(planned.values()))
-    devices = {op: here[device] for op, device in planned.items()}
-    move_variables(concrete, item, devices)
-    placed = placed_concrete_function(concrete, item, placement, devices)
+    check_nothing_is_lost(item, placement.problem.cluster)
+    placed = run_by_plan(concrete, item, placement, placement.problem.cluster)
     if item.splitting is None:
         return placed
-    return _whole_elsewhere(concrete, placed, shapes_of_inputs(concrete, whole))
+    return _whole_for_other_sizes(concrete, placed, shapes_of_inputs(concrete, whole))
 
 
-_KEPT = ("a queue", "a summary writer", "a table")  # by ``resources_kept``
+def run_by_plan(
+    concrete: ConcreteFunction,
+    item: Item,
+    placement: Placement,
+    cluster: Cluster,
+    write: Callable[[ConcreteFunction, Item, Placement, Mapping[str, str]], ConcreteFunction] | None = None,
+) -> ConcreteFunction:
+    """Moves a function's variables to their devices in a plan, and returns the function that runs by the plan.
+
+    Args:
+      concrete: the traced function.
+      item: ``Item.from_function(concrete, ...)``, or that split.
+      placement: of the item.
+      cluster: the placement is for.
+      write: makes the function, given the device of each op; None for ``placed_concrete_function``.
+    """
+    check_clusters_of(item, placement)  # before any variable moves
+    devices = devices_here(placement, cluster)
+    move_variables(concrete, item, devices)
+    return (write or placed_concrete_function)(concrete, item, placement, devices)
+
+
+def devices_here(placement: Placement, cluster: Cluster) -> dict[str, str]:
+    """Op -> device under its name in this process, which is connected to the cluster's workers if need be."""
+    name_of = attach_and_tell(cluster, set(placement.device_names.values()))
+    return {op: name_of[device] for op, device in placement.device_names.items()}
 
 
 def check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
-    """Raises InputError where connecting this process to the cluster's workers would lose what the function captures.
+    """Raises InputError where connecting this process to the cluster's workers would lose a captured resource.
 
-    TensorFlow forgets what it knows by a name when a process is connected to others; most of it is kept.
+    TensorFlow forgets named resources when a process is connected to others; most of them are kept.
     """
-    named = [one for one in item.host_captures if not one.is_anonymous and one.kind not in _KEPT]
-    if named and cluster.is_live and not is_attached(cluster):
-        raise InputError(
-            f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
-            "after a first function was placed on them"
-        )
-
-
-# Calls of a function whose plan has the batch in parts, with inputs of other sizes than the plan's.
+    if not cluster.is_live or is_attached(cluster):
+        return
+    for capture in item.host_captures:
+        if not capture.is_anonymous and capture.kind not in _RESOURCES_KEPT:
+            raise InputError(
+                f"{capture.node!r} is {capture.kind} of this process that connecting to workers would lose; make it "
+                "after a first function was placed on them"
+            )
 
 
 def shapes_of_inputs(concrete: ConcreteFunction, item: Item) -> tuple[tf.TensorShape | None, ...]:
-    """The shape that an item was made for, of each argument of its function; None of one that it does not read."""
+    """Shape of each argument in a function's item; None for an argument that is not read."""
     captured = {id(tensor) for tensor in concrete.graph.internal_captures}
     shape_of = {feed.node: tf.TensorShape(feed.shape) for feed in item.feeds}
     inputs = (tensor for tensor in concrete.inputs if id(tensor) not in captured)
@@ -296,23 +270,23 @@ def shapes_of_inputs(concrete: ConcreteFunction, item: Item) -> tuple[tf.TensorS
 
 
 def fits(shapes: Sequence[tf.TensorShape | None], inputs: Sequence[tf.Tensor]) -> bool | tf.Tensor:
-    """Whether inputs have these shapes; a tensor where only a run knows. Without shapes, all fit."""
-    unknown = []
+    """Whether inputs have these shapes; a tensor where only the run knows. Without shapes, all fit."""
+    checks = []
     for shape, tensor in zip(shapes, inputs, strict=False):
         if shape is None or tensor.shape == shape:
             continue
         if not tensor.shape.is_compatible_with(shape):
             return False
         same = tf.raw_ops.Equal(x=tf.shape(tensor), y=shape.as_list(), incompatible_shape_error=False)
-        unknown.append(tf.reduce_all(same))
-    return tf.reduce_all(unknown) if unknown else True
+        checks.append(tf.reduce_all(same))
+    return tf.reduce_all(checks) if checks else True
 
 
 def cut_to_fit(shapes: Sequence[tf.TensorShape | None], inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Inputs that fit, in a branch beside one for those that do not.
+    """Inputs as slices of these shapes, for the branch in which they fit.
 
-    Grappler infers sizes without regard to branches: a tensor that is said to have eight rows in one would have them in
-    the other and in the condition, too, which it then takes for true. Slices have sizes of their own.
+    Grappler infers sizes without regard to branches: a tensor with eight rows in one branch would have them in the
+    other and in the condition as well, which would be folded to true. Slices have sizes of their own.
     """
     return [
         tensor
@@ -320,34 +294,34 @@ def cut_to_fit(shapes: Sequence[tf.TensorShape | None], inputs: Sequence[tf.Tens
         else tf.slice(tensor, [0] * shape.rank, shape)
         if tensor.shape.rank is None
         else tensor[
-            tuple(slice(n if known is None else None) for n, known in zip(shape, tensor.shape, strict=True))
+            tuple(
+                slice(size if open_ is None else None)
+                for size, open_ in zip(shape, tensor.shape, strict=True)
+            )
         ]
         for shape, tensor in zip(shapes, inputs, strict=True)
     ]
 
 
-def _whole_elsewhere(
+def _whole_for_other_sizes(
     concrete: ConcreteFunction, placed: ConcreteFunction, shapes: Sequence[tf.TensorShape | None]
 ) -> ConcreteFunction:
-    """A function that runs by a plan where its inputs have the plan's shapes, and as it is where they have not."""
+    """A function that runs by a plan where its inputs have the plan's shapes, and unplaced where they have not."""
     inputs = concrete.inputs[: len(shapes)]
     if all(shape is None or tensor.shape == shape for shape, tensor in zip(shapes, inputs, strict=True)):
         return placed
 
-    def flat(function: ConcreteFunction, given: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        return [
-            one
-            for one in tf.nest.flatten(call_flat(function, given), expand_composites=True)
-            if one is not None
-        ]
+    def flat(function: ConcreteFunction, arguments: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        leaves = tf.nest.flatten(call_flat(function, arguments), expand_composites=True)
+        return [leaf for leaf in leaves if leaf is not None]
 
-    def either(*given: tf.Tensor) -> list[tf.Tensor]:
-        found = tf.cond(
-            fits(shapes, given),
-            lambda: flat(placed, cut_to_fit(shapes, given)),
-            lambda: flat(concrete, list(given)),
+    def either(*arguments: tf.Tensor) -> list[tf.Tensor]:
+        results = tf.cond(
+            fits(shapes, arguments),
+            lambda: flat(placed, cut_to_fit(shapes, arguments)),
+            lambda: flat(concrete, list(arguments)),
         )
-        return [one for one in tf.nest.flatten(found) if isinstance(one, tf.Tensor)]
+        return [leaf for leaf in tf.nest.flatten(results) if isinstance(leaf, tf.Tensor)]
 
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.op.name) for tensor in inputs]
     graph = tf.function(either, tuple(specs), autograph=False).get_concrete_function().graph
@@ -384,11 +358,7 @@ def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
 
 
 def captured_handles(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Tensor]:
-    """Op of a handle -> the handle of the variable, for those that a function captures and a plan may move.
-
-    Raises:
-      InputError: a variable is an argument.
-    """
+    """Op -> handle of each variable that a function captures and a plan may move; InputError if one is an argument."""
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     handles = dict(zip(captures, concrete.captured_inputs, strict=True))
     movable = [variable for variable in item.variables if not variable.stays]
@@ -402,15 +372,7 @@ def captured_handles(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Ten
 
 
 def movable_variables(concrete: ConcreteFunction, handles: Mapping[str, tf.Tensor]) -> dict[str, tf.Variable]:
-    """Op of a handle -> the variable of this process that it belongs to.
-
-    Args:
-      concrete: the traced function.
-      handles: op of a handle -> the handle (``captured_handles``).
-
-    Raises:
-      InputError: one of them cannot be moved.
-    """
+    """Op of a handle -> its variable in this process, for ``captured_handles``; InputError if one cannot be moved."""
     variable_of_handle = variables_of_handles(handles.values(), likely=live_variables(concrete.graph))
     for node, handle in handles.items():
         if id(handle) not in variable_of_handle:
@@ -418,17 +380,13 @@ def movable_variables(concrete: ConcreteFunction, handles: Mapping[str, tf.Tenso
                 f"capture {node!r} is a resource that belongs to no tf.Variable any more, so it cannot be moved; keep "
                 "the variable as long as the function"
             )
-    found = {node: variable_of_handle[id(handle)] for node, handle in handles.items()}
-    check_movable(found.values())
-    return found
+    variables = {node: variable_of_handle[id(handle)] for node, handle in handles.items()}
+    check_movable(variables.values())
+    return variables
 
 
 def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
-    """Moves the variables that a function captures to the devices of their handles' ops, but for those that stay.
-
-    Raises:
-      InputError: one of them cannot be moved.
-    """
+    """Moves the variables that a function captures, unless they stay; InputError if one cannot be moved."""
     device_of_op = with_host_ops_here(item, device_of_op)
     elsewhere = {
         node: handle
@@ -436,30 +394,27 @@ def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping
         if tf.DeviceSpec.from_string(handle.device) != tf.DeviceSpec.from_string(device_of_op[node])
     }
     variables = movable_variables(concrete, elsewhere)
-    del elsewhere  # or it would be one more holder of the handles
+    del elsewhere  # or it would hold the handles as well
     move_to_devices((variable, device_of_op[node]) for node, variable in variables.items())
 
 
 def move_back(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
-    """Moves the variables that a function captures, those that still live, to where they were.
+    """Moves the live variables that a function captures back; InputError if one cannot be moved.
 
     Args:
       concrete: the traced function.
       item: ``Item.from_function(concrete, ...)``.
-      device_of_op: op of a handle -> where its variable was.
-
-    Raises:
-      InputError: one of them cannot be moved.
+      device_of_op: op of a handle -> earlier device of its variable.
     """
     handles = captured_handles(concrete, item)
     variable_of_handle = variables_of_handles(handles.values(), likely=live_variables(concrete.graph))
-    there = [
+    moves = [
         (variable_of_handle[id(handle)], device_of_op[node])
         for node, handle in handles.items()
         if id(handle) in variable_of_handle
     ]
-    del handles  # or it would be one more holder
-    move_to_devices(there)
+    del handles  # or it would hold them as well
+    move_to_devices(moves)
 
 
 def placed_concrete_function(
@@ -469,18 +424,19 @@ def placed_concrete_function(
     device_of_op: Mapping[str, str] | None = None,
     random_state: RandomState | None = None,
 ) -> ConcreteFunction:
-    """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
+    """Returns a concrete function that computes the same as ``concrete``, with its ops on a plan's devices.
 
-    It takes the same inputs, reads and updates the same variables, tables and iterators, and may be called eagerly,
-    from other functions and under a ``GradientTape``. What needs this process stays in it (``with_host_ops_here``).
+    The function has the same inputs, reads and updates the same variables, tables and iterators, and may be called
+    eagerly, from other functions and under a ``GradientTape``. Ops that need this process stay in it
+    (``with_host_ops_here``).
 
     Args:
       concrete: the traced function.
       item: ``Item.from_function(concrete, ...)``, or that split.
       placement: of the item. A variable must live where its handle's op is put (``move_variables``).
-      device_of_op: a full device string for each op of the item, where this process calls the placement's devices
-        otherwise; None: as the placement has it.
-      random_state: what it draws from, which moves along; None: it draws as a function that has not run yet.
+      device_of_op: a full device string for each op of the item, where devices have other names in this process; None
+        for the placement's own.
+      random_state: variables that random ops draw from, which move along; None starts like a new function.
 
     Raises:
       InputError: the plan does not fit the graph, or decides what cannot be written (``rewrite``).
@@ -489,7 +445,9 @@ def placed_concrete_function(
     if placement.cluster_of_op is not None:
         keep_compilations()
     handle_of_capture = {variable.capture: variable.node for variable in item.variables}
-    handle_of_capture |= {one.node: one.node for one in item.host_captures if one.dtype == tf.resource}
+    handle_of_capture |= {
+        capture.node: capture.node for capture in item.host_captures if capture.dtype == tf.resource
+    }
     ends = _Ends(handle_of_capture, item.fetches, item.control_outputs, device_of_op)
     placed = _made_anew(concrete, rewrite(item, placement, device_of_op), ends, random_state)
     mark_as_placed(placed)
@@ -497,11 +455,11 @@ def placed_concrete_function(
 
 
 def copied_function(concrete: ConcreteFunction, random_state: RandomState | None = None) -> ConcreteFunction:
-    """Returns a concrete function of the same graph, which TensorFlow takes for another one.
+    """Returns another concrete function of the same graph.
 
     Args:
       concrete: the traced function.
-      random_state: what it draws from; None: it draws as a function that has not run yet.
+      random_state: variables that random ops draw from; None starts like a new function.
     """
     if random_state is not None:
         mark_as_kept(concrete)
@@ -512,19 +470,12 @@ def copied_function(concrete: ConcreteFunction, random_state: RandomState | None
 
 @dataclasses.dataclass(frozen=True)
 class _Ends:
-    """What a graph has in common with the traced function.
+    """Inputs, outputs and effects by which a new graph takes the place of the traced function's."""
 
-    Attributes:
-      handle_of_capture: captured argument -> the node that stands for it, where that has another name.
-      fetches: tensors that are the outputs.
-      control_outputs: ops that a call waits for.
-      device_of_op: devices of the constants among the arguments.
-    """
-
-    handle_of_capture: Mapping[str, str]
-    fetches: Sequence[str]
-    control_outputs: Sequence[str]
-    device_of_op: Mapping[str, str]
+    handle_of_capture: Mapping[str, str]  # captured argument -> its node, where that has another name
+    fetches: Sequence[str]  # output tensors
+    control_outputs: Sequence[str]  # ops that a call waits for
+    device_of_op: Mapping[str, str]  # of the constants among the arguments
 
 
 def _made_anew(
@@ -533,6 +484,7 @@ def _made_anew(
     ends: _Ends,
     random_state: RandomState | None,
 ) -> ConcreteFunction:
+    """A concrete function like the traced one, of another graph."""
     suffix = f"__placed_{next(_serial)}"
     written = with_functions_of_their_own(with_handle_data(graph_def, concrete.graph))
     if random_state is not None:
@@ -545,20 +497,39 @@ def _made_anew(
     constants = {node.name for node in graph_def.node if node.op == "Const"}
     calls = {node.name: node.attr["f"].func.name for node in graph_def.node if node.op in CALLS}
     graph_def = with_custom_gradients(with_functions_renamed(written, suffix), graph, suffix)
-    inputs = _restore_inputs(graph_def, concrete, ends.handle_of_capture)
+    names = _restore_inputs(graph_def, concrete, ends.handle_of_capture)
     for function in graph_def.library.function:
         add_function(function)
     with graph.as_default():
-        here = _import(graph, graph_def, concrete, inputs)
-        _connect(graph, concrete, here, ends, constants)
+        shapes = shapes_behind_handles(graph_def, dict(zip(names, concrete.inputs, strict=True)))
+        tf.import_graph_def(graph_def, name="")
+        inputs = [graph.get_tensor_by_name(f"{name}:0") for name in names]
+        for original, tensor in zip(concrete.inputs, inputs, strict=True):
+            _copy_shape(original, tensor)
+        for name, shape in shapes.items():
+            graph.get_tensor_by_name(name).set_shape(shape)
+        _connect(graph, concrete, inputs, ends, constants)
     gradients = call_gradients(concrete.graph)
-    for name, called in calls.items():  # of what was inlined there are none
+    for name, called in calls.items():  # inlined calls have none
         if called in gradients:
             set_call_gradient(graph.get_operation_by_name(name), gradients[called])
-    give_gradients(graph, graph_def)
-    keep_stack_traces(concrete, graph)
+    _set_gradients_of_clusters(graph, graph_def)
+    origins = _Origins(concrete.graph)
+    for op in graph.get_operations():
+        origin = origins.of(concrete.graph, op.name)
+        if origin is not None:
+            copy_stack_trace(origin, op)
     result = concrete_function_like(concrete, graph)
-    tell_traces_of_bodies(concrete, result, graph_def, suffix)
+    # Ops in bodies of loops and in branches, which are not in the placed graph.
+    origin_of: dict[str, tf.Operation] = {}
+    for function in graph_def.library.function:
+        body = origins.body(function.signature.name.removesuffix(suffix))
+        for node in function.node_def if body is not None else ():
+            origin = origins.of(body, node.name)
+            if origin is not None:
+                origin_of.setdefault(node.name, origin)
+    if origin_of:
+        tell_stack_traces(result, origin_of)
     return result
 
 
@@ -567,82 +538,53 @@ def _restore_inputs(
     concrete: ConcreteFunction,
     handle_of_capture: Mapping[str, str],
 ) -> list[str]:
-    """Makes arguments of what the item made self-contained, with the shapes they were traced with.
+    """Turns nodes that the item made self-contained into arguments again, with the shapes of the trace.
 
     Returns:
-      The node that stands for each of the function's inputs.
+      The node of each of the function's inputs.
     """
-    inputs = []
+    names = []
     node_of_name = {node.name: node for node in graph_def.node}
-    traced = {node.name: node for node in concrete.graph.as_graph_def().node}
+    traced_nodes = {node.name: node for node in concrete.graph.as_graph_def().node}
     for tensor in concrete.inputs:
-        original = traced[tensor.op.name]
+        original = traced_nodes[tensor.op.name]
         name = handle_of_capture.get(original.name, original.name)
         node = node_of_name.get(name)
-        if node is None:  # nothing needed it
+        if node is None:  # nothing reads the argument
             node = graph_def.node.add()
         elif (
             node.op == "Const" and node.ByteSize() <= _CONSTANT_BYTES
-        ):  # it stays one, on the devices that read it
+        ):  # stays one, on the devices that read it
             node = graph_def.node.add()
             name = f"{original.name}/unused"
         device = node.device
         node.CopyFrom(original)
-        # An argument is where the caller has it; a variable's handle says where the variable is.
+        # The caller places an argument; a variable's handle says where the variable is.
         node.name, node.device = name, device if original.name in handle_of_capture else ""
         node.attr.pop("_class", None)
         if tensor.dtype == tf.resource:
-            # What is behind it is told later (`_import`); until then its own shape would be taken for the variable's.
+            # Handle data comes after the import; until then the handle's own shape would be taken for the variable's.
             node.attr["shape"].shape.Clear()
             node.attr["shape"].shape.unknown_rank = True
-        inputs.append(name)
-    return inputs
+        names.append(name)
+    return names
 
 
-def _import(
-    graph: FuncGraph,
-    graph_def: tf.compat.v1.GraphDef,
-    concrete: ConcreteFunction,
-    names: Sequence[str],
-) -> list[tf.Tensor]:
-    """Imports a graph into the default one, and says what is known of its tensors.
-
-    Returns:
-      The inputs, which are the nodes of these names.
-    """
-    known = shapes_behind_handles(graph_def, dict(zip(names, concrete.inputs, strict=True)))
-    tf.import_graph_def(graph_def, name="")
-    inputs = [graph.get_tensor_by_name(f"{name}:0") for name in names]
-    for tensor, here in zip(concrete.inputs, inputs, strict=True):
-        if tensor.dtype in (tf.resource, tf.variant):
-            copy_handle_data(tensor, here)
-        if (
-            tensor.dtype != tf.resource
-        ):  # a known shape of a handle hides the variable's where a loop is differentiated
-            here.set_shape(tensor.shape)
-    for name, shape in known.items():
-        graph.get_tensor_by_name(name).set_shape(shape)
-    return inputs
-
-
-# Device -> id of an eager tensor -> that tensor, and its copy there, as long as some function has captured the copy.
+# Device -> id of an eager tensor -> the tensor, and its copy on the device, as long as some function captures the copy.
 _copies: dict[str, dict[int, tuple[weakref.ref[tf.Tensor], weakref.ref[tf.Tensor]]]] = {}
 
 
 def _on_device(value: tf.Tensor, device: str) -> tf.Tensor:
-    """An eager tensor where it is read, so that no call has to send it; one copy serves all functions."""
+    """An eager tensor on its reader's device, so that no call sends the tensor; one copy serves all functions."""
     if tf.DeviceSpec.from_string(value.device) == tf.DeviceSpec.from_string(device):
         return value
-    there, number = _copies.setdefault(device, {}), id(value)
-    original, copy = there.get(number, (lambda: None, lambda: None))
+    copies, number = _copies.setdefault(device, {}), id(value)
+    original, copy = copies.get(number, (lambda: None, lambda: None))
     result = copy() if original() is value else None
     if result is None:
         with tf.init_scope(), tf.device(device):
             result = tf.identity(value)
-        there[number] = (
-            weakref.ref(value),
-            weakref.ref(result, lambda _: there.pop(number, None)),
-        )
+        copies[number] = weakref.ref(value), weakref.ref(result, lambda _: copies.pop(number, None))
     return result
 
 
@@ -654,20 +596,47 @@ def _connect(
     constants: Collection[str],
 ) -> None:
     """Sets the graph's inputs, captures, outputs and side effects."""
-    here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
+    input_of = {original.op.name: tensor for original, tensor in zip(concrete.inputs, inputs, strict=True)}
     graph.inputs = list(inputs)
     for external, internal in concrete.graph.captures:
-        here = here_of[internal.op.name]
-        if here.op.name in constants:
-            external = _on_device(external, ends.device_of_op[here.op.name])
-        graph.replace_capture(external, here)
+        tensor = input_of[internal.op.name]
+        if tensor.op.name in constants:
+            external = _on_device(external, ends.device_of_op[tensor.op.name])
+        graph.replace_capture(external, tensor)
     outputs = [graph.get_tensor_by_name(name) for name in ends.fetches]
-    for output, original in zip(outputs, concrete.outputs, strict=False):
+    for original, output in zip(concrete.outputs, outputs, strict=False):
         if original.dtype in (tf.resource, tf.variant):
             copy_handle_data(original, output)
-        else:  # of what a cluster gives TensorFlow infers no shape
+        else:  # TensorFlow infers no shape of a cluster's outputs
             output.set_shape(original.shape)
     graph.outputs = outputs
     graph.structured_outputs = _structured(concrete, outputs)
-    # What others may only write, or print, once a call is done: automatic control dependencies wait for these.
+    # Automatic control dependencies make other ops wait for these before they write, or print.
     graph.control_outputs = [graph.get_operation_by_name(name) for name in ends.control_outputs]
+
+
+def _set_gradients_of_clusters(graph: FuncGraph, graph_def: tf.compat.v1.GraphDef) -> None:
+    """Registers gradients of clusters, of which TensorFlow has none since their calls were imported.
+
+    The gradient computes the cluster's ops again, op by op: inner results are not kept.
+    """
+    library = functions_by_name(graph_def.library)
+    for node in graph_def.node:
+        if node.op in CALLS and node.name.startswith(PREFIX):
+            body = library[node.attr["f"].func.name]
+            set_call_gradient(
+                graph.get_operation_by_name(node.name), functools.partial(_gradient_of_cluster, body)
+            )
+
+
+def _gradient_of_cluster(
+    body: function_pb2.FunctionDef, call: tf.Operation, *gradients: tf.Tensor | None
+) -> list[tf.Tensor | None]:
+    inputs = [tf.identity(tensor) for tensor in call.inputs]
+    inner = graph_of_function_def(body, [tensor.shape for tensor in inputs])
+    arguments = {argument.name: tensor for argument, tensor in zip(inner.inputs, inputs, strict=True)}
+    outputs = tf.import_graph_def(
+        inner.as_graph_def(), arguments, [tensor.name for tensor in inner.outputs], name="again"
+    )
+    pairs = [pair for pair in zip(outputs, gradients, strict=True) if pair[1] is not None]
+    return tf.gradients([output for output, _ in pairs], inputs, [gradient for _, gradient in pairs])

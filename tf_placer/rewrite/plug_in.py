@@ -36,12 +36,12 @@ def plug_in() -> pathlib.Path:
     """
     path = compiled(plug_in_library())
     version, *_ = tensorflow()
-    found = _BUILT_FOR.search(path.read_bytes())
-    if found is None:
+    built_for = _BUILT_FOR.search(path.read_bytes())
+    if built_for is None:
         raise InputError(f"{path} is no plug-in of tf_placer; unset {PREBUILT} to compile it")
-    if found[1].decode() != version:
+    if built_for[1].decode() != version:
         raise InputError(
-            f"{path} is built for TensorFlow {found[1].decode()}, and {version} is installed; unset {PREBUILT} to "
+            f"{path} is built for TensorFlow {built_for[1].decode()}, and {version} is installed; unset {PREBUILT} to "
             "compile it for this one"
         )
     return path
@@ -66,21 +66,16 @@ def plug_in_library() -> Library:
 class FunctionPlan:
     """A plan of a traced function, by the names of its ops.
 
-    Attributes:
-      function: name of the function, as TensorFlow has it.
-      devices: op -> (its type, a full device string). Names are as inlining makes them (``call/op``), with or without
-        those of outer calls.
-      order: pairs of ops of one device, the first before the second.
-      clusters: op -> fusion cluster, of the ops that are in one.
+    Names are as inlining makes them (``call/op``), with or without those of outer calls.
     """
 
-    function: str
-    devices: Mapping[str, tuple[str, str]]
-    order: Sequence[tuple[str, str]] = ()
-    clusters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    function: str  # TensorFlow's name of the function
+    devices: Mapping[str, tuple[str, str]]  # op -> type, full device string
+    order: Sequence[tuple[str, str]] = ()  # pairs of ops of one device, the first before the second
+    clusters: Mapping[str, int] = dataclasses.field(default_factory=dict)  # op -> fusion cluster, if any
 
     def lines(self) -> str:
-        """The plan as ``tf_placer_add_plan`` reads it."""
+        """The plan in the text form of ``tf_placer_add_plan``."""
         ops = [
             f"op\t{name}\t{kind}\t{device}\t{self.clusters.get(name, -1)}"
             for name, (kind, device) in self.devices.items()
@@ -89,7 +84,7 @@ class FunctionPlan:
 
 
 class PlugIn:
-    """The plug-in in this process, loaded here where TensorFlow, which is there, has not loaded it.
+    """The plug-in in this process, loaded unless TensorFlow has loaded the library.
 
     Plans begin by the name of a function. From its first graph on a plan is known by that graph's fingerprint, and
     other functions of the same fingerprint are placed by it, whatever they and their ops are called.
@@ -103,7 +98,7 @@ class PlugIn:
         self._library.tf_placer_fingerprint.restype = ctypes.c_uint64
 
     def add(self, plan: FunctionPlan) -> int:
-        """Adds a plan, for graphs that TensorFlow makes from now on; returns its label."""
+        """Adds a plan for graphs that TensorFlow makes from now on; returns the label."""
         label = next(self._labels)
         self._library.tf_placer_add_plan(label, plan.function.encode(), plan.lines().encode())
         return label
@@ -117,7 +112,7 @@ class PlugIn:
         return int(self._library.tf_placer_uses(label))
 
     def seen(self) -> tuple[int, float]:
-        """Number of graphs that the pass has seen, and seconds that it took of them all."""
+        """Number of graphs that the pass has seen, and its seconds in all."""
         functions, ns = ctypes.c_int64(), ctypes.c_int64()
         self._library.tf_placer_seen(ctypes.byref(functions), ctypes.byref(ns))
         return functions.value, ns.value / 1e9
@@ -129,5 +124,5 @@ class PlugIn:
         return text.value.decode().splitlines()
 
     def fingerprint(self, graph_def: bytes) -> int:
-        """Fingerprint of a serialized GraphDef, as the pass has it for the graph; 0 where it is no graph."""
+        """The pass's fingerprint of a serialized GraphDef; 0 for bytes that are no graph."""
         return int(self._library.tf_placer_fingerprint(graph_def, ctypes.c_int64(len(graph_def))))

@@ -54,10 +54,6 @@ def _has_seeds(op_type: str) -> bool:
     )
 
 
-def _is_seeded(node: node_def_pb2.NodeDef) -> bool:
-    return _has_seeds(node.op) and bool(node.attr["seed"].i or node.attr["seed2"].i)
-
-
 class SeededDraws:
     """The ops of a function that draw with a seed, in its loops, branches and calls, too.
 
@@ -95,7 +91,7 @@ _kept: weakref.WeakSet[ConcreteFunction] = weakref.WeakSet()
 
 
 def mark_as_kept(function: ConcreteFunction) -> None:
-    """Remembers that a traced function has kernels that nobody misses: it has not run, or copies run in its place."""
+    """Marks a traced function whose kernels are not missed: it has not run, or copies run in its place."""
     _kept.add(function)
 
 
@@ -106,14 +102,14 @@ def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
       functions: traced ones, among others.
       why: the beginning of the sentence.
     """
-    traced = [one for one in functions if isinstance(one, ConcreteFunction) and not is_dataset_function(one)]
-    drawing = [one for one in traced if one not in _kept and SeededDraws(one)]
-    inside = {name for one in traced for name in functions_called(one.graph)} if drawing else set()
+    traced = [f for f in functions if isinstance(f, ConcreteFunction) and not is_dataset_function(f)]
+    drawing = [function for function in traced if function not in _kept and SeededDraws(function)]
+    inside = {name for function in traced for name in functions_called(function.graph)} if drawing else set()
     names = sorted(
         {
-            function_name(one).partition("__placed_")[0]
-            for one in drawing
-            if tf.compat.as_str(one.name) not in inside
+            function_name(function).partition("__placed_")[0]
+            for function in drawing
+            if tf.compat.as_str(function.name) not in inside
         }
     )
     if names:
@@ -124,13 +120,13 @@ def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
 def attach_and_tell(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:
     """Does what ``attach`` does, and warns where that makes kernels anew."""
     if cluster.is_live and not is_attached(cluster):
-        functions = [one for one in gc.get_objects() if issubclass(type(one), ConcreteFunction)]
+        functions = [held for held in gc.get_objects() if issubclass(type(held), ConcreteFunction)]
         tell_of_lost_state(functions, "this process is connected to workers")
     return attach(cluster, devices)
 
 
 class RandomState:
-    """Variables that the copies of one function draw from; ``tf.random.set_seed`` resets them, as it resets kernels."""
+    """Variables that the copies of one function draw from, reset by ``tf.random.set_seed`` like kernels."""
 
     def __init__(self, draws: SeededDraws) -> None:
         self._initial = draws.carried
@@ -162,14 +158,18 @@ class RandomState:
         for path, device in devices.items():
             before = self._handles.get(path)
             if before is None or before[0] != device:
-                self._assign(path, device, self._initial[path] if before is None else _read(before[1]))
+                value: object = self._initial[path]
+                if before is not None:
+                    with outside_functions():
+                        value = tf.raw_ops.ReadVariableOp(resource=before[1], dtype=tf.int64).numpy()
+                self._assign(path, device, value)
 
     def move_back(self) -> None:
         """Moves the variables to where the first copy reads them."""
         self.move(self._home)
 
     def follow_seeds(self) -> None:
-        """Begins anew where the program has set its seed since; call it before each step."""
+        """Starts over where the program has set the seed since; for use before each step."""
         if seed_source() is not self._seeds:
             self._seeds = seed_source()
             for path, (device, _) in list(self._handles.items()):
@@ -184,16 +184,11 @@ class RandomState:
         self._handles[path] = device, handle
 
 
-def _read(handle: tf.Tensor) -> tf.Tensor:
-    with outside_functions():
-        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64).numpy()
-
-
 _Draw = tuple[str, node_def_pb2.NodeDef, MutableSequence[node_def_pb2.NodeDef], str]
 
 
 def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
-    """Path, node, the nodes that it is among, and device of each op that draws with a seed.
+    """Path, node, list of nodes around and device of each op that draws with a seed.
 
     A call's ops have the paths that they have as inlined ops. A dataset's functions are left out: an iterator has their
     state. So is what XLA compiles.
@@ -205,7 +200,7 @@ def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
     ) -> Iterator[_Draw]:
         for node in nodes:
             path, device = f"{scope}{node.name}", node.device or around
-            if _is_seeded(node):
+            if _has_seeds(node.op) and (node.attr["seed"].i or node.attr["seed2"].i):
                 yield path, node, nodes, device
             if is_compiled(node) or node.op not in library.keys() | CALLS | LOOPS | BRANCHES:
                 continue
@@ -222,13 +217,13 @@ def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
 
 
 def _full(device: str) -> str:
-    """A device string with what it leaves open as TensorFlow would have it for an op that draws."""
+    """A device string with open fields as TensorFlow fills them for an op that draws."""
     kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
     default = tf.DeviceSpec.from_string(f"{host_address_space()}/device:{kind}:0")
-    asked = tf.DeviceSpec.from_string(device)
-    if asked.device_type not in (None, kind) and asked.device_index is None:
-        asked = asked.replace(device_index=0)
-    return str(default.make_merged_spec(asked).to_string())
+    spec = tf.DeviceSpec.from_string(device)
+    if spec.device_type not in (None, kind) and spec.device_index is None:
+        spec = spec.replace(device_index=0)
+    return str(default.make_merged_spec(spec).to_string())
 
 
 def _draw_from_variable(
@@ -238,9 +233,9 @@ def _draw_from_variable(
     device: str,
     is_in_body: bool,
 ) -> None:
-    taken = {one.name for one in nodes}
+    names = {sibling.name for sibling in nodes}
     handle, algorithm = (
-        node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{end}", taken), op=op, device=device)
+        node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{end}", names), op=op, device=device)
         for end, op in (("state", "VarHandleOp"), ("algorithm", "Const"))
     )
     handle.attr["dtype"].type = algorithm.attr["dtype"].type = tf.int64.as_datatype_enum
@@ -248,8 +243,8 @@ def _draw_from_variable(
     handle.attr["shared_name"].s = shared_name.encode()
     algorithm.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(_PHILOX, tf.int64))
     ends = (":resource:0", ":output:0") if is_in_body else ("", "")
-    before = [f"{one.name}{end}" for one, end in zip((handle, algorithm), ends, strict=True)]
-    node.input[:] = [*before, *data_inputs(node), *control_inputs(node)]
+    state = [f"{source.name}{end}" for source, end in zip((handle, algorithm), ends, strict=True)]
+    node.input[:] = [*state, *data_inputs(node), *control_inputs(node)]
     is_integer = node.op == "RandomUniformInt"
     node.op, node.device = _WITH_VARIABLE[node.op], device
     dtype, of_shape = (node.attr[name].type for name in (("Tout", "T") if is_integer else ("dtype", "T")))

@@ -1,4 +1,4 @@
-"""A plan written into a graph: the only writer of device strings and of an order of execution."""
+"""Writer of plans into graphs: devices, control edges for an order, and XLA clusters, here and nowhere else."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from tf_placer.transform.fusion.writer import fused_graph
 from tf_placer.transform.order import order_edges
 from tf_placer.transform.split.split_batch import split
 
-# Device strings of a GraphDef.
-
 _COLOCATION_PREFIX = b"loc:@"
 
 
@@ -29,15 +27,13 @@ def place_graph(
 ) -> tf.compat.v1.GraphDef:
     """Returns a copy of a graph with a full device string on every node.
 
-    Nothing but ``node.device`` of the main graph changes, and the argument is left alone. Library
-    functions are copied as they are: when TensorFlow inlines or lowers a call, If or While, a body
-    op without a device inherits the device of the calling node, so the whole loop runs where its
-    node was put; a body op that carries a device keeps it.
+    Only ``node.device`` of the main graph changes. Library functions are copied as they are: when TensorFlow inlines
+    or lowers a call, If or While, a body op without a device inherits the device of the calling node, so the whole
+    loop runs on its node's device; a body op with a device keeps it.
 
     Args:
       graph_def: N nodes.
-      device_of_op: a full device string for each node, as node name -> device or as [N] devices in
-        node order.
+      device_of_op: a full device string for each node, as node name -> device or as [N] devices in node order.
 
     Raises:
       InputError: a node has no device, a device is given for a node that is not there, a device
@@ -46,7 +42,15 @@ def place_graph(
     """
     devices = _devices_in_node_order(graph_def, device_of_op)
     for device in set(devices):
-        _check_full(device)
+        try:
+            spec = tf.DeviceSpec.from_string(device)
+        except ValueError:
+            spec = tf.DeviceSpec()
+        if None in (spec.job, spec.replica, spec.task, spec.device_type, spec.device_index):
+            raise InputError(
+                f"device {device!r} is not a full device string; "
+                "write it like /job:localhost/replica:0/task:0/device:CPU:0"
+            )
     _check_colocation(graph_def, devices)
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(graph_def)
@@ -72,31 +76,18 @@ def _devices_in_node_order(
                 f"the placement gives no device for node {name!r}; was it made for another graph?"
             )
     if len(device_of_op) != len(names):
-        stranger = next(iter(device_of_op.keys() - set(names)))
+        stranger = next(iter(device_of_op.keys() - set(names)))  # a node that the graph lacks
         raise InputError(
             f"the placement names node {stranger!r}, which the graph lacks; was it made for another graph?"
         )
     return [device_of_op[name] for name in names]
 
 
-def _check_full(device: str) -> None:
-    try:
-        spec = tf.DeviceSpec.from_string(device)
-    except ValueError:
-        spec = tf.DeviceSpec()
-    parts = (spec.job, spec.replica, spec.task, spec.device_type, spec.device_index)
-    if any(part is None for part in parts):
-        raise InputError(
-            f"device {device!r} is not a full device string; "
-            "write it like /job:localhost/replica:0/task:0/device:CPU:0"
-        )
-
-
 def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) -> None:
-    # import_graph_def overwrites a node's device by that of its `_class` target without a word, so a
-    # group that is not written consistently would run elsewhere than it was planned.
+    # import_graph_def silently overwrites a node's device by that of its `_class` target, so an inconsistent group
+    # would run elsewhere than planned.
     device_of_name = {node.name: device for node, device in zip(graph_def.node, devices, strict=True)}
-    # A class may be named after a node that was pruned; then its first member stands for it.
+    # A class may be named after a node that was pruned; then its first member is the target.
     first_member: dict[str, str] = {}
     for node in graph_def.node:
         for entry in node.attr["_class"].list.s if "_class" in node.attr else ():
@@ -114,16 +105,16 @@ def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) 
 def rewrite(
     item: Item, placement: Placement, device_of_op: Mapping[str, str] | None = None
 ) -> tf.compat.v1.GraphDef:
-    """Returns the item's graph with all that a plan decides in it, or none.
+    """Writes devices, control edges and XLA clusters into the item's graph, or raises.
 
-    The stages, in order: devices (``place_graph``); control edges for an order of execution (``order_edges``); fusion
-    clusters as calls (``fused_graph``).
+    In this order: devices (``place_graph``), control edges for an order of execution (``order_edges``), fusion clusters
+    as calls (``fused_graph``).
 
     Args:
       item: the program; its ``graph_def`` is left alone.
-      placement: one for a problem that was built from this item, or of its batch in parts (``tf_placer.split``).
-      device_of_op: op name -> device, where the plan's devices have other names or host ops go elsewhere; None: as the
-        placement has it.
+      placement: of this item, or of its batch in parts (``tf_placer.split``).
+      device_of_op: op name -> device, where devices have other names in this process or host ops go elsewhere; None
+        for the placement's own.
 
     Raises:
       InputError: the placement was made for another graph, or has a cluster that is not legal (``check_clusters``).
@@ -141,11 +132,11 @@ def rewrite(
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
     """Returns the item's graph with the plan's device on every node, its order as control inputs, clusters as calls.
 
-    Of a plan of the item's batch in parts it is the split graph, which takes whole inputs and gives whole outputs.
+    A plan of the item's batch in parts gives the split graph, which has whole inputs and outputs.
 
     Args:
       item: the program; its ``graph_def`` is left alone.
-      placement: one for a problem that was built from this item, or of its batch in parts (``tf_placer.split``).
+      placement: of this item, or of its batch in parts (``tf_placer.split``).
 
     Raises:
       InputError: the placement was made for another graph, or has a cluster that is not legal.
@@ -154,32 +145,19 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
 
 
 def check_clusters_of(item: Item, placement: Placement) -> None:
-    """Raises InputError where a plan has clusters that are not legal (``check_clusters``).
-
-    Args:
-      item: the program that the plan is of (``program_of_plan``).
-      placement: the plan.
-    """
+    """Raises InputError where a plan of the item has clusters that are not legal (``check_clusters``)."""
     if placement.cluster_of_op is not None:
         check_clusters(item, placement.cluster_of_op, placement.device_names)
 
 
 def check_placement(name: str, value: object) -> Placement:
-    """``value`` if it is a placement; else an error that says where a search's result has its placement.
-
-    Raises:
-      InputError: it is something else.
-    """
+    """Returns a placement; raises InputError for other values, with a hint at a result's ``.placement``."""
     hint = ".placement of it" if hasattr(value, "placement") else "a Placement, such as search(...).placement"
     return arguments.instance_of(name, value, Placement, f"give {hint}")
 
 
 def program_of_plan(item: Item, placement: Placement) -> Item:
-    """The program that a placement is of: the item, or the item with its batch in as many parts as the plan has.
-
-    Args:
-      item: the program, whole or split.
-      placement: of it.
+    """The placement's program: the item, or the item with its batch in the placement's parts.
 
     Raises:
       InputError: the placement was made for another graph or another batch, or is none.
@@ -211,71 +189,55 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
     return result
 
 
-# Devices and order in a MetaGraphDef; nothing else in it changes.
-
-
 def place_meta_graph(
     meta_graph: tf.compat.v1.MetaGraphDef, placement: Placement, item: Item | None = None
 ) -> tf.compat.v1.MetaGraphDef:
-    """Returns a copy with the placement's device on every node that it is about, and its order as control inputs.
+    """Returns a copy with the placement's device on each of its ops, and its order as control inputs.
 
-    Ops in the bodies of functions get theirs there. Nodes that the fetches did not need, and calls, whose bodies are
-    placed op by op, keep what device they had.
+    Ops in bodies of functions get devices and control inputs there. Nodes that the fetches did not need, and calls,
+    whose bodies are placed op by op, keep their devices. Nothing else changes.
 
     Args:
-      meta_graph: what the placement's item was made of (``Item.from_meta_graph``); left alone.
+      meta_graph: source of the placement's item (``Item.from_meta_graph``); left alone.
       placement: of that item.
       item: that item; its loops and moved ops take no control inputs.
 
     Raises:
-      InputError: a function is called several times, and the plan has one of its ops in several places, which its one
-        body cannot say; or has one op before another that is in another function; or the plan has the batch in parts,
-        or fusion clusters.
+      InputError: a function is called several times, and the plan has one of its ops on several devices; or an op comes
+        before one of another function; or the plan has the batch in parts, or fusion clusters.
     """
-    more = "fusion clusters (without --fuse it has none)" if placement.cluster_of_op is not None else ""
+    form = "fusion clusters (without --fuse it has none)" if placement.cluster_of_op is not None else ""
     if placement.problem.splitting is not None:
-        more = f"{placement.problem.splitting} (with --parts=1 it is whole)"
-    if more:
+        form = f"{placement.problem.splitting} (with --parts=1 it is whole)"
+    if form:
         raise InputError(
-            f"the plan is of {more}, and this graph's own ops cannot say that; take what apply_placement returns"
+            f"the plan is of {form}, and this graph's own ops cannot say that; take what apply_placement returns"
         )
     placed = tf.compat.v1.MetaGraphDef()
     placed.CopyFrom(meta_graph)
     devices = placement.device_names
     library = functions_of(placed.graph_def.library)
-    inside: dict[str, tuple[str, str]] = {}
+    inside: dict[str, tuple[str, str]] = {}  # op of the item -> function, and op in its body
     _collect(placed.graph_def.node, "", library, inside)
-    wanted: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
+    devices_of: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for name, place in inside.items():
         if name in devices:
-            wanted[place].add(devices[name])
-    for (function, child), found in wanted.items():
-        if len(found) > 1:
-            raise InputError(
-                f"function {function!r} is called several times, and the plan has its op {child!r} on "
-                f"{' and '.join(sorted(found))}, which one body cannot say"
-            )
+            devices_of[place].add(devices[name])
+    node_of: dict[tuple[str, str], node_def_pb2.NodeDef] = {}
     for node in placed.graph_def.node:
+        node_of["", node.name] = node
         node.device = devices.get(node.name, node.device)
     for function in library.values():
         for node in function.node_def:
-            for device in wanted.get((function.signature.name, node.name), ()):
-                node.device = device
-    _write_order(placed.graph_def, placement, item, inside)
-    return placed
-
-
-def _write_order(
-    graph_def: tf.compat.v1.GraphDef,
-    placement: Placement,
-    item: Item | None,
-    inside: Mapping[str, tuple[str, str]],
-) -> None:
-    """Writes a plan's order as control inputs, in the main graph and within bodies that are called once."""
+            place = function.signature.name, node.name
+            node_of[place] = node
+            if len(devices_of[place]) > 1:
+                raise InputError(
+                    f"function {place[0]!r} is called several times, and the plan has its op {place[1]!r} on "
+                    f"{' and '.join(sorted(devices_of[place]))}, which one body cannot say"
+                )
+            node.device = next(iter(devices_of[place]), node.device)
     names = placement.problem.op_names
-    node_of: dict[tuple[str, str], node_def_pb2.NodeDef] = {("", node.name): node for node in graph_def.node}
-    for function in graph_def.library.function:
-        node_of |= {(function.signature.name, node.name): node for node in function.node_def}
     times = collections.Counter(inside.values())
     for before, after in order_edges(placement, item).tolist():
         source, target = (inside.get(names[op], ("", names[op])) for op in (before, after))
@@ -286,6 +248,7 @@ def _write_order(
                 "that is called several times, so no control input can say that; with --order=none it has no order"
             )
         node_of[target].input.append(f"^{source[1]}")
+    return placed
 
 
 def _collect(
@@ -294,7 +257,7 @@ def _collect(
     library: Mapping[str, function_pb2.FunctionDef],
     inside: dict[str, tuple[str, str]],
 ) -> None:
-    """Adds the ops in all bodies that these nodes call, and where they are; inlining names an op ``call/op``."""
+    """Adds the ops in all bodies that these nodes call, and their places; inlining names an op ``call/op``."""
     for node in nodes:
         name = node.attr["f"].func.name if node.op in CALLS else node.op
         body = library.get(name)

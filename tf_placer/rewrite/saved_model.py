@@ -48,8 +48,6 @@ from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_
 from tf_placer.transform.split.open_batch import NotOpen, OpenForm, telling_batches, with_open_batch
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
-# Signatures of TensorFlow 1: a placed graph is added next to their ops, and their results are taken from it.
-
 
 def state_of(graph_def: tf.compat.v1.GraphDef) -> list[str]:
     """The ops of a graph that hold state, variables and tables: there must not be two of them."""
@@ -207,7 +205,12 @@ def export_placed(
         shared.add(name, placement.device_names)
         unplaced[name] = _place(model, name, placed, devices, item.splitting is not None)
     with appearing_whole(target) as unfinished:
-        _copy(model.path, unfinished)
+        try:
+            shutil.copytree(model.path, unfinished, dirs_exist_ok=True)
+        except OSError as error:  # shutil's own too: a list of what it could not copy
+            raise InputError(
+                f"cannot copy {model.path} to {unfinished}: {error}; see that both can be read and written"
+            ) from error
         for name in SAVED_MODEL_FILES:
             (unfinished / name).unlink(missing_ok=True)
         (unfinished / FILE_NAME).write_bytes(model.proto.SerializeToString(deterministic=True))
@@ -296,15 +299,6 @@ def _placements(result: object, signature: str) -> dict[str, Placement]:
     for name in given:
         arguments.text("result", name, "give name of signature -> placement")
     return {name: check_placement("result", getattr(one, "placement", one)) for name, one in given.items()}
-
-
-def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
-    try:
-        shutil.copytree(source, target, dirs_exist_ok=True)
-    except OSError as error:  # shutil's own too: a list of what it could not copy
-        raise InputError(
-            f"cannot copy {source} to {target}: {error}; see that both can be read and written"
-        ) from error
 
 
 def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:

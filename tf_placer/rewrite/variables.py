@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 import threading
@@ -32,8 +31,6 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.rewrite.random_state import tell_of_lost_state
-
-# Holders of a variable's storage that cannot follow when the variable moves.
 
 # A thread that uses a variable again and again is between two uses for less than most of these looks.
 _LOOKS, _LOOK_EVERY_S = 20, 0.0005
@@ -69,8 +66,8 @@ class Storages:
         self._reasons: dict[int, str] = {}
         self._known: set[int] = {id(self._handles), id(handles), *map(id, ours)}
         gc.collect()  # what is garbage holds nothing
-        for found in gc.get_objects():
-            self._look_at(found)
+        for held in gc.get_objects():
+            self._look_at(held)
         self._look_for_others()
 
     def why_held(self, handle: tf.Tensor) -> str:
@@ -78,7 +75,7 @@ class Storages:
         return self._reasons.get(id(handle), "")
 
     def is_placed(self, handle: tf.Tensor) -> bool:
-        """True if a placed function has a handle: it could follow, but its ops were put where the variable is now."""
+        """Whether a placed function has captured a handle: its ops were put on the variable's present device."""
         return any(
             function in _placed and any(captured is handle for captured in function.captured_inputs)
             for function in self.functions
@@ -104,7 +101,7 @@ class Storages:
 
     def _look_at_function(self, function: ConcreteFunction | FuncGraph) -> None:
         containers = capture_containers(function)
-        held = [one for container in containers for one in _held_in(container) if id(one) in self._handles]
+        held = [h for container in containers for h in _held_in(container) if id(h) in self._handles]
         if not held:
             return
         self.functions.append(function)
@@ -117,11 +114,11 @@ class Storages:
             self._say(held, "a function with jit_compile=True, which is one program for one device, reads it")
 
     def _look_for_others(self) -> None:
-        found = dict.fromkeys(self._handles, 0)
+        references_to = dict.fromkeys(self._handles, 0)
         for holder in gc.get_referrers(*self._handles.values()):
-            held = [number for number in map(id, gc.get_referents(holder)) if number in found]
+            held = [number for number in map(id, gc.get_referents(holder)) if number in references_to]
             for number in held:
-                found[number] += 1
+                references_to[number] += 1
             is_ours = (
                 id(holder) in self._known or isinstance(holder, types.FrameType) or is_identity_key(holder)
             )
@@ -129,7 +126,7 @@ class Storages:
                 kind = f"{type(holder).__module__}.{type(holder).__qualname__}".removeprefix("builtins.")
                 for number in held:
                     self._reasons.setdefault(number, f"an object of type {kind} holds its handle")
-        for number, references in found.items():
+        for number, references in references_to.items():
             # One more: what is asked about is an argument. Names in functions that run are no objects with references.
             if sys.getrefcount(self._handles[number]) > references + 1:
                 self._reasons.setdefault(number, "something holds its handle, a local name, say")
@@ -151,7 +148,7 @@ class Storages:
             self._reasons |= self._in_use()
 
     def _in_use(self) -> dict[int, str]:
-        """Id of a handle -> the thread that is using it at this moment, as the end of a sentence.
+        """Id of a handle -> thread that is using the handle right now, as the end of a sentence.
 
         Another thread that is inside TensorFlow with the handle, its variable or a function that captured it will go on
         with the old storage.
@@ -160,16 +157,16 @@ class Storages:
         for number, variables in self.variables.items():
             owners |= {id(variable): {number} for variable in variables}
         for function in self.functions:
-            held = {id(one) for container in capture_containers(function) for one in _held_in(container)}
+            held = {id(h) for container in capture_containers(function) for h in _held_in(container)}
             owners[id(function)] = held & self._handles.keys()
         names = {thread.ident: thread.name for thread in threading.enumerate()}
-        found: dict[int, str] = {}
+        users: dict[int, str] = {}
         for ident, frame in list(sys._current_frames().items()):
             if ident != threading.get_ident():
                 for value in _values_within_tensorflow(frame):
                     for number in owners.get(id(value), ()):
-                        found[number] = f"thread {names.get(ident, str(ident))!r} is using it"
-        return found
+                        users[number] = f"thread {names.get(ident, str(ident))!r} is using it"
+        return users
 
 
 def _held_in(container: Any) -> Iterable[Any]:
@@ -220,7 +217,10 @@ def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
     _check_can_follow(Storages([variable.handle for variable, _ in variables]), variables, is_watched=True)
     with tf.init_scope():
         moves = [_Move(variable, device) for variable, device in variables]
-        with _no_other_thread_runs():
+        switch_s = sys.getswitchinterval()
+        # Keeps the interpreter's lock as long as nothing below releases the lock, as an op would.
+        sys.setswitchinterval(_FOR_LONG_S)
+        try:
             # Once more: other threads have run since. From here to the last function none does.
             ours = [*moves, *map(vars, moves)]
             storages = Storages([move.old for move in moves], ours)
@@ -229,16 +229,13 @@ def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
                 for variable in storages.variables[id(move.old)]:
                     set_storage(variable, move.new)
             new_of = {id(move.old): move.new for move in moves}
-            _hand_over(storages, new_of)
+            tell_of_lost_state(storages.functions, "variables move to other devices")
+            for function in storages.functions:
+                replace_captures(function, lambda captured: new_of.get(id(captured), captured))
+        finally:
+            sys.setswitchinterval(switch_s)
         for move in moves:
             move.catch_up()
-
-
-def _hand_over(storages: Storages, new_of: Mapping[int, tf.Tensor]) -> None:
-    """Replaces captured handles in every function of this process, traced or being traced."""
-    tell_of_lost_state(storages.functions, "variables move to other devices")
-    for function in storages.functions:
-        replace_captures(function, lambda captured: new_of.get(id(captured), captured))
 
 
 def _check_can_follow(
@@ -267,7 +264,7 @@ class _Move:
         return tf.raw_ops.ReadVariableOp(resource=self.old, dtype=self.variable.dtype)
 
     def catch_up(self) -> None:
-        """Copies the value again where a thread changed it while it was copied; nothing holds the old storage now."""
+        """Copies a value again that a thread changed during the copy; nothing holds the old storage now."""
         latest = self._read_old()
         if not _same_bytes(latest, self._copied):
             self.variable.assign(latest)
@@ -284,19 +281,8 @@ def _same_bytes(left: tf.Tensor, right: tf.Tensor) -> bool:
     return is_same or old.tobytes() == new.tobytes()
 
 
-@contextlib.contextmanager
-def _no_other_thread_runs() -> Iterator[None]:
-    """Keeps the interpreter's lock for as long as nothing within gives it up, as an op would."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_FOR_LONG_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
-    """Name -> why a variable should stay where it is, as the end of a sentence, of those that should.
+    """Name -> why a variable should not move, as the end of a sentence; movable ones are left out.
 
     Something holds it that cannot follow when it moves, or a function was placed around it.
 
@@ -307,33 +293,33 @@ def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
         return {}
     storages = Storages(list(handles.values()), ours=[handles])
     storages.look_at_threads(for_a_while=True)
-    found = {}
+    reasons = {}
     for name, handle in handles.items():
         why = storages.why_held(handle)
         if not why and storages.is_placed(handle):
             why = PLACED_BEFORE
         if why:
-            found[name] = why
-    return found
+            reasons[name] = why
+    return reasons
 
 
 def check_movable(variables: Iterable[tf.Variable]) -> None:
     """Raises InputError where one is a distribution strategy's: whole, or a copy that must stay with its replica."""
-    wanted: dict[int, tf.Variable] = {}
+    by_id: dict[int, tf.Variable] = {}
     for variable in variables:
         if not isinstance(variable, BaseResourceVariable) or variable.handle.is_packed:
             raise InputError(
                 f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
                 'create it outside of tf.distribute strategies, or place with variables="stay"'
             )
-        wanted[id(variable)] = variable
-    if not wanted:
+        by_id[id(variable)] = variable
+    if not by_id:
         return
-    for found in gc.get_objects():
+    for held in gc.get_objects():
         # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
-        if issubclass(type(found), tf.distribute.DistributedValues):
-            for component in getattr(found, "values", ()):
-                if id(component) in wanted:
+        if issubclass(type(held), tf.distribute.DistributedValues):
+            for component in getattr(held, "values", ()):
+                if id(component) in by_id:
                     raise InputError(
                         f"variable {component.name!r} is a copy that a tf.distribute strategy keeps for one replica, "
                         "so it cannot be moved; a strategy splits the batch and placing splits the step: use one of "
@@ -344,16 +330,16 @@ def check_movable(variables: Iterable[tf.Variable]) -> None:
 def variables_of_handles(
     handles: Iterable[tf.Tensor], likely: Iterable[tf.Variable] = ()
 ) -> dict[int, tf.Variable]:
-    """Id of a handle -> the variable of this process that it belongs to; without those that belong to none.
+    """Id of a handle -> its variable in this process; handles without a variable are left out.
 
     Args:
       handles: of variables.
       likely: variables to look at first. A traced function lists those that it read as such: not the state of a
         ``tf.random.Generator``, say, whose ops take the handle. The others are found by looking through everything.
     """
-    wanted = {id(handle) for handle in handles}
-    found = {id(variable.handle): variable for variable in likely}
-    if wanted <= found.keys():
-        return found
-    everything = (one for one in gc.get_objects() if isinstance(one, BaseResourceVariable))
-    return found | {id(storage(one)): one for one in everything if id(storage(one)) in wanted}
+    handle_ids = {id(handle) for handle in handles}
+    variables = {id(variable.handle): variable for variable in likely}
+    if handle_ids <= variables.keys():
+        return variables
+    living = [held for held in gc.get_objects() if isinstance(held, BaseResourceVariable)]
+    return variables | {id(storage(held)): held for held in living if id(storage(held)) in handle_ids}

@@ -26,9 +26,8 @@ from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, search_simulator
 from tf_placer.planners.plain import topological_fill
-from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.bounds import least_share, lower_bounds, shortage
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.memory_bounds import least_share, shortage
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import order_of_use

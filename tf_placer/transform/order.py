@@ -1,9 +1,10 @@
-"""An order of execution as control edges: as few as keep the simulated step of a plan's priorities."""
+"""Control edges for an order of execution: as few as keep the simulated step of a plan's priorities."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -22,17 +23,14 @@ from colocation.op_facts import (
 )
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import SHARED
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.check_arrays import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform.fusion.clusters import contracted
-from tf_placer.transform.fusion.costs import as_simulated
+from tf_placer.transform.fusion.costs import fused_plan
 
-WITHIN = 0.01
-"""Share by which step and peaks with the edges may exceed those with the priorities."""
+WITHIN = 0.01  # share by which step and peaks with the edges may exceed those with the priorities
 
 _NONE = np.zeros((0, 2), np.int32)
 _CRITICAL = 0.05  # share of the step that a critical send can wait at most
@@ -40,77 +38,97 @@ _CROSSES, _IS_RECEIVED = 1, 2  # legs of a transfer (``simulate_step``)
 _REMOVALS = 64  # simulations after the search for the shortest prefix
 _CHUNKS = 8  # stretches of the step that are tried first, half as long after each round
 _SHARES = 4  # of the pairs that are tried where all of them do not keep the step
+_REMEMBERED = 64  # plans whose edges are kept: writing, measuring, auditing and tracing ask for the same ones
 
 _SWITCHES = having("switch")
-# What has a formula of its work does nothing but compute; what has none and keeps state may wait for another op.
+# Ops with a formula of their work only compute; others that keep state may wait for another op.
 _COMPUTES = having("work")
-_LOWERED = LOOPS | BRANCHES | CALLS  # parts of these begin before what the whole waits for
-_REPLACED = (
-    having("held_elsewhere") | having("variable") | having("iterator_read")
-)  # when a graph is made a program
+_LOWERED = LOOPS | BRANCHES | CALLS  # run as simpler ops, which begin before the whole does
+_REPLACED = having("held_elsewhere") | having("variable") | having("iterator_read")  # in a runnable program
+_edges_of_plan: dict[str, np.ndarray] = {}  # by digest
 
 
 @eagerly()
 def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     """Control edges by which a runtime without priorities executes a plan in their order.
 
-    Of all ``ordered_pairs``, those that make a send earlier for which the step waits come first, then borders of parts
-    of the batch, then the others by how much longer the later op could wait. The fewest of these are taken with which
-    step and peaks of memory, simulated without priorities, are within ``WITHIN`` of those with them. Then stretches of
-    the step in which none are needed are left without.
+    Of all ``ordered_pairs``, those come first that make a send earlier for which the step waits, then borders of parts
+    of the batch, then the others by how much longer the later op could wait. The shortest prefix is taken whose step
+    and peaks of memory, simulated without priorities, are within ``WITHIN`` of those with them. Then edges of stretches
+    of the step that do not need them are removed. The edges of a plan are found once in a process.
 
     Args:
-      placement: a plan; one without priorities gives no edge.
+      placement: a plan; one without priorities has no edges.
       item: its program, whose loops and moved ops take no edges; None where the problem is of no TensorFlow graph.
 
     Returns:
-      [K, 2] int32: op, and the op on its device that is to run after it. With the graph they have no cycle. A cluster,
-      which is one op, is told by the first of its ops.
+      [K, 2] int32: op, and the op on its device that is to run after it. With the graph they have no cycle. The first
+      op of a cluster stands for the cluster.
     """
     if placement.priority_of_op is None:
         return _NONE
-    plan, op_of_node = as_simulated(placement)
+    plan, op_of_node = fused_plan(placement)
     inputs = simulator_inputs(plan.problem)
+    key = _digest(plan, placement, op_of_node, inputs, item)
+    if key not in _edges_of_plan:
+        while len(_edges_of_plan) >= _REMEMBERED:
+            del _edges_of_plan[next(iter(_edges_of_plan))]
+        _edges_of_plan[key] = op_of_node[_fewest_edges(plan, inputs, placement, op_of_node, item)]
+    return _edges_of_plan[key]
+
+
+def _digest(
+    plan: Placement, placement: Placement, op_of_node: np.ndarray, inputs: SimulatorInputs, item: Item | None
+) -> str:
+    """Hex digest of everything that the edges follow from."""
+    texts = item and [item.fingerprint, sorted(item.host_ops)], plan.problem.splitting, plan.problem.op_names
+    digest = hashlib.sha256(repr(texts).encode())
+    arrays = [getattr(inputs, field.name) for field in dataclasses.fields(inputs)]
+    arrays += [op_of_node, plan.device_of_unit, plan.priority_of_op]
+    arrays += [placement.problem.unit_of_op, placement.cluster_of_op]
+    for array in map(np.asarray, arrays):
+        digest.update(repr((array.dtype, array.shape)).encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _fewest_edges(
+    plan: Placement, inputs: SimulatorInputs, placement: Placement, op_of_node: np.ndarray, item: Item | None
+) -> np.ndarray:
     step = _Step.of(plan, inputs)
     pairs = step.by_importance(_ordered_pairs(step, placement, op_of_node, item))
     most_ns = step.runtime_ns * (1 + WITHIN)
     most_bytes = step.peak_bytes * (1 + WITHIN)
 
-    def exceeds(edges: np.ndarray) -> float:
-        found = simulate_with_edges(inputs, plan.device_of_unit, edges)
-        runtime_ns, peak_bytes = (value.numpy()[0] for value in found)
+    def excess(edges: np.ndarray) -> float:
+        """Share by which step or peaks exceed what they may, 0 for none."""
+        simulation = simulate_with_edges(inputs, plan.device_of_unit, edges)
+        runtime_ns, peak_bytes = (value.numpy()[0] for value in simulation)
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
 
-    return op_of_node[_fewest(pairs, step.start_ns[pairs[:, 1]], exceeds)]
+    return _fewest(pairs, step.start_ns[pairs[:, 1]], excess)
 
 
 @eagerly()
 def ordered_pairs(placement: Placement, item: Item | None = None) -> np.ndarray:
-    """Pairs of ops that a plan's order is about: on one device, one after the other, when both were ready.
+    """[K, 2] int32, pairs of ops whose order a plan decides: on one device, one after the other, when both were ready.
 
     Where the second became ready only after the first had begun, no order is needed, and there is no pair. On a device
-    that runs several ops at once, an op that waited for another to begin comes after the one whose end let it begin.
-
-    Args:
-      placement: a plan.
-      item: as for ``order_edges``.
-
-    Returns:
-      [K, 2] int32, at most one pair for each op that comes second.
+    that runs several ops at once, an op that waited for another to begin comes after the op whose end let it begin. An
+    op comes second in one pair at most. Arguments are those of ``order_edges``.
     """
-    plan, op_of_node = as_simulated(placement)
+    plan, op_of_node = fused_plan(placement)
     step = _Step.of(plan, simulator_inputs(plan.problem))
     return op_of_node[_ordered_pairs(step, placement, op_of_node, item)]
 
 
 def simulate_with_edges(inputs: SimulatorInputs, device_of_unit: np.ndarray, edges: np.ndarray) -> Simulation:
-    """Simulates one placement [U] of a graph with more edges, each a tensor of 0 bytes, and without priorities."""
+    """Simulates one placement [U] of a graph with added edges, each a tensor of 0 bytes, and without priorities."""
     return simulate(with_edges(inputs, edges), np.asarray(device_of_unit)[np.newaxis])
 
 
 def with_edges(inputs: SimulatorInputs, edges: np.ndarray) -> SimulatorInputs:
-    """The arrays of a graph with more edges [K, 2]; ops have new numbers, in the order of the old where that goes.
+    """The arrays of a graph with added edges [K, 2]; ops are renumbered, in the old order where edges allow that.
 
     Raises:
       ValueError: the edges make a cycle.
@@ -119,18 +137,18 @@ def with_edges(inputs: SimulatorInputs, edges: np.ndarray) -> SimulatorInputs:
         return inputs
     tensors = len(inputs.tensor_producer)
     tensor = tensor_of_edge(inputs.consumer_offset)
-    given = np.stack([inputs.tensor_producer[tensor], inputs.consumer_op], axis=1)
-    order = topological_order(inputs.num_ops, np.concatenate([given, edges]))
+    graph_edges = np.stack([inputs.tensor_producer[tensor], inputs.consumer_op], axis=1)
+    order = topological_order(inputs.num_ops, np.concatenate([graph_edges, edges]))
     if len(order) != inputs.num_ops:
         raise ValueError("the edges make a cycle")
     number = np.argsort(order)
-    # A tensor that nobody reads keeps a place, by an edge to its own producer.
+    # A tensor without readers keeps its place by an edge to its own producer.
     unread = np.flatnonzero(np.diff(inputs.consumer_offset) == 0)
-    alone = np.repeat(inputs.tensor_producer[unread, np.newaxis], 2, axis=1)
+    self_edges = np.repeat(inputs.tensor_producer[unread, np.newaxis], 2, axis=1)
     _, of_edge = np.unique(edges[:, 0], return_inverse=True)
     ids = np.concatenate([tensor, unread, tensors + of_edge])
     num_bytes = np.append(inputs.tensor_bytes, np.zeros(len(edges), np.int64))
-    table = tensor_table(number[np.concatenate([given, alone, edges])], ids, num_bytes[ids])
+    table = tensor_table(number[np.concatenate([graph_edges, self_edges, edges])], ids, num_bytes[ids])
     table = table.without_self_consumers()
     place = np.zeros(tensors + len(edges), np.int64)
     place[table.output] = np.arange(len(table.output))
@@ -150,31 +168,20 @@ def with_edges(inputs: SimulatorInputs, edges: np.ndarray) -> SimulatorInputs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Step:
-    """A simulated step of a plan.
-
-    Attributes:
-      problem: what is placed.
-      device: [N] of each op.
-      runtime_ns, peak_bytes: of the step; [D].
-      start_ns, end_ns: [N] of each op.
-      ready_ns: [N], when all that an op reads was on its device.
-      slack_ns: [N], how much later an op could end, if nothing else waited for its device.
-      feeds_critical: [N] bool, a transfer of its output could not wait long.
-    """
+    """A simulated step of a plan of N ops on D devices."""
 
     problem: Problem
-    device: np.ndarray
+    device: np.ndarray  # [N]
     runtime_ns: int
-    peak_bytes: np.ndarray
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-    ready_ns: np.ndarray
-    slack_ns: np.ndarray
-    feeds_critical: np.ndarray
+    peak_bytes: np.ndarray  # [D]
+    start_ns: np.ndarray  # [N]
+    end_ns: np.ndarray  # [N]
+    ready_ns: np.ndarray  # [N], when all inputs of an op were on its device
+    slack_ns: np.ndarray  # [N], how much later an op could end if nothing else waited for its device
+    feeds_critical: np.ndarray  # [N] bool, a transfer of its output could not wait long
 
     @staticmethod
     def of(placement: Placement, inputs: SimulatorInputs) -> _Step:
-        """Simulates it."""
         problem, plan = placement.problem, placement.decisions
         step = simulate_step(inputs, plan.device_of_unit, plan.priority_of_op)
         start_ns, end_ns, leg_end_ns = (
@@ -185,8 +192,8 @@ class _Step:
         crosses = source != target
         crossed_ns = leg_end_ns[_CROSSES, graph.tensor, target] + inputs.link_tensor_ns[source, target]
         received_ns = leg_end_ns[_IS_RECEIVED, graph.tensor, target]
-        there_ns = np.where(received_ns >= 0, received_ns, crossed_ns)
-        arrival_ns = np.where(crosses, there_ns, end_ns[graph.producer])
+        transferred_ns = np.where(received_ns >= 0, received_ns, crossed_ns)
+        arrival_ns = np.where(crosses, transferred_ns, end_ns[graph.producer])
         ready_ns = np.zeros(problem.num_ops, np.int64)
         np.maximum.at(ready_ns, graph.consumer, arrival_ns)
         after_ns = _longest_after(problem, end_ns - start_ns, arrival_ns - end_ns[graph.producer])
@@ -209,10 +216,11 @@ class _Step:
     def by_importance(self, pairs: np.ndarray) -> np.ndarray:
         """Pairs [K, 2] sorted: for critical sends, at borders of parts, by how much longer the second can wait."""
         before, after = pairs.T
-        part, splitting = np.full(self.problem.num_ops, SHARED), self.problem.splitting
-        if splitting is not None:
-            part = np.array([splitting.part_of(name) for name in self.problem.op_names])
-        is_border = (part[before] != part[after]) & (part[before] != SHARED) & (part[after] != SHARED)
+        splitting, names = self.problem.splitting, self.problem.op_names
+        part = np.array(
+            [-1 if splitting is None else splitting.part_of(name) for name in names]
+        )  # -1: of none
+        is_border = (part[before] != part[after]) & (part[before] >= 0) & (part[after] >= 0)
         can_wait_ns = self.slack_ns[after] - self.slack_ns[before]
         return pairs[np.lexsort((after, -can_wait_ns, ~is_border, ~self.feeds_critical[before]))]
 
@@ -223,20 +231,19 @@ def _longest_after(problem: Problem, op_ns: np.ndarray, edge_ns: np.ndarray) -> 
     after_ns = [0] * problem.num_ops
     edges = zip(graph.producer.tolist(), graph.consumer.tolist(), edge_ns.tolist(), strict=True)
     for producer, consumer, crossing_ns in reversed(list(edges)):  # producers ascend
-        found = crossing_ns + took_ns[consumer] + after_ns[consumer]
-        if after_ns[producer] < found:
-            after_ns[producer] = found
+        way_ns = crossing_ns + took_ns[consumer] + after_ns[consumer]
+        after_ns[producer] = max(after_ns[producer], way_ns)
     return np.array(after_ns, np.int64)
 
 
 def _ordered_pairs(
     step: _Step, placement: Placement, op_of_node: np.ndarray, item: Item | None
 ) -> np.ndarray:
-    """As ``ordered_pairs``, of nodes."""
+    """``ordered_pairs`` of nodes: ops and clusters."""
     takes_edges = step.end_ns > step.start_ns
     if item is not None:
         takes_edges &= ~_bound_ops(placement.problem, item)[op_of_node]
-    found = [_NONE]
+    pairs_of_devices = [_NONE]
     for device in range(step.problem.num_devices):
         ops = np.flatnonzero(takes_edges & (step.device == device))
         if not len(ops):
@@ -246,34 +253,34 @@ def _ordered_pairs(
         before = by_end[np.maximum(ended, 0)]
         starts_ns = np.sort(step.start_ns[ops])
         begun = np.searchsorted(starts_ns, step.start_ns[ops], side="left") - 1
-        # Work times are above 0, so along an edge the start grows: with the graph's own edges no cycle closes.
+        # Times are above 0, so the start grows along every edge: with the graph's own edges there is no cycle.
         waited = (ended >= 0) & (begun >= 0) & (starts_ns[np.maximum(begun, 0)] >= step.ready_ns[ops])
-        found.append(np.stack([before, ops], axis=1)[waited].astype(np.int32))
-    pairs = np.concatenate(found)
+        pairs_of_devices.append(np.stack([before, ops], axis=1)[waited].astype(np.int32))
+    pairs = np.concatenate(pairs_of_devices)
     return pairs if item is None else pairs[~_closes_loop(op_of_node[pairs], placement, item.index)]
 
 
 def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
     """[N] bool: ops that may take no edge.
 
-    In a loop of TensorFlow 1 an op runs many times; one of functions is run as simpler ops, of which some wait for
-    less. What a branch of TensorFlow 1 leaves out would leave out what waits for it, too. Ops of this process,
-    arguments and constants are moved or replaced when a graph is made a program. One that waits for another, such as a
-    queue, might wait for what waits for it.
+    In a loop of TensorFlow 1 an op runs many times. A loop, branch or call of functions runs as simpler ops, some of
+    which wait for less. An op that a branch of TensorFlow 1 skips would skip its successors as well. Ops of this
+    process, arguments and variables are moved or replaced when a graph becomes a program. An op that waits for another,
+    such as a queue, might wait for an op behind it.
     """
     index = item.index
     in_loop = np.array(outermost_loops(index)) >= 0
     types = np.array(index.op_types)
     bound = in_loop | np.isin(types, list(_REPLACED | _LOWERED))
-    unknown = sorted(set(index.op_types) - _COMPUTES)
     waiting = [
-        kind for kind in unknown if (definition := op_definition(kind)) is None or definition.is_stateful
+        op_type
+        for op_type in set(index.op_types) - _COMPUTES
+        if (definition := op_definition(op_type)) is None or definition.is_stateful
     ]
     bound |= np.isin(types, waiting)
-    fed = [index.id_of_name[feed.node] for feed in item.feeds]
-    bound[fed] = True
-    here = [index.id_of_name[name] for name in item.host_ops]
-    bound |= np.isin(problem.unit_of_op, problem.unit_of_op[here])
+    bound[[index.id_of_name[feed.node] for feed in item.feeds]] = True
+    host_ops = [index.id_of_name[name] for name in item.host_ops]
+    bound |= np.isin(problem.unit_of_op, problem.unit_of_op[host_ops])
     switches = [op for op in np.flatnonzero(np.isin(types, list(_SWITCHES))).tolist() if not in_loop[op]]
     if switches:
         conditional = reached(
@@ -284,52 +291,52 @@ def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
 
 
 def _closes_loop(pairs: np.ndarray, placement: Placement, index: GraphIndex) -> np.ndarray:
-    """[K] bool, pairs that make a cycle through a loop of TensorFlow 1, all of which may depend on all that enters it.
+    """[K] bool, pairs that make a cycle through a loop of TensorFlow 1.
 
-    A simulated step passes such a loop once, and so knows nothing of what its first outputs owe to its last inputs.
+    Every op of such a loop may depend on all inputs of the loop, while a simulated step passes the loop once.
     """
     loop = np.array(outermost_loops(index))
     if not (loop >= 0).any():
         return np.zeros(len(pairs), bool)
-    fused = placement.cluster_of_op
-    node = np.arange(index.num_ops) if fused is None else contracted(index, fused)[0]
+    clusters = placement.cluster_of_op
+    node = np.arange(index.num_ops) if clusters is None else contracted(index, clusters)[0]
     node = np.where(loop >= 0, loop, node)
     ends = node[np.concatenate([index.edges, pairs])]
     graph = scipy.sparse.coo_matrix(
         (np.ones(len(ends), bool), (ends[:, 0], ends[:, 1])), shape=(index.num_ops, index.num_ops)
     )
     _, component = scipy.sparse.csgraph.connected_components(graph, connection="strong")
-    first, second = component[node[pairs]].T
-    return first == second
+    before, after = component[node[pairs]].T
+    return before == after
 
 
-def _fewest(pairs: np.ndarray, when_ns: np.ndarray, exceeds: Callable[[np.ndarray], float]) -> np.ndarray:
-    """Few of the pairs [K, 2], the first first, that exceed nothing; where all do, those that exceed least.
+def _fewest(pairs: np.ndarray, when_ns: np.ndarray, excess: Callable[[np.ndarray], float]) -> np.ndarray:
+    """A small subset of pairs without excess; where all pairs have some, the prefix with the least.
 
     Args:
-      pairs: the most important first.
+      pairs: [K, 2], the most important first.
       when_ns: [K], when the second op of each starts.
-      exceeds: by how much some of them exceed what they may, 0 for nothing.
+      excess: of a subset, 0 for none.
     """
-    if exceeds(_NONE) == 0:
+    if excess(_NONE) == 0:
         return _NONE
-    if exceeds(pairs) > 0:
+    if excess(pairs) > 0:
         # Priorities are more than an order of ops where devices have several streams, or sends wait among the ops.
         shares = [pairs[: len(pairs) * share // _SHARES] for share in range(_SHARES + 1)]
-        return min(shares, key=exceeds)
-    low, high = 0, len(pairs)  # ``low`` of them exceed, ``high`` do not
+        return min(shares, key=excess)
+    low, high = 0, len(pairs)  # ``low`` pairs have an excess, ``high`` have none
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if exceeds(pairs[:middle]) else (low, middle)
-    kept, is_kept, left = pairs[:high], np.ones(high, bool), _REMOVALS
-    # A pair in a row of pairs is of little use without the others, so rows are left out, by time.
+        low, high = (middle, high) if excess(pairs[:middle]) else (low, middle)
+    prefix, is_kept, removals = pairs[:high], np.ones(high, bool), 0
+    # A pair in a chain of pairs is of little use without the others, so stretches of time are removed.
     chunks = collections.deque(np.array_split(np.argsort(when_ns[:high], kind="stable"), min(_CHUNKS, high)))
-    while chunks and left:
+    while chunks and removals < _REMOVALS:
         chunk = chunks.popleft()
-        left -= 1
+        removals += 1
         is_kept[chunk] = False
-        if exceeds(kept[is_kept]):
+        if excess(prefix[is_kept]):
             is_kept[chunk] = True
             if len(chunk) > 1:
                 chunks.extend(np.array_split(chunk, 2))
-    return kept[is_kept]
+    return prefix[is_kept]

@@ -12,11 +12,15 @@ from tf_placer.workloads.spec import (
     Workload,
     WorkloadSpec,
     begin,
+    keras_step,
     of_depths,
     sentence_batch,
-    step_of,
     variants,
 )
+
+_MASKED = 0.15  # share of the tokens that are to be found again
+_MASK = 0  # the token that stands in their place
+_SMALL_BERT = {"layers": 2, "width": 64, "heads": 4, "batch": 4, "length": 32, "vocabulary": 500}
 
 
 class TiedSoftmax(keras.layers.Layer):
@@ -97,15 +101,17 @@ class RelativeAttention(keras.layers.Layer):
         """Returns [B, T, W]."""
         heads = self._heads
         query = _in_heads(_projected(x, self._query), heads)  # [B, T, H, W/H]
-        both = _projected(tf.concat([memory, x], axis=1), self._key_and_value)
-        key, value = (_in_heads(half, heads) for half in tf.split(both, 2, axis=-1))
+        projected = _projected(tf.concat([memory, x], axis=1), self._key_and_value)
+        key, value = (_in_heads(half, heads) for half in tf.split(projected, 2, axis=-1))
         sinusoids = tf.constant(_sinusoids(self._remembered + self._length, self._width))
         distance = tf.matmul(sinusoids, self._distance)
         distance = tf.reshape(distance, [1, -1, heads, self._width // heads])
         by_content = _scores(query + self._content_bias, key)
         by_distance = _shifted(_scores(query + self._distance_bias, distance))
         scores = (by_content + by_distance) / (self._width // heads) ** 0.5
-        shares = tf.nn.softmax(scores + tf.constant(_causal(self._length, self._remembered)))
+        # A large negative number for what comes after.
+        later = np.full((self._length, self._remembered + self._length), -1e9, np.float32)
+        shares = tf.nn.softmax(scores + tf.constant(np.triu(later, self._remembered + 1)))
         read = tf.transpose(tf.matmul(shares, tf.transpose(value, [0, 2, 1, 3])), [0, 2, 1, 3])
         return _projected(tf.reshape(read, [-1, self._length, self._width]), self._output)
 
@@ -141,15 +147,6 @@ def _sinusoids(count: int, width: int) -> np.ndarray:
     return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
 
 
-def _causal(length: int, remembered: int) -> np.ndarray:
-    """[length, remembered + length] float32: a large negative number for what comes after."""
-    return np.triu(np.full((length, remembered + length), -1e9, np.float32), remembered + 1)
-
-
-_MASKED = 0.15  # share of the tokens that are to be found again
-_MASK = 0  # the token that stands in their place
-
-
 def bert(
     layers: int = 12,
     width: int = 768,
@@ -176,27 +173,33 @@ def bert(
     x = keras.layers.Add(name="embed_add")([words(tokens), places(tf.range(length)[tf.newaxis])])
     x = _dropped(keras.layers.LayerNormalization(name="embed_norm")(x), dropout, seed, "embed")
     for layer in range(layers):
-        x = _bert_layer(x, heads, dropout, seed, f"layer_{layer}")
+        name = f"layer_{layer}"
+        attention = keras.layers.MultiHeadAttention(
+            heads, width // heads, dropout=dropout, seed=seed, name=f"{name}_attention"
+        )
+        x = _block_end(x, attention(x, x), "gelu", dropout, seed, name)
     x = keras.ops.take_along_axis(x, positions[:, :, tf.newaxis], axis=1)
     x = keras.layers.Dense(width, activation="gelu", name="head_dense")(x)
     x = keras.layers.LayerNormalization(name="head_norm")(x)
     model = keras.Model([tokens, positions], TiedSoftmax(words, name="head_softmax")(x))
-    step = step_of(model, optimizer, training)
+    examples = _masked_batch(batch, length, vocabulary, seed)
+    return keras_step(model, examples, optimizer, training, _stages(layers))
+
+
+def _stages(layers: int) -> tuple[str, ...]:
     middle = (rf"\blayer_{layer}_" for layer in range(layers))
-    stages = (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
-    return Workload(step, _masked_batch(batch, length, vocabulary, seed), stages)
+    return (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
 
 
-def _bert_layer(x: tf.Tensor, heads: int, dropout: float, seed: int, name: str) -> tf.Tensor:
-    """Attention and two dense layers, each added to what came in and then normalized."""
+def _block_end(
+    x: tf.Tensor, y: tf.Tensor, activation: str, dropout: float, seed: int, name: str
+) -> tf.Tensor:
+    """Attention's output and two dense layers, each added to what came in and then normalized."""
     width = x.shape[-1]
-    attention = keras.layers.MultiHeadAttention(
-        heads, width // heads, dropout=dropout, seed=seed, name=f"{name}_attention"
-    )
-    y = _dropped(attention(x, x), dropout, seed, f"{name}_attention")
+    y = _dropped(y, dropout, seed, f"{name}_attention")
     x = keras.layers.Add(name=f"{name}_attention_add")([x, y])
     x = keras.layers.LayerNormalization(name=f"{name}_attention_norm")(x)
-    y = keras.layers.Dense(4 * width, activation="gelu", name=f"{name}_inner")(x)
+    y = keras.layers.Dense(4 * width, activation=activation, name=f"{name}_inner")(x)
     y = _dropped(keras.layers.Dense(width, name=f"{name}_outer")(y), dropout, seed, f"{name}_outer")
     x = keras.layers.Add(name=f"{name}_outer_add")([x, y])
     return keras.layers.LayerNormalization(name=f"{name}_outer_norm")(x)
@@ -218,8 +221,6 @@ def _masked_batch(
     np.put_along_axis(tokens, positions, np.int32(_MASK), axis=1)
     return (tf.constant(tokens), tf.constant(positions)), tf.constant(labels)
 
-
-_SMALL_BERT = {"layers": 2, "width": 64, "heads": 4, "batch": 4, "length": 32, "vocabulary": 500}
 
 BERT: tuple[WorkloadSpec, ...] = (
     *variants(
@@ -262,29 +263,15 @@ def transformer_xl(
     begin(seed)
     tokens = keras.Input(batch_shape=(batch, length), dtype="int32")
     words = keras.layers.Embedding(vocabulary, width, name="embed_words")
-    x = keras.layers.Dropout(dropout, seed=seed, name="embed_dropout")(words(tokens))
+    x = _dropped(words(tokens), dropout, seed, "embed")
     for layer in range(layers):
-        x = _xl_layer(x, heads, memory, dropout, seed, f"layer_{layer}")
+        name = f"layer_{layer}"
+        before = SegmentMemory(memory, name=f"{name}_memory")(x)
+        y = RelativeAttention(heads, name=f"{name}_attention")(x, before)
+        x = _block_end(x, y, "relu", dropout, seed, name)
     model = keras.Model(tokens, TiedSoftmax(words, name="head_softmax")(x))
-    step = step_of(model, optimizer, training)
-    middle = (rf"\blayer_{layer}_" for layer in range(layers))
-    stages = (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
-    return Workload(step, sentence_batch(batch, length, vocabulary, seed), stages)
-
-
-def _xl_layer(x: tf.Tensor, heads: int, memory: int, dropout: float, seed: int, name: str) -> tf.Tensor:
-    """Attention to the memory too, then two dense layers, each added to what came in and then normalized."""
-    width = x.shape[-1]
-    before = SegmentMemory(memory, name=f"{name}_memory")(x)
-    y = RelativeAttention(heads, name=f"{name}_attention")(x, before)
-    y = keras.layers.Dropout(dropout, seed=seed, name=f"{name}_attention_dropout")(y)
-    x = keras.layers.Add(name=f"{name}_attention_add")([x, y])
-    x = keras.layers.LayerNormalization(name=f"{name}_attention_norm")(x)
-    y = keras.layers.Dense(4 * width, activation="relu", name=f"{name}_inner")(x)
-    y = keras.layers.Dense(width, name=f"{name}_outer")(y)
-    y = keras.layers.Dropout(dropout, seed=seed, name=f"{name}_outer_dropout")(y)
-    x = keras.layers.Add(name=f"{name}_outer_add")([x, y])
-    return keras.layers.LayerNormalization(name=f"{name}_outer_norm")(x)
+    examples = sentence_batch(batch, length, vocabulary, seed)
+    return keras_step(model, examples, optimizer, training, _stages(layers))
 
 
 TRANSFORMER_XL = of_depths(

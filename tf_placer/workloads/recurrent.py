@@ -10,6 +10,10 @@ import tensorflow as tf
 
 from tf_placer.workloads.spec import Workload, begin, of_depths, optimizer_named, sentence_batch
 
+_GATES = ("input", "forget", "candidate", "output")
+_SMALL = {"batch": 8, "length": 8, "vocabulary": 500, "width": 64}
+_RESIDUAL_FROM = 2  # the first layer, counted from 0, whose input is added to its output
+
 
 class Weights:
     """Variables by name, small uniform numbers at first; a step reads each of them once.
@@ -49,9 +53,6 @@ class Weights:
           loss: (x, y) -> scalar.
           optimizer: its name; slots are made here, not while tracing.
           training: whether there are gradients and updates.
-
-        Raises:
-          InputError: no such optimizer.
         """
         update = optimizer_named(optimizer)
         if training:
@@ -63,7 +64,7 @@ class Weights:
             value = loss(x, y)
             if training:
                 read = [self._read[position] for position in range(len(self._variables))]
-                gradients = [tf.convert_to_tensor(one) for one in tf.gradients(value, read)]
+                gradients = [tf.convert_to_tensor(gradient) for gradient in tf.gradients(value, read)]
                 update.apply_gradients(zip(gradients, self._variables, strict=True))
             self._read.clear()
             return value
@@ -99,9 +100,6 @@ class Softmax:
             logits = tf.nn.bias_add(flat @ self._kernel(), self._bias())
             labels = tf.reshape(tf.transpose(words), [-1])
             return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-
-
-_GATES = ("input", "forget", "candidate", "output")
 
 
 class LstmLayer:
@@ -141,8 +139,8 @@ class LstmLayer:
         """Output and cell [batch, H] after one step of time."""
         h, c = state
         with tf.name_scope(f"{self.name}/step/"):
-            kept = [tf.nn.bias_add(x @ w() + h @ u(), b()) for w, u, b in self._gates]
-            i, f, candidate, o = kept
+            gates = [tf.nn.bias_add(x @ w() + h @ u(), b()) for w, u, b in self._gates]
+            i, f, candidate, o = gates
             c = tf.sigmoid(f + 1.0) * c + tf.sigmoid(i) * tf.tanh(candidate)
             return tf.sigmoid(o) * tf.tanh(c), c
 
@@ -195,18 +193,12 @@ def rnnlm(
         return softmax.loss(states, y)
 
     step = weights.step(loss, optimizer, training)
-    return Workload(step, sentence_batch(batch, length, vocabulary, seed), _stages_of_rnnlm(layers))
-
-
-def _stages_of_rnnlm(layers: int) -> tuple[str, ...]:
-    """A stage for each layer; the embedding with the first, the softmax with the last."""
+    # A stage for each layer; the embedding with the first, the softmax with the last.
     stages = [rf"\blayer_{n}/" for n in range(layers)]
     stages[0] += r"|\bembedding/"
     stages[-1] += r"|\bsoftmax/"
-    return tuple(stages)
+    return Workload(step, sentence_batch(batch, length, vocabulary, seed), tuple(stages))
 
-
-_SMALL = {"batch": 8, "length": 8, "vocabulary": 500, "width": 64}
 
 _RNNLM = of_depths(
     "rnnlm",
@@ -281,9 +273,6 @@ _NMT = of_depths(
 )
 
 
-_RESIDUAL_FROM = 2  # the first layer, counted from 0, whose input is added to its output
-
-
 def gnmt(
     layers: int = 2,
     batch: int = 64,
@@ -318,8 +307,8 @@ def gnmt(
 
     def encoded(x: tf.Tensor) -> list[tf.Tensor]:
         words = source(x)
-        both = list(zip(forth(words), reversed(back(words[::-1])), strict=True))
-        states = _beside(f"{forth.name}/join/", both)
+        pairs = list(zip(forth(words), reversed(back(words[::-1])), strict=True))
+        states = _beside(f"{forth.name}/join/", pairs)
         for n, layer in enumerate(encoder, 1):
             states = _added(layer, n, states, layer(states))
         return states
@@ -328,10 +317,10 @@ def gnmt(
         states = encoded(x)
         with tf.name_scope("decoder/attention/memory/"):
             memory = tf.stack(states)
-        found = _attending(decoder[0], attention, target(y), memory)
-        outputs = [output for output, _ in found]
+        attended = _attending(decoder[0], attention, target(y), memory)
+        outputs = [output for output, _ in attended]
         for n, layer in enumerate(decoder[1:], 1):
-            pairs = [(output, context) for output, (_, context) in zip(outputs, found, strict=True)]
+            pairs = [(output, context) for output, (_, context) in zip(outputs, attended, strict=True)]
             outputs = _added(layer, n, outputs, layer(_beside(f"{layer.name}/join/", pairs)))
         return softmax.loss(outputs, y)
 
@@ -343,13 +332,13 @@ def _attending(
     layer: LstmLayer, attention: Attention, words: list[tf.Tensor], memory: tf.Tensor
 ) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """Output and context [batch, H] of each step: a step's context is an input of the next one."""
-    keys, state, found = attention.keys(memory), layer.start(words[0]), []
+    keys, state, attended = attention.keys(memory), layer.start(words[0]), []
     context = state[0]
     for word in words:
         state = layer.step(_beside(f"{layer.name}/join/", [(word, context)])[0], state)
         context = attention(state[0], keys, memory)
-        found.append((state[0], context))
-    return found
+        attended.append((state[0], context))
+    return attended
 
 
 def _beside(scope: str, pairs: list[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
@@ -360,7 +349,7 @@ def _beside(scope: str, pairs: list[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Ten
 def _added(
     layer: LstmLayer, position: int, inputs: list[tf.Tensor], outputs: list[tf.Tensor]
 ) -> list[tf.Tensor]:
-    """A layer's outputs, with its inputs added where it has a residual connection."""
+    """Outputs of a layer, plus its inputs for layers with a residual connection."""
     if position < _RESIDUAL_FROM:
         return outputs
     with tf.name_scope(f"{layer.name}/residual/"):

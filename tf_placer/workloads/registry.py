@@ -33,7 +33,7 @@ from tf_placer.base.eager import eagerly
 from tf_placer.base.files import exclusively, write_atomically
 from tf_placer.base.store import remove_oldest, user_cache_folder, warn_once, workloads_limit_bytes
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
-from tf_placer.workloads import attention, cells, images, recurrent, small, wavenet
+from tf_placer.workloads import attention, convolutional, recurrent, small
 from tf_placer.workloads.known import MADE_BY, check_name, digest_of_folders
 from tf_placer.workloads.spec import Workload, WorkloadSpec
 
@@ -42,6 +42,10 @@ _SUFFIX, _LOCK = ".item", ".lock"
 _MOST = 3  # versions of one workload with the same settings, which hold all its weights each
 _PLAIN = (str, int, float, bool, type(None))
 
+_FAMILIES = (attention, convolutional, recurrent, small)
+_TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row in family.ROWS}
+_BUILT_IN = frozenset(_TABLE)
+
 
 def kept_folder() -> pathlib.Path:
     """``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
@@ -49,7 +53,7 @@ def kept_folder() -> pathlib.Path:
 
 
 def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item]) -> Item:
-    """The item of a workload that comes with tf_placer: as it was kept, or else traced and kept.
+    """Item of a built-in workload, from the cache or newly traced and cached.
 
     Args:
       name: of the workload.
@@ -62,7 +66,14 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
         return trace()
     which = f"{name}-{digest_of_settings(settings)}"
     path = _path(which, sources)
-    item = _read(path)
+    item = None
+    if path.is_file():
+        try:
+            item = read_item_file(path)
+            with contextlib.suppress(OSError):  # somebody else's file, or gone by now
+                os.utime(path)
+        except InputError as error:
+            _LOG.warning("a workload that was kept is traced again: %s", error)
     if item is None:
         item = trace()
         if can_be_kept(item):
@@ -71,7 +82,7 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
 
 
 def is_kept(name: str) -> bool:
-    """Whether a workload is kept, so that building it traces nothing."""
+    """True if a workload is cached, so that building traces nothing."""
     settings, sources = settings_of(name), _digest_of_sources()
     if settings is None or sources is None:
         return False
@@ -82,21 +93,8 @@ def _path(which: str, sources: str) -> pathlib.Path:
     return kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
 
 
-def _read(path: pathlib.Path) -> Item | None:
-    if not path.is_file():
-        return None
-    try:
-        item = read_item_file(path)
-    except InputError as error:
-        _LOG.warning("a workload that was kept is traced again: %s", error)
-        return None
-    with contextlib.suppress(OSError):  # somebody else's file, or gone by now
-        os.utime(path)
-    return item
-
-
 def _keep(path: pathlib.Path, which: str, item: Item) -> None:
-    """Writes an item, and takes away what is oldest of the same workload and what is over the limit of all."""
+    """Writes an item, then removes the oldest versions of the workload and files over the total limit."""
     busy = f"{path}: another process is writing it; wait for it"
     limit_bytes, data = workloads_limit_bytes(), item_bytes(item)
     if len(data) > limit_bytes:
@@ -150,11 +148,6 @@ def _digest(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-_FAMILIES = (attention, cells, images, recurrent, small, wavenet)
-_TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row in family.ROWS}
-_BUILT_IN = frozenset(_TABLE)
-
-
 def register(name: str, family: Callable[..., Workload]) -> None:
     """Makes a workload known to ``build(name)`` and to ``--workload=name`` in this process.
 
@@ -195,7 +188,7 @@ def settings_of(name: str) -> dict[str, Any] | None:
 
 
 def batch_of(name: str) -> int | None:
-    """The examples of a step of a workload: its setting ``batch``; None where it has no such.
+    """Examples per step of a workload, its setting ``batch``; None without this setting.
 
     Raises:
       InputError: no such workload.

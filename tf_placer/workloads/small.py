@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, row_batch, sentence_batch, step_of
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, keras_step, row_batch, sentence_batch
 
 
 def branches_small(
@@ -27,7 +27,7 @@ def branches_small(
         ends.append(x)
     joined = keras.layers.Concatenate()(ends) if branches > 1 else ends[0]
     model = keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(joined))
-    return Workload(step_of(model, optimizer, training=True), row_batch(batch, width, classes, seed))
+    return keras_step(model, row_batch(batch, width, classes, seed), optimizer)
 
 
 def two_towers(
@@ -60,7 +60,7 @@ def dense_small(
     model = keras.Sequential(
         [keras.Input((width,)), *hidden, keras.layers.Dense(classes, activation="softmax")]
     )
-    return Workload(step_of(model, optimizer, training=True), row_batch(batch, width, classes, seed))
+    return keras_step(model, row_batch(batch, width, classes, seed), optimizer)
 
 
 def lstm_lm_small(
@@ -79,8 +79,7 @@ def lstm_lm_small(
     for _ in range(layers):
         x = keras.layers.LSTM(width, return_sequences=True, unroll=True)(x)
     model = keras.Model(inputs, keras.layers.Dense(vocabulary, activation="softmax")(x))
-    step = step_of(model, optimizer, training=True)
-    return Workload(step, sentence_batch(batch, length, vocabulary, seed))
+    return keras_step(model, sentence_batch(batch, length, vocabulary, seed), optimizer)
 
 
 def transformer_small(
@@ -107,8 +106,7 @@ def transformer_small(
         y = keras.layers.Dropout(dropout, seed=seed)(keras.layers.Dense(width)(y))
         x = keras.layers.Add()([x, y])
     model = keras.Model(inputs, keras.layers.Dense(vocabulary, activation="softmax")(x))
-    step = step_of(model, optimizer, training=True)
-    return Workload(step, sentence_batch(batch, length, vocabulary, seed))
+    return keras_step(model, sentence_batch(batch, length, vocabulary, seed), optimizer)
 
 
 ROWS = (

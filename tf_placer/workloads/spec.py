@@ -13,40 +13,29 @@ from keras.src.utils import naming
 
 from tf_placer.base.arguments import InputError, nearest
 
-
-@dataclasses.dataclass(frozen=True)
-class Workload:
-    """One step of a model.
-
-    Attributes:
-      function: a ``tf.function`` that does one step and returns the loss.
-      example_args: tensors to call it with, made from the seed.
-      stages: what an expert would keep together, in the order of the network: a regular expression each, found in the
-        names of the ops of that stage (``re.search``). The first that is found counts. Empty where nobody said.
-    """
-
-    function: Any
-    example_args: tuple
-    stages: tuple[str, ...] = ()
-
-
 FORWARD, SMALL = "forward", "small"
 
 
 @dataclasses.dataclass(frozen=True)
+class Workload:
+    """One step of a model."""
+
+    function: Any  # a ``tf.function`` that does one step and returns the loss
+    example_args: tuple  # tensors to call it with, made from the seed
+    # what an expert would keep together, in the order of the network: a regular expression each, found in the
+    # names of the ops of that stage (``re.search``). The first that is found counts. Empty where nobody said.
+    stages: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class WorkloadSpec:
-    """One workload.
+    """One workload."""
 
-    Attributes:
-      name: small letters, digits and ``_``.
-      build: the family, ``(**settings) -> Workload``; all its arguments have defaults.
-      summary: one line with the paper.
-      settings: of this row, where they are not the family's own.
-    """
-
-    name: str
+    name: str  # small letters, digits and ``_``
+    # the family, ``(**settings) -> Workload``; all its arguments have defaults
     build: Callable[..., Workload]
-    summary: str
+    summary: str  # one line with the paper
+    # of this row, where they are not the family's own
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -95,11 +84,7 @@ def of_depths(
 
 
 def optimizer_named(name: str) -> keras.optimizers.Optimizer:
-    """Returns a new optimizer: ``sgd``, ``momentum``, ``rmsprop`` or ``adam``.
-
-    Raises:
-      InputError: no such optimizer.
-    """
+    """Returns a new optimizer: ``sgd``, ``momentum``, ``rmsprop`` or ``adam``."""
     optimizers = {
         "adam": lambda: keras.optimizers.Adam(learning_rate=0.001),
         "momentum": lambda: keras.optimizers.SGD(learning_rate=0.01, momentum=0.9),
@@ -133,13 +118,12 @@ def sentence_batch(batch: int, length: int, vocabulary: int, seed: int) -> tuple
     return tf.constant(tokens[:, :-1]), tf.constant(tokens[:, 1:])
 
 
-def step_of(model: keras.Model, optimizer: str, training: bool) -> Any:
-    """Returns ``train_step`` with the optimizer of this name, or ``forward_step``.
-
-    Raises:
-      InputError: no such optimizer.
-    """
-    return train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+def keras_step(
+    model: keras.Model, examples: tuple, optimizer: str, training: bool = True, stages: tuple[str, ...] = ()
+) -> Workload:
+    """A step of a Keras model: ``train_step`` with the named optimizer, or ``forward_step``."""
+    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    return Workload(step, examples, stages)
 
 
 def train_step(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> Any:

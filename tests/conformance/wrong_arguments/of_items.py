@@ -37,18 +37,7 @@ def of_items(scene: Scene) -> dict[str, Row]:
         "Item": Row(
             tf_placer.Item,
             lambda: dict(fields),
-            {
-                "name": (3, ""),
-                "graph_def": (b"", meta_graph),
-                "index": (3,),
-                "outputs": (3, "a", [3], ()),
-                **dict.fromkeys(
-                    ("feeds", "fetches", "control_outputs", "variables", "host_captures"), (3, "a", [3])
-                ),
-                "requested_devices": (3, "a", ["a"]),
-                "splitting": (3, "a", {"parts": 2}),
-                "stages": (3, "a", [3], Told(("layer_(",), "regular expression")),
-            },
+            {"stages": (3, "a", [3], Told(("layer_(",), "regular expression"))},
         ),
         "split": _split(item),
         "Item.from_function": Row(

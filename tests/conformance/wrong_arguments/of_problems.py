@@ -11,7 +11,7 @@ import tf_placer
 from tests.conformance.wrong_arguments.of_placements import not_legal
 from tests.conformance.wrong_arguments.row import NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
-from tf_placer.costs.op_work import OpWork
+from tf_placer.costs.formulas import OpWork
 
 
 def of_problems(scene: Scene) -> dict[str, Row]:

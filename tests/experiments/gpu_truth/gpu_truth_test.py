@@ -18,7 +18,7 @@ from experiments.gpu_truth.networks import Kernels, Network, build_ops, network_
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, read_rows
 from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.costs import shares
-from tf_placer.costs.op_work import Work, WorkClass
+from tf_placer.costs.formulas import Work, WorkClass
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tf_placer.calibration.build_problem import Profile, awaited_s, calibrated
 from tf_placer.calibration.times import OpTimes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.costs.op_work import OpWork
+from tf_placer.costs.formulas import OpWork
 from tf_placer.graph.item import Item
 from tf_placer.runtime.timing import RuntimeConfig
 

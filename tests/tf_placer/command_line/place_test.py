@@ -20,7 +20,7 @@ from tf_placer.command_line import run_command
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import META_GRAPH
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES
 
 # Two GPUs that small ops are worth sending between: no time of the host for a kernel or a tensor.
 _FAST_HOST = """
@@ -283,9 +283,9 @@ def test_moving_an_op_moves_what_is_fused_with_it(scheduled_plan, tmp_path):
     [
         (
             ["--objective=memory"],
-            "--fuse and --objective are given; leave one of them out",
+            "--fuse and --objective=memory are given; leave one of them out",
         ),
-        (["--by=layer"], "--fuse and --by are given; leave one of them out"),
+        (["--by=layer"], "--fuse and --by=layer are given; leave one of them out"),
     ],
 )
 def test_clusters_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):

@@ -11,7 +11,7 @@ from tf_placer.cluster.cluster_file import device_of_model, preset_names
 from tf_placer.cluster.device import Device, Link
 from tf_placer.costs import shares
 from tf_placer.costs.analytic import OpCosts, analytic_costs, run_time_ns
-from tf_placer.costs.op_work import Kind, WorkClass
+from tf_placer.costs.formulas import Kind, WorkClass
 from tf_placer.costs.shares import efficiencies
 from tf_placer.graph.item import Item
 from tf_placer.workloads import build

@@ -16,8 +16,8 @@ import tensorflow as tf
 from colocation.op_facts import index_graph
 from colocation.tensorflow_internals import is_onednn_on
 from colocation.units import paired_pools
+from tf_placer.costs.analytic import cpu_limit
 from tf_placer.costs.formulas import OpView
-from tf_placer.costs.kernels import cpu_limit
 from tf_placer.graph import sizes as output_specs
 
 raw = tf.raw_ops

@@ -18,7 +18,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.costs import analytic
-from tf_placer.costs import kernels as cpu_limits
+from tf_placer.costs import analytic as cpu_limits
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem

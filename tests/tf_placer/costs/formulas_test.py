@@ -4,8 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, free, work_of
-from tf_placer.costs.op_work import FREE, Kind, Work, WorkClass
+from tf_placer.costs.formulas import FORMULA_OF_TYPE, FREE, Kind, OpView, Work, WorkClass, free, work_of
 from tf_placer.graph.sizes import OutputSpec
 
 

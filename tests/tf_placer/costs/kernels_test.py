@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_placer.costs.kernels import find_kernel
+from tf_placer.costs.analytic import find_kernel
 
 
 def _node(make) -> tf.compat.v1.NodeDef:

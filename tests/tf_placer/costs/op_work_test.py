@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.costs.op_work import Kind, OpWork, WorkClass
+from tf_placer.costs.formulas import Kind, OpWork, WorkClass
 
 
 def test_sums_and_multiples():

@@ -211,7 +211,7 @@ def test_a_tensor_that_is_parsed_before_a_product() -> None:
     costs = analytic_costs(item, Cluster.preset("k40x2"))
     op = next(op for op, name in enumerate(item.index.op_types) if "MatMul" in name)
     (product,) = item.outputs[op]
-    assert product.shape[-1] == 5 and product.is_estimated
+    assert product.shape[-1] == 5 and product.rule
     assert costs.work.flops[op] == 2 * np.prod(product.shape) * 4
 
 

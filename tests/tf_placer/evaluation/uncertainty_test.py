@@ -9,7 +9,7 @@ import tf_placer
 from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
-from tf_placer.costs.op_work import OpWork, WorkClass
+from tf_placer.costs.formulas import OpWork, WorkClass
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.uncertainty import (
     MEASURED,

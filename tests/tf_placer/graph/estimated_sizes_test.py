@@ -41,7 +41,7 @@ def rules(function, *args) -> set[str]:
 def test_known_sizes_are_no_estimates():
     item = Item.from_function(tf.function(lambda x: x @ tf.ones([3, 2])), X)
     assert item.estimated_sizes == {}
-    assert not any(spec.is_estimated for outputs in item.outputs for spec in outputs)
+    assert not any(spec.rule for outputs in item.outputs for spec in outputs)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tf_placer.graph.fingerprint import fingerprint
+from tf_placer.graph.program import fingerprint
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.sizes import OutputSpec, output_specs, tensor_bytes
+from tf_placer.graph.program import tensor_bytes
+from tf_placer.graph.sizes import OutputSpec, output_specs
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.transform.split import split
-from tf_placer.transform.split.plans import part_of_unit
+from tf_placer.transform.split.plans import copies_of_units
 
 
 def partition(problem, parts):
@@ -126,7 +126,7 @@ def test_what_repeats_is_one_group() -> None:
 
 def test_what_repeats_is_apart_for_each_part_of_the_batch() -> None:
     problem = analytic_problem(split(workloads.build("lstm_lm_small"), 2), Cluster.preset("p100x2"))
-    groups, part = repeated_groups(problem), part_of_unit(problem)
+    groups, (part, _) = repeated_groups(problem), copies_of_units(problem)
     assert groups.max() + 1 < problem.num_units / 2
     assert all(len(set(part[groups == group].tolist())) == 1 for group in range(groups.max() + 1))
     assert {0, 1} <= set(part.tolist())

@@ -92,7 +92,7 @@ def test_copies_go_along_together_or_as_far_apart_as_they_are(together):
     split = split_program(workloads.build("dense_small"), 2)
     problem = analytic_problem(split.item, Cluster.preset("p100x2"))
     gpus = [d for d, device in enumerate(problem.cluster.devices) if device.type == "GPU"]
-    start = data_parallel_plan(split, problem, gpus)
+    start = data_parallel_plan(problem, gpus)
     config = dataclasses.replace(CONFIG, copies=1.0, together=together)
     climber = LocalSearch(problem, config, start, 0)
     climber.learn(climber.propose(), np.array([1.0]))

@@ -226,7 +226,7 @@ def towers() -> InParts:
     item = workloads.build("dense_small")
     program = split_program(item, 2)
     whole, split = (slower(build_problem(one, cluster), 10_000) for one in (item, program.item))
-    return InParts(program, whole, split, data_parallel_plan(program, split, (0, 1)))
+    return InParts(program, whole, split, data_parallel_plan(split, (0, 1)))
 
 
 def live_in_parts(towers: InParts, truth: Problem, make_parts, **more):

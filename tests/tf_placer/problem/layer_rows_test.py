@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.problem.layer_rows import layer_rows
-from tf_placer.problem.layers import layers_of
+from tf_placer.problem.layers import layer_rows, layers_of
 
 NAMES = ["a/x/1", "a/x/2", "a/y/1", "b/1", "b/2", "alone"]
 

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
 from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
 
 # 1 MiB over PCIe 3.0 in models.toml: 5,000 ns + 1,048,576 bytes at 10 bytes a ns, rounded up.
 CROSSING_NS = 5_000 + 104_858

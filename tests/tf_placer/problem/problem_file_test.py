@@ -11,7 +11,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
-from tf_placer.costs.op_work import OpWork, WorkClass
+from tf_placer.costs.formulas import OpWork, WorkClass
 from tf_placer.graph.program import Splitting
 from tf_placer.problem.problem import Problem
 

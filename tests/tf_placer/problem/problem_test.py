@@ -8,7 +8,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
-from tf_placer.costs.op_work import OpWork
+from tf_placer.costs.formulas import OpWork
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
 

@@ -7,7 +7,7 @@ from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.memory_bounds import bytes_while_running, shortage
+from tf_placer.problem.bounds import bytes_while_running, shortage
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:"
 

@@ -78,7 +78,7 @@ def test_nothing_is_said_of_what_nobody_asked(outcome: Outcome) -> None:
 
 
 def test_a_plan_in_parts_is_told_by_its_layers(program: SplitProgram, in_parts: Problem) -> None:
-    row = data_parallel_plan(program, in_parts, (0, 1))
+    row = data_parallel_plan(in_parts, (0, 1))
     (everywhere,) = plan_in_parts_sentences(Placement(in_parts, row))
     assert everywhere.startswith("The plan: the batch in 2 parts; ")
     assert everywhere.endswith(" split over GPU:0 and GPU:1.") and everywhere.count(" on ") == 0

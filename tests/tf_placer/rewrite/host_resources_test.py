@@ -1,21 +1,529 @@
 """A placed function reads the tables, iterators and datasets of this process, whatever its sizes depend on."""
 
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.logical_devices import outcomes_of
-from tests.tf_placer.rewrite.host_resources_process import CHECKS
+from tests.logical_devices import NUM_DEVICES
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.placed_function import placed_function
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 
-NAMES = tuple(check.__name__ for check in CHECKS)
+CPU_2 = "/job:localhost/replica:0/task:0/device:CPU:2"
 
-
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, str]:
-    """What ``host_resources_process`` found, in a process that has four logical devices."""
-    return outcomes_of("tests.tf_placer.rewrite.host_resources_process")
+Build = Callable[[], tuple[Any, tuple]]
 
 
-@pytest.mark.parametrize("check", NAMES)
-def test_it_does_what_the_unplaced_function_does(outcomes, check):
-    assert outcomes[check] == "ok"
+def spread(function, args: tuple, seed: int = 0) -> tuple[Any, dict[str, str]]:
+    """``function`` at a random legal placement on all devices, and the device of each op."""
+    concrete = function.get_concrete_function(*args)
+    item = Item.from_function(concrete, *args)
+    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    generator = np.random.default_rng(seed)
+    row = [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed]
+    placement = Placement(problem, row)
+    return placed_function(concrete, placement, *args), placement.device_names
+
+
+def bits(result: Any) -> list:
+    """A result's structure, and all its tensors: dtype, shape, and bytes or strings."""
+    structure = str(tf.nest.map_structure(lambda leaf: type(leaf).__name__, result))
+    leaves = tf.nest.flatten(result, expand_composites=True)
+    arrays = [np.asarray(leaf) for leaf in leaves if leaf is not None]
+    return [structure] + [
+        (one.dtype.str, one.shape, one.tolist() if one.dtype == object else one.tobytes()) for one in arrays
+    ]
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return bits(call())
+    except tf.errors.OpError as error:
+        return type(error).__name__
+
+
+def same(build: Build, calls: int = 1) -> bool:
+    """Whether a function does the same placed: what it returns, call after call, and the errors that it raises.
+
+    Args:
+      build: makes a function with state of its own, and its arguments.
+      calls: of each.
+    """
+    (unplaced, args), (traced, other_args) = build(), build()
+    placed, devices = spread(traced, other_args)
+    expected = [outcome(lambda: unplaced(*args)) for _ in range(calls)]
+    found = [outcome(lambda: placed(*other_args)) for _ in range(calls)]
+    assert len(set(devices.values())) > 1, "nothing was spread"
+    return found == expected
+
+
+def numbers() -> tf.Tensor:
+    return tf.reshape(tf.range(12.0), [4, 3])
+
+
+def test_a_table() -> None:
+    def build():
+        entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+        table, weights = (
+            tf.lookup.StaticHashTable(entries, 0),
+            tf.Variable(tf.reshape(tf.range(12.0), [3, 4])),
+        )
+        return tf.function(lambda words: tf.gather(weights, table.lookup(words)) * 2.0 + 1.0), (
+            tf.constant(["b", "c", "a"]),
+        )
+
+    assert same(build)
+
+
+def test_a_table_elsewhere() -> None:
+    """It stays where it is, and what looks it up goes there."""
+    entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+    with tf.device(CPU_2):
+        table = tf.lookup.StaticHashTable(entries, 0)
+    placed, devices = spread(
+        tf.function(lambda words: tf.cast(table.lookup(words), tf.float32) * 2.0), (tf.constant(["b"]),)
+    )
+    lookups = {
+        device for name, device in devices.items() if "Lookup" in name and "default" not in name.lower()
+    }
+    assert CPU_2 in lookups
+    assert placed(tf.constant(["b"])).numpy().tolist() == [4.0]
+
+
+def test_a_table_that_grows() -> None:
+    def build():
+        table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
+
+        @tf.function
+        def f(key):
+            before = table.lookup(key)
+            table.insert(key, before * 3.0 + 2.0)
+            keys, values = table.export()
+            return before, table.lookup(key), tf.reduce_sum(keys), tf.reduce_sum(values) * 2.0
+
+        return f, (tf.constant([5, 6], tf.int64),)
+
+    assert same(build, calls=3)
+
+
+def test_an_iterator() -> None:
+    """In order, and at its end the same error."""
+
+    def build():
+        rows, weights = (
+            iter(tf.data.Dataset.from_tensor_slices(numbers()).batch(2)),
+            tf.Variable(tf.ones([3, 2])),
+        )
+
+        @tf.function
+        def f(x):
+            y = next(rows) @ weights
+            weights.assign_add(tf.ones([3, 2]) * x)
+            return tf.nn.relu(y), tf.reduce_sum(weights)
+
+        return f, (tf.constant(0.5),)
+
+    assert same(build, calls=4)
+
+
+def test_an_iterator_as_an_argument() -> None:
+    def build():
+        rows, weights = (
+            iter(tf.data.Dataset.from_tensor_slices(numbers()).batch(2)),
+            tf.Variable(tf.ones([3, 2])),
+        )
+        return tf.function(lambda given, x: (next(given) @ weights * x, next(given) + x)), (
+            rows,
+            tf.constant(2.0),
+        )
+
+    assert same(build, calls=2)
+
+
+def test_an_optional_of_an_iterator() -> None:
+    def build():
+        rows = iter(tf.data.Dataset.from_tensor_slices(numbers()))
+
+        @tf.function
+        def f(x):
+            row = rows.get_next_as_optional()
+            return tf.cond(row.has_value(), lambda: row.get_value() * x, lambda: tf.zeros([3])), tf.sin(x)
+
+        return f, (tf.constant(2.0),)
+
+    assert same(build, calls=5)
+
+
+def test_a_dataset() -> None:
+    """Captured: reduced, and gone through by a loop of Python's."""
+
+    def build():
+        data = tf.data.Dataset.from_tensor_slices(numbers()).batch(3)
+
+        @tf.function
+        def f(x):
+            total = data.reduce(0.0, lambda sum, rows: sum + tf.reduce_sum(rows) * 0.5)
+            for rows in data:
+                total += tf.reduce_max(rows) * x
+            return total, tf.cos(x) * 3.0
+
+        return f, (tf.constant(2.0),)
+
+    assert same(build, calls=2)
+
+
+def test_a_dataset_as_an_argument() -> None:
+    def build():
+        data = tf.data.Dataset.from_tensor_slices(numbers()).map(lambda row: row * 2.0)
+        return tf.function(
+            lambda given, x: (given.reduce(x, lambda a, b: a + tf.reduce_sum(b)), tf.exp(x))
+        ), (
+            data,
+            tf.constant(0.25),
+        )
+
+    assert same(build, calls=2)
+
+
+def test_a_dataset_made_inside() -> None:
+    def build():
+        @tf.function
+        def f(x):
+            total = tf.zeros([3])
+            for row in tf.data.Dataset.from_tensor_slices(x).filter(lambda row: row[0] > 0.0):
+                total += row
+            return total * 2.0
+
+        return f, (numbers(),)
+
+    assert same(build)
+
+
+def test_a_queue() -> None:
+    def build():
+        queue = tf.queue.FIFOQueue(5, [tf.float32], shapes=[[3]])
+
+        @tf.function
+        def f(x):
+            queue.enqueue_many(x)
+            return queue.dequeue() * 2.0, queue.size(), queue.dequeue_up_to(2)
+
+        return f, (numbers(),)
+
+    assert same(build)
+
+
+def test_a_summary_writer() -> None:
+    def events(with_placement: bool) -> list:
+        with tempfile.TemporaryDirectory() as folder:
+            writer, step = tf.summary.create_file_writer(folder), tf.Variable(0, dtype=tf.int64)
+
+            @tf.function
+            def f(x):
+                with writer.as_default(step):
+                    tf.summary.write("loss", x * 2.0, step)
+                    step.assign_add(1)
+                return tf.sin(x)
+
+            args = (tf.constant(1.5),)
+            run = spread(f, args)[0] if with_placement else f
+            results = [float(run(*args)), float(run(*args))]
+            writer.flush()
+            (path,) = pathlib.Path(folder).iterdir()
+            found = [
+                (event.step, value.tag, tf.make_ndarray(value.tensor).tolist())
+                for event in tf.compat.v1.train.summary_iterator(str(path))
+                for value in event.summary.value
+            ]
+            return [*results, *found]
+
+    expected = events(False)
+    assert events(True) == expected
+    assert len(expected) == 4
+
+
+def test_functions_of_python() -> None:
+    """In order, with what they return, inside of a loop too, and on the host."""
+    seen: list[list[float]] = [[], []]
+
+    def build():
+        mine = seen[0] if not builds else seen[1]
+        builds.append(1)
+
+        def tell(value):
+            mine.append(float(value))
+            return np.float32(2.0) * value
+
+        @tf.function
+        def f(x):
+            for i in tf.range(3):
+                x += tf.ensure_shape(tf.numpy_function(tell, [x + tf.cast(i, tf.float32)], tf.float32), [])
+            return tf.py_function(tell, [x], tf.float32) * 3.0, tf.exp(x)
+
+        return f, (tf.constant(1.0),)
+
+    builds: list[int] = []
+    function, args = build()
+    builds.clear()
+    seen[0].clear()
+    _, devices = spread(function, args)
+    on_host = {device for name, device in devices.items() if "PyFunc" in name or name == "while"}
+    assert same(build, calls=2)
+    assert seen[0] == seen[1] != []
+    assert on_host == {CPU_2.replace("2", "0")}
+
+
+def test_a_table_and_a_variable_in_a_loop() -> None:
+    def build():
+        entries = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1, 2]), tf.constant([2, 0, 1]))
+        table, weights = tf.lookup.StaticHashTable(entries, 0), tf.Variable([1.0, 2.0, 3.0])
+
+        @tf.function
+        def f(x, n):
+            key = tf.constant(0)
+            while tf.reduce_sum(x) < n:
+                key = table.lookup(key)
+                x = x + tf.random.stateless_uniform([], [1, key]) + weights[key]
+                weights.scatter_nd_add([[key]], [0.5])
+            return x, key
+
+        return f, (tf.constant([0.0, 1.0]), tf.constant(50.0))
+
+    assert same(build, calls=2)
+
+
+def test_a_variable_that_holds_a_list() -> None:
+    def build():
+        empty = tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=3, element_dtype=tf.float32)
+        kept = tf.Variable(empty, dtype=tf.variant)
+        return tf.function(
+            lambda x: (
+                tf.cast(x, tf.float32) * 2.0
+                + tf.cast(tf.raw_ops.TensorListLength(input_handle=kept), tf.float32)
+            )
+        ), (tf.constant(1),)
+
+    assert same(build)
+
+
+def test_ragged_and_sparse_in_and_out() -> None:
+    def build():
+        @tf.function
+        def f(ragged, sparse, x):
+            words = tf.strings.split(["a b", "c d e"])
+            return {
+                "ragged": ragged * 2.0,
+                "padded": ragged.to_tensor(-1.0),
+                "means": tf.reduce_mean(ragged, axis=1),
+                "sparse": tf.sparse.add(sparse, sparse),
+                "product": tf.sparse.sparse_dense_matmul(sparse, x),
+                "slices": tf.IndexedSlices(x * 3.0, tf.constant([0, 2, 1])),
+                "lengths": tf.strings.length(words),
+                "rows": (words, [tf.ragged.boolean_mask(x, x > 1.0)]),
+                "none": None,
+            }
+
+        ragged = tf.ragged.constant([[1.0, 2.0], [], [3.0]])
+        sparse = tf.sparse.from_dense([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+        return f, (ragged, sparse, tf.reshape(tf.range(6.0), [3, 2]))
+
+    assert same(build)
+
+
+def test_sizes_that_depend_on_data() -> None:
+    def build():
+        @tf.function
+        def f(x):
+            kept = tf.boolean_mask(x, x[:, 0] > 2.0)
+            values, positions = tf.unique(tf.cast(tf.reshape(x, [-1]), tf.int32) % 5)
+            parts = tf.dynamic_partition(x, tf.cast(x[:, 0], tf.int32) % 2, 2)
+            total = tf.scan(lambda a, row: a + row, kept)
+            squares = tf.map_fn(lambda row: tf.reduce_sum(row**2), kept)
+            return (
+                tf.where(x > 3.0),
+                values,
+                positions,
+                parts,
+                total,
+                squares,
+                tf.gather(x, tf.where(x[:, 1] > 2.0)),
+            )
+
+        return f, (numbers(),)
+
+    assert same(build)
+
+
+def test_loops_that_run_as_data_says() -> None:
+    def build():
+        @tf.function
+        def f(x, n):
+            rows = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+            i = tf.constant(0)
+            while tf.reduce_sum(x) < n:
+                if tf.reduce_sum(x) > n / 2.0:
+                    for _ in tf.range(i):
+                        x = x * 1.125
+                rows = rows.write(i, x)
+                x += 1.0
+                i += 1
+            grown = tf.while_loop(
+                lambda k, _: k < 2,
+                lambda k, y: (k + 1, tf.concat([y, y * 2.0], 0)),
+                (0, x),
+                shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+            )[1]
+            return rows.stack(), grown, tf.map_fn(lambda row: row[0], rows.stack())
+
+        return f, (tf.constant([0.0, 1.0]), tf.constant(30.0))
+
+    assert same(build)
+
+
+def test_gradients_through_what_is_estimated() -> None:
+    weights = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+    @tf.function
+    def f(x):
+        with tf.GradientTape() as tape:
+            kept = tf.boolean_mask(x, x[:, 0] > 2.0) @ weights
+            total = tf.scan(lambda a, row: tf.tanh(a + row), kept)
+            loss = tf.reduce_sum(tf.map_fn(lambda row: tf.reduce_sum(row**2), total))
+        return tape.gradient(loss, weights)
+
+    expected = f(numbers()).numpy()
+    assert spread(f, (numbers(),))[0](numbers()).numpy().tobytes() == expected.tobytes()
+
+
+def test_gradients_from_outside() -> None:
+    """Through a placed function that looks words up, or takes a row of its own iterator."""
+    entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+    table, weights = (
+        tf.lookup.StaticHashTable(entries, 0),
+        tf.Variable(tf.reshape(tf.range(12.0), [3, 4]) / 10.0),
+    )
+
+    def build():
+        rows = iter(tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(8.0), [2, 4])))
+
+        @tf.function
+        def f(words, x):
+            found = tf.gather(weights, table.lookup(words))
+            looped = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y * x)), [0, found])[1]
+            return tf.reduce_sum(looped * tf.stop_gradient(next(rows)))  # which has none
+
+        return f
+
+    def gradients(function) -> list:
+        x = tf.constant(0.5)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = function(words, x)
+        return bits([tf.convert_to_tensor(one) for one in tape.gradient(loss, [x, weights])])
+
+    words = tf.constant(["b", "c"])
+    expected = gradients(build())
+    assert gradients(spread(build(), (words, tf.constant(0.5)))[0]) == expected
+
+
+def test_a_training_step_that_takes_its_data() -> None:
+    """Strings from an iterator, a vocabulary of Keras, a recurrent layer that loops, and Adam."""
+
+    def build():
+        keras.utils.set_random_seed(3)
+        words = keras.layers.StringLookup(vocabulary=["a", "b", "c"])
+        layers = [keras.layers.Embedding(5, 4), keras.layers.LSTM(3), keras.layers.Dense(1)]
+        model, optimizer = keras.Sequential(layers), keras.optimizers.Adam()
+        model.build((None, 2))
+        optimizer.build(model.trainable_variables)
+        examples = tf.constant([["a", "b"], ["c", "z"], ["b", "b"], ["a", "a"]])
+        labels = tf.constant([[0.0], [1.0], [1.0], [0.0]])
+        data = iter(tf.data.Dataset.from_tensor_slices((examples, labels)).repeat().batch(2))
+
+        @tf.function
+        def step():
+            x, y = next(data)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(words(x), training=True) - y) ** 2)
+            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+            return loss
+
+        return step, ()
+
+    assert same(build, calls=4)
+
+
+def test_more_of_ragged() -> None:
+    def build():
+        @tf.function
+        def f(given, data):
+            taken = next(data["rows"])
+            return {
+                "mapped": tf.map_fn(lambda row: row * 2.0, given),
+                "joined": tf.concat([given, given], 1),
+                "stacked": tf.ragged.stack([given, given]),
+                "sparse": given[1:].to_sparse(),
+                "lengths": given.row_lengths(),
+                "taken": tf.reduce_sum(taken["ragged"], 1) + data["x"],
+            }
+
+        given = tf.ragged.constant([[1.0, 2.0], [], [3.0, 4.0, 5.0]])
+        rows = iter(tf.data.Dataset.from_tensor_slices({"ragged": given}).repeat().batch(2))
+        return f, (given, {"rows": rows, "x": tf.constant(1.0)})
+
+    assert same(build, calls=2)
+
+
+def test_examples_that_are_parsed() -> None:
+    def build():
+        @tf.function
+        def f(serialized):
+            ragged = tf.io.RaggedFeature(tf.float32)
+            parsed = tf.io.parse_example(serialized, {"r": ragged, "v": tf.io.VarLenFeature(tf.float32)})
+            return parsed, tf.sparse.to_dense(parsed["v"]) * 2.0, tf.reduce_sum(parsed["r"], 1)
+
+        def example(count: int) -> bytes:
+            values = tf.train.Feature(float_list=tf.train.FloatList(value=[1.5] * count))
+            features = tf.train.Features(feature={"r": values, "v": values})
+            return tf.train.Example(features=features).SerializeToString()
+
+        return f, (tf.constant([example(1), example(3)]),)
+
+    assert same(build)
+
+
+def test_called_from_another_function() -> None:
+    rows = iter(tf.data.Dataset.range(10))
+    placed, _ = spread(tf.function(lambda x: tf.cast(next(rows), tf.float32) * 2.0 + x), (tf.constant(1.0),))
+    outer = tf.function(lambda x: placed(x) + placed(x * 2.0))
+    assert [float(outer(tf.constant(1.0))) for _ in range(2)] == [0.0 + 1 + 2 + 2, 4.0 + 1 + 6 + 2]
+
+
+def test_resources_on_two_devices_that_share_one_are_refused() -> None:
+    tables = []
+    for device in ("/device:CPU:1", "/device:CPU:2"):
+        with tf.device(device):
+            entries = tf.lookup.KeyValueTensorInitializer(tf.constant([0]), tf.constant([1]))
+            tables.append(tf.lookup.StaticHashTable(entries, 0))
+
+    @tf.function
+    def f(x):
+        return tf.while_loop(lambda y: y < 3, lambda y: (tables[0].lookup(y) + tables[1].lookup(y) + 1,), [x])
+
+    with pytest.raises(InputError) as error:
+        spread(f, (tf.constant(0),))
+    assert "share a device" in str(error.value)
+    assert "\n" not in str(error.value)

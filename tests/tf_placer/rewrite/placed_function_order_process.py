@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, FuncGraph
 from tests.logical_devices import NUM_DEVICES, report
-from tests.tf_placer.rewrite.placed_function_process import place
+from tests.tf_placer.rewrite.placing import place
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
 from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
 from tf_placer.search.search import search
 
 EVALUATIONS = 12_800

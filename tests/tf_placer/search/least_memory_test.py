@@ -9,7 +9,7 @@ import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import fullest_share
-from tf_placer.problem.memory_bounds import least_share
+from tf_placer.problem.bounds import least_share
 
 
 def eight_towers() -> tf_placer.Problem:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import tf_placer
+from tests.tf_placer.problem.multi_branch import multi_branch_problem
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.planners.plain import RandomSearchConfig
-from tf_placer.problem.multi_branch import multi_branch_problem
 from tf_placer.search import methods
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search

@@ -18,8 +18,8 @@ from tf_placer.graph.program import Splitting
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.problem.problem import Problem, simulator_inputs
+from tf_placer.transform import order
 from tf_placer.transform.order import (
     WITHIN,
     order_edges,
@@ -134,8 +134,8 @@ def test_the_producer_of_a_send_goes_first_by_hand():
 
 def test_a_plan_without_an_order_and_one_whose_order_costs_nothing_have_no_edges():
     problem = problem_of([10, 100, 100], [(0, 1), (0, 2)])
-    for order in (None, [0, 2, 1]):
-        assert order_edges(Placement(problem, [0, 0, 0], order)).shape == (0, 2)
+    for priority in (None, [0, 2, 1]):
+        assert order_edges(Placement(problem, [0, 0, 0], priority)).shape == (0, 2)
 
 
 def test_an_order_that_saves_memory_is_kept():
@@ -231,3 +231,16 @@ def test_what_is_moved_or_may_wait_takes_no_edge():
     found = pairs_of(item, {"got": 0, "b": 1, "a": 2})
     assert ("b", "a") in found
     assert not any({"got", "put", "x", "queue"} & set(pair) for pair in found)
+
+
+def test_the_edges_of_a_plan_are_found_once(monkeypatch):
+    plan = random_plan(0)
+    edges, runs = order_edges(plan), []
+    monkeypatch.setattr(order, "simulate", lambda *arguments: runs.append(arguments) or simulate(*arguments))
+    assert order_edges(dataclasses.replace(plan)).tolist() == edges.tolist() and not runs
+    order_edges(Placement(plan.problem, plan.device_of_unit, plan.priority_of_op[::-1]))
+    slower = dataclasses.replace(plan.problem, compute_ns=plan.problem.compute_ns + 1)
+    assert runs
+    runs.clear()
+    order_edges(Placement(slower, plan.device_of_unit, plan.priority_of_op))
+    assert runs

@@ -53,8 +53,7 @@ class ColocRlConfig(Settings):
 
     ``preset="paper"`` sets what the paper says, and departs from it no further than this:
 
-    - controllers take turns in one process, with one set of weights, and none learns from a stale one
-      (``experiments.studies.controllers`` has some that do);
+    - controllers take turns in one process, with one set of weights, and none learns from a stale one;
     - the reward is relative to a reference time, so the failing signal is, too (``square_root_reward``);
     - more than 1024 groups are folded, where the paper has at most 280;
     - the width of the LSTMs is a guess: the paper does not say.

@@ -1,12 +1,11 @@
 """Clusters written into a graph: each a call of a function that XLA has to compile.
 
-TensorFlow knows two ways to say that ops are to be compiled. Attributes on nodes (``_XlaCompile``, ``_XlaScope``) leave
-their names alone, but then a pass of the runtime decides: Grappler, which every ``tf.function`` runs through, rewrites
-marked nodes before that pass sees them, neighbours can be dragged in, and a cluster that XLA gives up on runs op by op
-without a word. A call with ``_XlaMustCompile``, which is what ``jit_compile=True`` writes, is compiled as it stands or
-is an error. Grappler leaves its body alone, a trace shows its time, and SavedModels keep it. Measured in turn on an
-LSTM language model it is the faster one, too: 0.81 of the unfused step with calls, 0.86 with attributes. So clusters
-are calls.
+TensorFlow has two ways to mark ops for compilation. Attributes on nodes (``_XlaCompile``, ``_XlaScope``) leave names
+alone, but then a pass of the runtime decides: Grappler rewrites marked nodes before that pass sees them, neighbours can
+be dragged in, and a cluster that XLA gives up on runs op by op silently. A call with ``_XlaMustCompile``, as written by
+``jit_compile=True``, is compiled as it stands or fails. Grappler leaves its body alone, a trace shows its time, and
+SavedModels keep it. On an LSTM language model calls are also faster: 0.81 of the unfused step against 0.86 with
+attributes.
 """
 
 from __future__ import annotations
@@ -27,20 +26,16 @@ from tf_placer.transform.fusion.clusters import PREFIX, check_clusters
 
 _MUST_COMPILE, _CLASS = "_XlaMustCompile", "_class"
 _COPIED_BYTES = 65_536  # larger constants are passed
+Tensor = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class FusedGraph:
-    """A graph with clusters as calls.
+    """A graph with clusters as calls."""
 
-    Attributes:
-      graph_def: the graph. Results of the program that a cluster makes are handed on by ops that have the names of
-        those that made them.
-      origin_of: call -> the ops that it stands for.
-    """
-
+    # Results of the program that come from a cluster are outputs of ops with the original names.
     graph_def: tf.compat.v1.GraphDef
-    origin_of: Mapping[str, tuple[str, ...]]
+    origin_of: Mapping[str, tuple[str, ...]]  # call -> ops of the cluster
 
 
 def fused_graph(item: Item, graph_def: tf.compat.v1.GraphDef, cluster_of_op: np.ndarray) -> FusedGraph:
@@ -58,12 +53,7 @@ def fused_graph(item: Item, graph_def: tf.compat.v1.GraphDef, cluster_of_op: np.
     return _Writer(item, graph_def, cluster_of_op).written()
 
 
-Tensor = tuple[str, int]
-
-
 class _Writer:
-    """Writes clusters as calls, in the order of their last ops."""
-
     def __init__(self, item: Item, graph_def: tf.compat.v1.GraphDef, cluster_of_op: np.ndarray) -> None:
         self._item, self._graph_def = item, graph_def
         self._node_of_name = {node.name: node for node in graph_def.node}
@@ -83,31 +73,35 @@ class _Writer:
         nodes = []
         for node in self._graph_def.node:
             if node.name not in self._cluster_of:
-                nodes.append(self._outside(node))
+                controls = dict.fromkeys(map(self._text, control_inputs(node)))
+                nodes.append(copy_of(node, [*map(self._text, data_inputs(node)), *controls]))
+                nodes[-1].attr.pop(
+                    _CLASS, None
+                )  # devices are written out, and the class may name an op that is gone
         nodes += [self._call(cluster) for cluster in self._members]
-        nodes += self._handed_on()
+        nodes += self._results_of_program()
         graph_def = with_nodes(self._graph_def, nodes)
         graph_def.library.function.extend(self._functions)
         origin_of = {self._call_of[cluster]: tuple(ops) for cluster, ops in self._members.items()}
         return FusedGraph(graph_def, origin_of)
 
     def _needed_outside(self) -> dict[int, dict[Tensor, int]]:
-        """Cluster -> the tensors that others read or the program gives, each with its number among the results."""
-        wanted: set[Tensor] = {parse_input(text)[1:] for text in self._item.fetches}
+        """Cluster -> tensors that others read or the program returns, each with its number among the results."""
+        tensors: set[Tensor] = {parse_input(text)[1:] for text in self._item.fetches}
         for node in self._graph_def.node:
             for text in data_inputs(node):
                 _, name, output = parse_input(text)
                 if self._cluster_of.get(name) != self._cluster_of.get(node.name):
-                    wanted.add((name, output))
-        found: dict[int, dict[Tensor, int]] = {cluster: {} for cluster in self._members}
-        for name, output in sorted(wanted):
+                    tensors.add((name, output))
+        numbers: dict[int, dict[Tensor, int]] = {cluster: {} for cluster in self._members}
+        for name, output in sorted(tensors):
             if name in self._cluster_of:
-                results = found[self._cluster_of[name]]
+                results = numbers[self._cluster_of[name]]
                 results[name, output] = len(results)
-        return found
+        return numbers
 
     def _text(self, text: str) -> str:
-        """An input of an op outside of the cluster that makes it."""
+        """An input's name for an op outside of the producer's cluster."""
         is_control, name, output = parse_input(text)
         if name not in self._cluster_of:
             return text
@@ -115,15 +109,8 @@ class _Writer:
         call = self._call_of[cluster]
         return f"^{call}" if is_control else f"{call}:{self._results[cluster][name, output]}"
 
-    def _outside(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
-        copy = copy_of(node, dict.fromkeys(map(self._text, control_inputs(node))))
-        copy.input[:] = [*map(self._text, data_inputs(node)), *copy.input]
-        if _CLASS in copy.attr:  # devices are written out, and a class must not name an op that is gone
-            del copy.attr[_CLASS]
-        return copy
-
     def _call(self, cluster: int) -> node_def_pb2.NodeDef:
-        """The call of a cluster, whose function is made beside it."""
+        """Writes the function of a cluster; returns the call."""
         body = tf.compat.v1.GraphDef(versions=self._graph_def.versions)
         body.library.CopyFrom(self._graph_def.library)
         arguments: dict[Tensor, str] = {}
@@ -138,7 +125,9 @@ class _Writer:
                     inputs.append(text)
                 elif is_control:
                     waited[self._text(text)] = None
-                elif self._is_copied(producer):
+                elif self._node_of_name[producer].op == "Const" and (
+                    self._node_of_name[producer].ByteSize() <= _COPIED_BYTES
+                ):
                     copied.add(producer)
                     inputs.append(text)
                 else:
@@ -165,32 +154,27 @@ class _Writer:
         call.attr[_MUST_COMPILE].b = True
         return call
 
-    def _is_copied(self, name: str) -> bool:
-        node = self._node_of_name[name]
-        return node.op == "Const" and node.ByteSize() <= _COPIED_BYTES
-
     def _inside(self, node: node_def_pb2.NodeDef, inputs: list[str]) -> node_def_pb2.NodeDef:
         copy = copy_of(node, inputs)
-        copy.device = ""  # that of the call
-        if _CLASS in copy.attr:
-            del copy.attr[_CLASS]
+        copy.device = ""  # the call's
+        copy.attr.pop(_CLASS, None)
         return copy
 
     def _type(self, tensor: Tensor) -> int:
         name, output = tensor
         return self._item.outputs[self._item.index.id_of_name[name]][output].dtype.as_datatype_enum
 
-    def _handed_on(self) -> list[node_def_pb2.NodeDef]:
-        """An op for each one in a cluster that makes a result of the program: results are known by its name."""
+    def _results_of_program(self) -> list[node_def_pb2.NodeDef]:
+        """An ``IdentityN`` for each op in a cluster that the program fetches, since fetches know its name."""
         fetched = dict.fromkeys(parse_input(text)[1] for text in self._item.fetches)
         nodes = []
         for name in fetched:
             if name not in self._cluster_of:
                 continue
             cluster = self._cluster_of[name]
-            made = sorted(output for op, output in self._results[cluster] if op == name)
-            # Outputs up to the last that is read; in place of one that nobody reads stands another.
-            outputs = [output if output in made else made[0] for output in range(made[-1] + 1)]
+            read = sorted(output for op, output in self._results[cluster] if op == name)
+            # Outputs up to the last that is read; unread ones are filled with the first.
+            outputs = [output if output in read else read[0] for output in range(read[-1] + 1)]
             node = node_def_pb2.NodeDef(name=name, op="IdentityN", device=self._node_of_name[name].device)
             node.input.extend(self._text(f"{name}:{output}") for output in outputs)
             node.attr["T"].list.type.extend(self._type((name, output)) for output in outputs)

@@ -1,8 +1,8 @@
-"""Rules of ops that move data: where the axis of the examples goes."""
+"""Rules of ops that move data or look rows up: where the axis of the examples goes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,35 +20,29 @@ from tf_placer.transform.split.states import (
 )
 
 
-def _carried(op: OpStates) -> Split | None:
-    """Addends, maxima and the like go through an op that only moves its first input."""
-    if isinstance(op.states[0], Sum) and not op.is_in_parts:
-        return Split(op.states, (op.states[0],) * len(op.out_shapes))
-    return None
+def _carries_addends(rule: Callable[[OpStates], Split]) -> Callable[[OpStates], Split]:
+    """Lets addends, maxima and the like through an op that only moves its first input."""
+
+    def carried(op: OpStates) -> Split:
+        if isinstance(op.states[0], Sum) and not op.is_in_parts:
+            return Split(op.states, (op.states[0],) * len(op.out_shapes))
+        return rule(op)
+
+    return carried
 
 
-def _constant(values: Sequence[int], dtype: tf.DType):
-    return lambda copy: np.asarray(values, dtype.as_numpy_dtype)
-
-
-def reshape(op: OpStates, argument: str = "") -> Split:
+@_carries_addends
+def reshape(op: OpStates) -> Split:
     """``Reshape``: the examples stay in parts where some axis of the result holds them in one block."""
-    del argument
-    carried = _carried(op)
-    if carried is not None:
-        return carried
     state = reshaped(op.batch.size, op.shapes[0], op.out_shapes[0], same_part(op, [0]))
-    return Split((op.states[0], WHOLE), (state,), constants={1: op.local_size(state, dtype=op.dtypes[1])})
+    return Split((op.states[0], WHOLE), (state,), constants={1: op.local_size(state, op.dtypes[1])})
 
 
 def reshaped(batch: int, source: Sequence[int], target: Sequence[int], state: Part) -> Part:
     """State after a reshape.
 
-    In row-major order ``before`` rows come before the examples and ``after`` elements belong to each of them. An axis
-    of the result holds the examples where its own ``before`` divides that of all axes up to it.
-
-    Raises:
-      NotSplit: no axis does.
+    In row-major order ``before`` rows come before the examples and ``after`` elements belong to each
+    example. An axis of the result holds the examples where the rows of the axes up to it divide ``before``.
     """
     before = elements(source[: state.axis]) * state.outer
     after = elements(source) // max(before * batch, 1)
@@ -61,34 +55,25 @@ def reshaped(batch: int, source: Sequence[int], target: Sequence[int], state: Pa
     raise NotSplit("the examples do not stay on one axis")
 
 
-def transpose(op: OpStates, argument: str = "") -> Split:
+@_carries_addends
+def transpose(op: OpStates) -> Split:
     """``Transpose``: the axis moves."""
-    del argument
-    carried = _carried(op)
-    if carried is not None:
-        return carried
     state = same_part(op, [0])
     order = [int(axis) % len(op.shapes[0]) for axis in np.ravel(op.value(1))]
     return Split((state, WHOLE), (Part(order.index(state.axis), state.outer),))
 
 
-def expand_dims(op: OpStates, argument: str = "") -> Split:
+@_carries_addends
+def expand_dims(op: OpStates) -> Split:
     """``ExpandDims``: an axis of one before some."""
-    del argument
-    carried = _carried(op)
-    if carried is not None:
-        return carried
     state = same_part(op, [0])
     new = op.axis(1, len(op.out_shapes[0]))
     return Split((state, WHOLE), (Part(state.axis + (new <= state.axis), state.outer),))
 
 
-def squeeze(op: OpStates, argument: str = "") -> Split:
+@_carries_addends
+def squeeze(op: OpStates) -> Split:
     """``Squeeze``: the copies say which axes, for a copy may have one example."""
-    del argument
-    carried = _carried(op)
-    if carried is not None:
-        return carried
     state, shape = same_part(op, [0]), op.shapes[0]
     named = [axis % len(shape) for axis in op.attr("squeeze_dims").list.i]
     gone = sorted(set(named or [axis for axis, length in enumerate(shape) if length == 1]))
@@ -96,8 +81,8 @@ def squeeze(op: OpStates, argument: str = "") -> Split:
         return Split((state,), (state,), op_type="Identity")
     attribute = tf.compat.v1.AttrValue()
     attribute.list.i.extend(gone)
-    axis = state.axis - sum(other < state.axis for other in gone)
-    return Split((state,), (Part(axis, state.outer),), attributes={"squeeze_dims": attribute})
+    moved = state.axis - sum(axis < state.axis for axis in gone)
+    return Split((state,), (Part(moved, state.outer),), attributes={"squeeze_dims": attribute})
 
 
 def concat(op: OpStates, argument: str) -> Split:
@@ -105,14 +90,10 @@ def concat(op: OpStates, argument: str) -> Split:
     values = range(len(op.states) - 1) if argument == "last" else range(1, len(op.states))
     where = len(op.states) - 1 if argument == "last" else 0
     axis = op.axis(where, len(op.out_shapes[0]))
-    takes: list[State] = op.only_wholes()
-    found = [op.states[i] for i in values]
-    if all(state == Sum() for state in found):
+    if all(op.states[i] == Sum() for i in values):
         return Split(op.states, (Sum(),))
-    parts = [state for state in found if isinstance(state, Part)]
-    if not parts:
-        raise NotSplit("its addends are joined first")
-    state = max(parts, key=parts.count)
+    state = _commonest_part([op.states[i] for i in values])
+    takes = op.wholes()
     for i in values:
         takes[i] = state
     if state.axis != axis:
@@ -122,21 +103,23 @@ def concat(op: OpStates, argument: str) -> Split:
     return Split(tuple(takes), (Part(axis, state.outer * len(values)),))
 
 
-def pack(op: OpStates, argument: str = "") -> Split:
+def pack(op: OpStates) -> Split:
     """``Pack``: a new axis."""
-    del argument
     if op.all_sums() == Sum():
         return Split(op.states, (Sum(),))
-    parts = [state for state in op.states if isinstance(state, Part)]
-    if not parts:
-        raise NotSplit("its addends are joined first")
-    state, new = max(parts, key=parts.count), op.attr("axis").i % len(op.out_shapes[0])
+    state, new = _commonest_part(op.states), op.attr("axis").i % len(op.out_shapes[0])
     return Split((state,) * len(op.states), (Part(state.axis + (new <= state.axis), state.outer),))
 
 
-def unpack(op: OpStates, argument: str = "") -> Split:
+def _commonest_part(states: Sequence[State]) -> Part:
+    parts = [state for state in states if isinstance(state, Part)]
+    if not parts:
+        raise NotSplit("its addends are joined first")
+    return max(parts, key=parts.count)
+
+
+def unpack(op: OpStates) -> Split:
     """``Unpack``: an axis goes."""
-    del argument
     state = same_part(op, [0])
     gone = op.attr("axis").i % len(op.shapes[0])
     if gone == state.axis:
@@ -148,7 +131,7 @@ def divide(op: OpStates, argument: str) -> Split:
     """``Split`` and ``SplitV``, ``VALUE,AXIS``: numbers of their inputs."""
     position, where = (int(text) for text in argument.split(","))
     state = same_part(op, [position])
-    takes: list[State] = op.only_wholes()
+    takes = op.wholes()
     takes[position] = state
     if op.axis(where, len(op.shapes[position])) != state.axis:
         return Split(tuple(takes), (state,) * len(op.out_shapes))
@@ -158,46 +141,42 @@ def divide(op: OpStates, argument: str) -> Split:
     return Split(tuple(takes), (Part(state.axis, state.outer // count),) * count)
 
 
-def cut(op: OpStates, argument: str = "") -> Split:
+def cut(op: OpStates) -> Split:
     """``Slice`` (value, begins, sizes) of all examples, or of some outer rows of them."""
-    del argument
     state = same_part(op, [0])
     length = op.out_shapes[0][state.axis]
-    if length != op.shapes[0][state.axis]:
-        row, begin = op.shapes[0][state.axis] // state.outer, [int(one) for one in np.ravel(op.value(1))]
-        first = begin[state.axis]
-        if length == 0 or length % row or first % row:
-            raise NotSplit("it takes some of the examples")
-        given = Part(state.axis, length // row)
-        ratio = [(first // row * (row // op.batch.size * size)) for size in op.batch.sizes]
+    if length == op.shapes[0][state.axis]:
+        return Split((state, WHOLE, WHOLE), (state,), constants={2: op.local_size(state, op.dtypes[2])})
+    row, begin = op.shapes[0][state.axis] // state.outer, np.ravel(op.value(1)).tolist()
+    if length == 0 or length % row or begin[state.axis] % row:
+        raise NotSplit("it takes some of the examples")
+    result = Part(state.axis, length // row)
 
-        def begins(copy: int) -> np.ndarray:
-            local = [*begin[: state.axis], ratio[copy], *begin[state.axis + 1 :]]
-            return np.asarray(local, op.dtypes[1].as_numpy_dtype)
+    def begins(copy: int) -> np.ndarray:
+        local = list(begin)
+        local[state.axis] = begin[state.axis] // row * (row // op.batch.size * op.batch.sizes[copy])
+        return np.asarray(local, op.dtypes[1].as_numpy_dtype)
 
-        sizes = op.local_size(given, dtype=op.dtypes[2])
-        return Split((state, WHOLE, WHOLE), (given,), constants={1: begins, 2: sizes})
-    return Split((state, WHOLE, WHOLE), (state,), constants={2: op.local_size(state, dtype=op.dtypes[2])})
+    sizes = op.local_size(result, op.dtypes[2])
+    return Split((state, WHOLE, WHOLE), (result,), constants={1: begins, 2: sizes})
 
 
-def strided_cut(op: OpStates, argument: str = "") -> Split:
+def strided_cut(op: OpStates) -> Split:
     """``StridedSlice`` of all examples."""
-    del argument
     state = same_part(op, [0])
     for entry, axis, moved in _slice_axes(op, len(op.shapes[0])):
         if axis == state.axis:
             _check_full(op, entry, op.shapes[0][axis], 1)
             return Split(
-                (state, *op.only_wholes()[1:]),
+                (state, *op.wholes()[1:]),
                 (Part(moved, state.outer),),
                 attributes=_from_end_to_end(op, entry),
             )
     raise NotSplit("it takes one of the examples")
 
 
-def strided_cut_gradient(op: OpStates, argument: str = "") -> Split:
+def strided_cut_gradient(op: OpStates) -> Split:
     """``StridedSliceGrad`` (shape, begins, ends, strides, gradient) of a slice of all examples."""
-    del argument
     gradient = same_part(op, [4])
     for entry, axis, moved in _slice_axes(op, len(op.out_shapes[0])):
         if moved == gradient.axis:
@@ -206,16 +185,16 @@ def strided_cut_gradient(op: OpStates, argument: str = "") -> Split:
             _check_full(op, entry, op.out_shapes[0][axis], 1)
             state = Part(axis, gradient.outer)
             return Split(
-                (*op.only_wholes()[:4], gradient),
+                (*op.wholes()[:4], gradient),
                 (state,),
-                constants={0: op.local_size(state, dtype=op.dtypes[0])},
+                constants={0: op.local_size(state, op.dtypes[0])},
                 attributes=_from_end_to_end(op, entry),
             )
     raise NotSplit("the slice is of some of the examples")
 
 
 def _slice_axes(op: OpStates, rank: int) -> list[tuple[int, int, int]]:
-    """(entry of the specification, axis of the value, axis of the slice): -1 where there is none of them."""
+    """(entry of the specification, axis of the value, axis of the slice), each -1 where there is none."""
     count = op.shapes[1][0]
 
     def has(mask: str, entry: int) -> bool:
@@ -227,21 +206,21 @@ def _slice_axes(op: OpStates, rank: int) -> list[tuple[int, int, int]]:
     for e in range(count):
         entries += [-1] * (rank - named) if has("ellipsis_mask", e) else [e]
     entries += [] if has_ellipsis else [-1] * (rank - named)
-    found, axis, moved = [], 0, 0
+    axes, axis, moved = [], 0, 0
     for entry in entries:
         if entry >= 0 and has("new_axis_mask", entry):
-            found.append((entry, -1, moved))
+            axes.append((entry, -1, moved))
             moved += 1
         elif entry >= 0 and has("shrink_axis_mask", entry):
             axis += 1
         else:
-            found.append((entry, axis, moved))
+            axes.append((entry, axis, moved))
             axis, moved = axis + 1, moved + 1
-    return found
+    return axes
 
 
 def _check_full(op: OpStates, entry: int, length: int, begins: int) -> None:
-    """Raises NotSplit for an entry that does not take all of an axis, from its begin to its end."""
+    """Raises NotSplit for an entry that does not take all of an axis."""
     if entry < 0:
         return
     begin, end, stride = (np.ravel(op.value(begins + i)) for i in range(3))
@@ -260,18 +239,16 @@ def _from_end_to_end(op: OpStates, entry: int) -> dict[str, tf.compat.v1.AttrVal
     }
 
 
-def pad(op: OpStates, argument: str = "") -> Split:
+def pad(op: OpStates) -> Split:
     """``Pad``, ``MirrorPad`` and the latter's gradient (value, paddings): nothing is added to the examples."""
-    del argument
     state = same_part(op, [0])
     if np.reshape(op.value(1), [-1, 2])[state.axis].any():
         raise NotSplit("it adds examples")
-    return Split((state, *op.only_wholes()[1:]), (state,))
+    return Split((state, *op.wholes()[1:]), (state,))
 
 
-def tile(op: OpStates, argument: str = "") -> Split:
+def tile(op: OpStates) -> Split:
     """``Tile``: repeated examples are outer rows of them."""
-    del argument
     state = same_part(op, [0])
     times = int(np.ravel(op.value(1))[state.axis])
     if times < 1:
@@ -279,38 +256,79 @@ def tile(op: OpStates, argument: str = "") -> Split:
     return Split((state, WHOLE), (Part(state.axis, state.outer * times),))
 
 
-def broadcast(op: OpStates, argument: str = "") -> Split:
+def broadcast(op: OpStates) -> Split:
     """``BroadcastTo`` (value, shape): new axes come first."""
-    del argument
     state = same_part(op, [0])
     moved = Part(state.axis + len(op.out_shapes[0]) - len(op.shapes[0]), state.outer)
-    return Split((state, WHOLE), (moved,), constants={1: op.local_size(moved, dtype=op.dtypes[1])})
+    return Split((state, WHOLE), (moved,), constants={1: op.local_size(moved, op.dtypes[1])})
 
 
-def space_to_batch(op: OpStates, argument: str = "") -> Split:
+def space_to_batch(op: OpStates) -> Split:
     """``SpaceToBatchND`` (value, block, paddings): blocks are outer rows of the examples."""
-    del argument
     state = same_part(op, [0])
     if state.axis != 0:
         raise NotSplit("its examples are not on the first axis")
     return Split((state, WHOLE, WHOLE), (Part(0, state.outer * elements(np.ravel(op.value(1)).tolist())),))
 
 
-def batch_to_space(op: OpStates, argument: str = "") -> Split:
-    """``BatchToSpaceND``: the other way round."""
-    del argument
+def batch_to_space(op: OpStates) -> Split:
+    """``BatchToSpaceND``: the inverse."""
     state, block = same_part(op, [0]), elements(np.ravel(op.value(1)).tolist())
     if state.axis != 0 or state.outer % block:
         raise NotSplit("its blocks are not outer rows of the examples")
     return Split((state, WHOLE, WHOLE), (Part(0, state.outer // block),))
 
 
-def reverse_sequence(op: OpStates, argument: str = "") -> Split:
+def reverse_sequence(op: OpStates) -> Split:
     """``ReverseSequence`` (value, lengths): each example has a length."""
-    del argument
     state, batch = same_part(op, [0]), op.attr("batch_dim").i
     if state.axis == op.attr("seq_dim").i:
         raise NotSplit("it reverses the examples")
     if state.axis != batch:
         return Split((state, WHOLE), (state,))
     return Split((state, Part(0, state.outer)), (state,))
+
+
+def gather(op: OpStates) -> Split:
+    """``GatherV2`` (values, indices, axis) and ``Gather``: rows by indices, or of other axes by whole indices."""
+    rank, num_indices = len(op.shapes[0]), len(op.shapes[1])
+    axis = op.axis(2, rank) if len(op.states) > 2 else 0
+    batches = op.attr("batch_dims").i
+    batches += num_indices if batches < 0 else 0
+    rest = op.wholes()[2:]
+    values, indices = op.part(0), op.part(1)
+    for state in (values, indices):
+        if state is not None and state.axis < batches:
+            return Split((state, state, *rest), (state,))
+    if values is not None and values.axis != axis:
+        moved = values.axis if values.axis < axis else values.axis + num_indices - batches - 1
+        return Split((values, WHOLE, *rest), (Part(moved, values.outer),))
+    if indices is None:
+        raise NotSplit("it looks up among the examples")
+    return Split((WHOLE, indices, *rest), (Part(axis + indices.axis - batches, indices.outer),))
+
+
+def gather_variable(op: OpStates) -> Split:
+    """``ResourceGather`` (variable, indices)."""
+    indices = op.part(1)
+    if indices is None or op.attr("batch_dims").i:
+        raise NotSplit("its indices are not in parts")
+    return Split((WHOLE, indices), (indices,))
+
+
+def gather_nd(op: OpStates) -> Split:
+    """``GatherNd`` (values, indices): a place for each row of indices."""
+    indices = op.part(1)
+    if indices is None or indices.axis >= len(op.shapes[1]) - 1:
+        raise NotSplit("it looks up among the examples")
+    return Split((WHOLE, indices), (indices,))
+
+
+def one_hot(op: OpStates) -> Split:
+    """``OneHot``: a new axis among the indices' axes."""
+    indices = op.part(0)
+    if indices is None:
+        raise NotSplit("its depth is made of examples")
+    axis = op.attr("axis").i
+    moved = indices.axis if axis < 0 or indices.axis < axis else indices.axis + 1
+    return Split((indices, *op.wholes()[1:]), (Part(moved, indices.outer),))

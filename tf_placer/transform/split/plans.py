@@ -1,42 +1,88 @@
-"""Plans of a split program that need no search: data parallel, and a placement of the program it was made of."""
+"""Parts of the batch in a problem, plans of a split program without search, and ops that are faster whole."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from ortools.graph.python import max_flow
 
-from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.split.split_batch import SplitProgram
 
+# Share of the step, by the estimate of the cut, that pays for building another program.
+_LEAST_GAIN = 0.03
 
-def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[int]) -> np.ndarray:
-    """The plan in which every device computes its parts of the batch.
 
-    Copy c is on device c, from the first on again where there are more parts than devices. Variables, with their slots
-    and updates, are shared out among the devices by their bytes, the largest first; each link then carries what it
-    carries in a ring all-reduce. A sum of gradients is made where its variable is.
+def part_of_op(problem: Problem) -> np.ndarray:
+    """[N] int32: the part that an op is a copy for; ``SHARED`` for no copy, as in a problem of a whole batch."""
+    splitting = problem.splitting
+    if splitting is None:
+        return np.full(problem.num_ops, SHARED, np.int32)
+    return np.array([splitting.part_of(name) for name in problem.op_names], np.int32)
+
+
+def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Parts of units, and units that do the same for different parts of the batch, by their costliest ops.
 
     Args:
-      split: the program.
-      problem: it on a cluster, U units.
+      problem: of a whole batch or in P parts, U units, also of groups of units.
+
+    Returns:
+      [U] int32, the part that most of a unit's time is for, ``SHARED`` for none and for units that hold variables.
+      [U, P] int32, the unit that does the same for each other part, -1 for none; without columns where the batch is
+      whole.
+    """
+    units, splitting = problem.num_units, problem.splitting
+    if splitting is None:
+        return np.full(units, SHARED, np.int32), np.zeros((units, 0), np.int32)
+    parts, part, time_ns = splitting.parts, part_of_op(problem), _time_ns(problem)
+    spent_ns = np.zeros((units, parts + 1), np.int64)  # the last column is of shared ops
+    np.add.at(spent_ns, (problem.unit_of_op, part), time_ns)
+    part_of = spent_ns.argmax(axis=1).astype(np.int32)
+    part_of[(part_of == parts) | (problem.resident_bytes > 0)] = SHARED
+    ops = np.flatnonzero(part != SHARED)
+    stems: dict[str, int] = {}  # name of an op without its part -> number
+    stem = np.array([stems.setdefault(problem.op_names[op].partition("/")[2], len(stems)) for op in ops], int)
+    op_of = np.full((len(stems), parts), -1)
+    op_of[stem, part[ops]] = ops
+    copies = np.full((units, parts), -1, np.int32)
+    for target in range(parts):
+        copy = op_of[stem, target]
+        pairs = (copy >= 0) & (part[ops] != target)
+        unit, unit_of_copy = problem.unit_of_op[ops[pairs]], problem.unit_of_op[copy[pairs]]
+        counts = (part_of[unit] == part[ops[pairs]]) & (part_of[unit_of_copy] == target)
+        keys = unit[counts].astype(np.int64) * units + unit_of_copy[counts]
+        pair, pair_of_op = np.unique(keys, return_inverse=True)
+        shared_ns = np.bincount(pair_of_op, weights=time_ns[ops[pairs]][counts], minlength=len(pair))
+        order = np.argsort(shared_ns, kind="stable")  # of several values NumPy writes the last
+        copies[pair[order] // units, target] = pair[order] % units
+    return part_of, copies
+
+
+def _time_ns(problem: Problem) -> np.ndarray:
+    """[N] int64: time of an op on its slowest device, above 0."""
+    return problem.compute_ns.max(axis=1) + 1
+
+
+def data_parallel_plan(problem: Problem, devices: Sequence[int]) -> np.ndarray:
+    """The plan in which every device computes its parts of the batch.
+
+    Copy c is on device c, starting over where there are more parts than devices. Variables, with their slots and
+    updates, are spread over the devices by their bytes, the largest first; each link then carries as much as in a ring
+    all-reduce. A sum of gradients is made where its variable is.
+
+    Args:
+      problem: of a split program on a cluster, U units.
       devices: positions of the devices that compute parts.
 
     Returns:
-      [U] int32, legal where the problem allows it, else on the first device that is.
-
-    Raises:
-      InputError: the problem is of another program.
+      [U] int32, legal: a unit that its device cannot run is on the first device that can.
     """
-    if problem.op_names != split.item.index.names:
-        raise InputError(
-            f"{problem.name!r} is a problem of another program than the split one; build it of that"
-        )
     owner = np.full(problem.num_units, SHARED, np.int32)
-    part = part_of_unit(problem)
+    part, _ = copies_of_units(problem)
     is_copy = part != SHARED
     owner[is_copy] = np.asarray(devices, np.int32)[part[is_copy] % len(devices)]
     held = np.zeros(len(devices), np.int64)
@@ -49,101 +95,106 @@ def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[
     return problem.legalized(_with_neighbours(problem, owner, int(devices[0]))[np.newaxis])[0]
 
 
-def carried_over(split: SplitProgram, problem: Problem, placement: Placement) -> np.ndarray:
-    """The plan in which every op is where the op that it was made of is: all copies together.
-
-    Args:
-      split: the program.
-      problem: it on the cluster of ``placement``, U units.
-      placement: of the program that was split.
-
-    Returns:
-      [U] int32, legal.
-    """
-    of_op = dict(zip(placement.problem.op_names, placement.device_of_op.tolist(), strict=True))
-    found = np.array([of_op[split.origin_of[name]] for name in problem.op_names], np.int32)
-    return problem.legalized(_of_units(problem, found)[np.newaxis])[0]
-
-
-def part_of_op(problem: Problem) -> np.ndarray:
-    """[N] int32: the part that an op is a copy for; ``SHARED`` where it is none, as in a problem of a whole batch."""
-    splitting = problem.splitting
-    if splitting is None:
-        return np.full(problem.num_ops, SHARED, np.int32)
-    return np.array([splitting.part_of(name) for name in problem.op_names], np.int32)
-
-
-def part_of_unit(problem: Problem) -> np.ndarray:
-    """[U] int32: the part that most of a unit's time is for; ``SHARED`` for none, and for what holds variables."""
-    if problem.splitting is None:
-        return np.full(problem.num_units, SHARED, np.int32)
-    parts = problem.splitting.parts
-    spent_ns = np.zeros((problem.num_units, parts + 1), np.int64)  # the last column is of what is shared
-    np.add.at(spent_ns, (problem.unit_of_op, part_of_op(problem)), _time_ns(problem))
-    found = spent_ns.argmax(axis=1).astype(np.int32)
-    found[(found == parts) | (problem.resident_bytes > 0)] = SHARED
-    return found
-
-
-def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Units that do the same for different parts of the batch, by their costliest ops.
-
-    Args:
-      problem: of a whole batch or in P parts, U units, also of groups of units.
-
-    Returns:
-      [U] int32, ``part_of_unit``; and [U, P] int32, the unit that does the same for each other part, -1 for none. There
-      are no columns where the batch is whole.
-    """
-    part_of = part_of_unit(problem)
-    units, splitting = problem.num_units, problem.splitting
-    if splitting is None:
-        return part_of, np.zeros((units, 0), np.int32)
-    parts, part, time_ns = splitting.parts, part_of_op(problem), _time_ns(problem)
-    ops = np.flatnonzero(part != SHARED)
-    stems: dict[str, int] = {}
-    stem = np.array([stems.setdefault(problem.op_names[op].partition("/")[2], len(stems)) for op in ops], int)
-    op_of = np.full((len(stems), parts), -1)
-    op_of[stem, part[ops]] = ops
-    copies = np.full((units, parts), -1, np.int32)
-    for other in range(parts):
-        copy = op_of[stem, other]
-        pairs = (copy >= 0) & (part[ops] != other)
-        here, there = problem.unit_of_op[ops[pairs]], problem.unit_of_op[copy[pairs]]
-        counts = (part_of[here] == part[ops[pairs]]) & (part_of[there] == other)
-        both, of_pair = np.unique(here[counts].astype(np.int64) * units + there[counts], return_inverse=True)
-        shared_ns = np.bincount(of_pair, weights=time_ns[ops[pairs]][counts], minlength=len(both))
-        order = np.argsort(shared_ns, kind="stable")  # of several values NumPy writes the last
-        copies[both[order] // units, other] = both[order] % units
-    return part_of, copies
-
-
-def _time_ns(problem: Problem) -> np.ndarray:
-    """[N] int64: time of an op on its slowest device, above 0."""
-    return problem.compute_ns.max(axis=1) + 1
-
-
-def _of_units(problem: Problem, of_op: np.ndarray) -> np.ndarray:
-    """[U] int32: of each unit the value [N] of its costliest op."""
-    order = np.argsort(_time_ns(problem), kind="stable")
-    found = np.zeros(problem.num_units, np.int32)
-    found[problem.unit_of_op[order]] = of_op[order]
-    return found
-
-
-def _with_neighbours(problem: Problem, owner: np.ndarray, otherwise: int) -> np.ndarray:
-    """The owners, those that are not decided as the one that reads most of them, else as the one that they read."""
+def _with_neighbours(problem: Problem, owner: np.ndarray, fallback: int) -> np.ndarray:
+    """Owners of all units: the undecided follow the reader of most of their bytes, else the producer."""
     owner, graph = owner.copy(), problem.op_graph
     order = np.argsort(-graph.edge_bytes, kind="stable")
     source, target = problem.unit_of_op[graph.producer[order]], problem.unit_of_op[graph.consumer[order]]
-    while _take(owner, source, target) or _take(owner, target, source):
+
+    def follow(unit: np.ndarray, neighbour: np.ndarray) -> bool:
+        undecided = (owner[unit] == SHARED) & (owner[neighbour] != SHARED)
+        chosen = np.flatnonzero(undecided)[
+            ::-1
+        ]  # of several values NumPy writes the last: that of most bytes
+        owner[unit[chosen]] = owner[neighbour[chosen]]
+        return bool(len(chosen))
+
+    while follow(source, target) or follow(target, source):
         pass
-    return np.where(owner == SHARED, otherwise, owner).astype(np.int32)
+    return np.where(owner == SHARED, fallback, owner).astype(np.int32)
 
 
-def _take(owner: np.ndarray, here: np.ndarray, there: np.ndarray) -> bool:
-    """Gives units without an owner that of the first neighbour with one; whether there were any."""
-    undecided = (owner[here] == SHARED) & (owner[there] != SHARED)
-    chosen = np.flatnonzero(undecided)[::-1]  # of several values NumPy writes the last: that of most bytes
-    owner[here[chosen]] = owner[there[chosen]]
-    return bool(len(chosen))
+def carried_over(split: SplitProgram, problem: Problem, placement: Placement) -> np.ndarray:
+    """[U] int32, the legal plan in which all copies of an op are where the placement has the op.
+
+    Args:
+      split: the program.
+      problem: of ``split.item`` on the cluster of ``placement``, U units.
+      placement: of the whole program.
+    """
+    device_of = dict(zip(placement.problem.op_names, placement.device_of_op.tolist(), strict=True))
+    device_of_op = np.array([device_of[split.origin_of[name]] for name in problem.op_names], np.int32)
+    order = np.argsort(_time_ns(problem), kind="stable")  # a unit goes with its costliest op
+    device_of_unit = np.zeros(problem.num_units, np.int32)
+    device_of_unit[problem.unit_of_op[order]] = device_of_op[order]
+    return problem.legalized(device_of_unit[np.newaxis])[0]
+
+
+def faster_whole(
+    split: SplitProgram, problem: Problem, whole: Problem, devices: Sequence[int], whole_s: float
+) -> frozenset[str]:
+    """Names of the ops of a program that are better kept whole when its batch is put in parts, by minimum cut.
+
+    A kernel of a thin product or of a small tensor takes nearly as long for a part of the batch as for all of it:
+    copies on two devices then gain nothing over one op on either, and launches are paid twice. So a recurrent layer may
+    stay whole, and be placed like any program, next to a wide output layer that is split.
+
+    An op in parts costs the time of its copies, shared evenly by the devices. An op that stays whole costs its time,
+    shortened as much as placing the whole program shortens the sum of all ops (``whole_s``). Each edge between a split
+    op and a whole one costs a slice or a concatenation and a transfer. The cheapest choice by these estimates is a
+    minimum cut; a search in the resulting program finds out what the choice is worth. The estimate ignores critical
+    paths and the transfer of weights.
+
+    Args:
+      split: the program with as much in parts as possible.
+      problem: of ``split`` on a cluster.
+      whole: the whole program on the cluster.
+      devices: positions of the devices that compute parts.
+      whole_s: step of the best placement of ``whole``.
+
+    Returns:
+      None where the estimate gains less than ``_LEAST_GAIN``, or would keep all whole.
+    """
+    columns = list(devices)
+    whole_ns = whole.compute_ns[:, columns].mean(axis=1)
+    position = {name: op for op, name in enumerate(whole.op_names)}
+    origin = np.array([position[split.origin_of[name]] for name in problem.op_names])
+    parts_ns = np.bincount(origin, problem.compute_ns[:, columns].mean(axis=1), minlength=whole.num_ops)
+    ops = np.array([position[name] for name in split.split_ops], int)
+    node_of = np.full(whole.num_ops, -1)
+    node_of[ops] = np.arange(len(ops))
+
+    in_parts_cost = parts_ns[ops] / split.parts
+    whole_cost = whole_ns[ops] * min(1.0, 1e9 * whole_s / max(1.0, whole_ns.sum()))
+    source, sink = len(ops), len(ops) + 1
+    flow = max_flow.SimpleMaxFlow()
+    for node, (in_parts, kept) in enumerate(zip(in_parts_cost.tolist(), whole_cost.tolist(), strict=True)):
+        flow.add_arc_with_capacity(source, node, round(in_parts))  # cut where the op is split
+        flow.add_arc_with_capacity(node, sink, round(kept))
+    for producer, consumer, cost_ns in _borders(problem, whole, columns, split.parts):
+        tail, head = int(node_of[producer]), int(node_of[consumer])
+        if tail >= 0 and head >= 0:
+            flow.add_arc_with_capacity(tail, head, cost_ns)
+            flow.add_arc_with_capacity(head, tail, cost_ns)
+    if flow.solve(source, sink) != flow.OPTIMAL:
+        raise AssertionError("a cut of finite costs has a minimum")
+    if flow.optimal_flow() > (1 - _LEAST_GAIN) * round(in_parts_cost.sum()):
+        return frozenset()
+    kept_nodes = [node for node in flow.get_source_side_min_cut() if node < len(ops)]
+    if len(kept_nodes) == len(ops):
+        return frozenset()
+    return frozenset(whole.op_names[ops[node]] for node in kept_nodes)
+
+
+def _borders(problem: Problem, whole: Problem, columns: list[int], parts: int) -> list[tuple[int, int, int]]:
+    """Producer and consumer of each edge, and its nanoseconds where only one of them is split.
+
+    Each device takes its share of two launches and of the bytes, over the fastest link between the devices.
+    """
+    times = problem.compute_ns[:, columns]
+    launch_ns = float(times[times > 0].min()) if (times > 0).any() else 0.0
+    links = [link for link in whole.cluster.links if link.source in columns and link.target in columns]
+    ns_per_byte = min((1e9 / link.bytes_per_s for link in links), default=0.0)
+    graph = whole.op_graph
+    cost_ns = np.rint((2 * launch_ns + graph.edge_bytes * ns_per_byte) / parts).astype(np.int64)
+    return list(zip(graph.producer.tolist(), graph.consumer.tolist(), cost_ns.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""States of tensors in a program whose batch is split, and the record of an op that is split."""
+"""States and known values of tensors in a program whose batch is split, and the record of an op that is split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from colocation.op_facts import GraphIndex, copy_of, data_inputs, having
+from colocation.tensorflow_internals import registered_op
 from tf_placer.base.arguments import InputError
+from tf_placer.graph.sizes import OutputSpec
+
+_MOST_ELEMENTS = 4096
+_SIZES = having("metadata")
+_NEVER = {"Placeholder", "_Arg"}.union(
+    *map(having, ("loop", "branch", "call", "python", "enter", "exit", "merge", "next", "switch"))
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,63 +31,50 @@ class Whole:
 class Part:
     """Each copy has the slice of its examples.
 
-    The dimension is ``outer * batch * inner`` long, row-major, and the examples are its middle: ``outer`` is 1 where
-    the batch comes first, T where a time-major ``[T, batch, D]`` was reshaped to ``[T * batch, D]``.
-
-    Attributes:
-      axis: the dimension that holds the examples, from 0.
-      outer: rows before the examples within that dimension.
+    The axis is ``outer * batch * inner`` long, row-major, and the examples are its middle: ``outer``
+    is 1 where the batch comes first, T where a time-major ``[T, batch, D]`` was reshaped to
+    ``[T * batch, D]``.
     """
 
-    axis: int
-    outer: int = 1
+    axis: int  # from 0
+    outer: int = 1  # rows before the examples within the axis
 
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """Each copy has an addend of the whole tensor's shape.
+    """Each copy has an addend of the whole tensor's shape."""
 
-    Attributes:
-      join: op type that joins two addends: ``AddV2``, ``Maximum``, ``Minimum``, ``Mul``, ``LogicalAnd``, ``LogicalOr``.
-    """
-
+    # Op type that joins two addends: AddV2, Maximum, Minimum, Mul, LogicalAnd or LogicalOr.
     join: str = "AddV2"
 
 
 @dataclasses.dataclass(frozen=True)
 class Own:
-    """Each copy has its own estimate of the whole tensor, made of its examples: a statistic of its part.
+    """Each copy has its own estimate of the whole tensor, a statistic of its examples.
 
-    Ops treat it as ``Whole``; who needs one value gets the mean, weighted by examples.
+    Ops treat it as ``Whole``; a reader that needs one value gets the mean, weighted by examples.
     """
 
 
 State = Whole | Part | Sum | Own
+Tensor = tuple[int, int]  # op, output
 WHOLE, OWN = Whole(), Own()
 
 
 class NotSplit(Exception):
-    """Why an op cannot be split: one clause."""
+    """Why an op cannot be split, as one clause."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """The examples of a step, and how many of them each copy has.
-
-    Attributes:
-      size: examples of the whole step.
-      sizes: [k] examples of each copy, which differ by one at most; the first copies have more.
-
-    Raises:
-      InputError: fewer than one part, or more parts than examples.
-    """
+    """Examples of a step, and how many of them each copy has."""
 
     size: int
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # [k], differ by one at most; the first copies have more
 
     @staticmethod
     def divided(size: int, parts: int) -> Batch:
-        """The batch in as even parts as there are."""
+        """Divides a batch as evenly as possible; InputError for more parts than examples."""
         if not 1 <= parts <= size:
             raise InputError(
                 f"parts is {parts}, but the batch has {size} examples; give a whole number from 1 to {size}"
@@ -90,74 +86,51 @@ class Batch:
         return len(self.sizes)
 
     def local(self, shape: Sequence[int], state: State, copy: int) -> tuple[int, ...]:
-        """Shape of a tensor of a state in a copy.
-
-        Args:
-          shape: of the whole tensor.
-          state: of the tensor.
-          copy: which copy.
-        """
+        """Shape in a copy of a tensor whose whole shape is ``shape``."""
         if not isinstance(state, Part):
             return tuple(shape)
         length = shape[state.axis] // self.size * self.sizes[copy]
         return (*shape[: state.axis], length, *shape[state.axis + 1 :])
 
     def holds(self, length: int, outer: int) -> bool:
-        """Whether a dimension of this length can hold the examples, with ``outer`` rows before them."""
+        """Whether an axis of this length can hold the examples, with ``outer`` rows before them."""
         return length > 0 and length % (outer * self.size) == 0
 
 
-# Writes the copies of an op: takes a writer (``tf_placer.transform.split.writer``) and, per copy, the tensors that the
-# op reads; gives per output the tensors of all copies, or one tensor for an output that is whole.
+# Writes the copies of an op. Takes a writer (``tf_placer.transform.split.writer``) and the tensors that
+# the op reads in each copy; returns for each output the tensors of all copies, or one whole tensor.
 Write = Callable[[Any, Sequence[Sequence[str]]], Sequence[Sequence[str]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """How an op is split: every copy is the op itself, on other inputs, unless ``write`` says otherwise.
+    """How an op is split: every copy is the op itself, on other inputs, unless ``write`` says otherwise."""
 
-    Attributes:
-      takes: state in which the copies read each data input.
-      gives: state of each output.
-      constants: number of an input -> its value in a copy, for inputs that tell sizes.
-      attributes: attributes of the copies that differ from the op's.
-      op_type: of the copies, where it differs.
-      write: writes all copies, where they are more than one node each.
-    """
-
-    takes: tuple[State, ...]
-    gives: tuple[State, ...]
+    takes: tuple[State, ...]  # state in which the copies read each data input
+    gives: tuple[State, ...]  # state of each output
+    # Number of an input that tells sizes -> value in a copy.
     constants: Mapping[int, Callable[[int], np.ndarray]] = dataclasses.field(default_factory=dict)
+    # Attributes of the copies that differ from the op's.
     attributes: Mapping[str, tf.compat.v1.AttrValue] = dataclasses.field(default_factory=dict)
-    op_type: str = ""
-    write: Write | None = None
+    op_type: str = ""  # of the copies, where it differs
+    write: Write | None = None  # where a copy is more than one node
 
 
 @dataclasses.dataclass(frozen=True)
 class OpStates:
-    """One op as a rule sees it.
-
-    Attributes:
-      node: its NodeDef.
-      states: state of each data input; at least one is not whole.
-      shapes: shape of each data input, of the whole tensor.
-      values: value of each data input that is known before the step: small whole numbers made of constants and sizes.
-      dtypes: type of each data input.
-      out_shapes, out_dtypes: the same of each output.
-      batch: the examples.
-    """
+    """A rule's view of one op; tuples have an entry for each data input or output."""
 
     node: tf.compat.v1.NodeDef
-    states: tuple[State, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    values: tuple[np.ndarray | None, ...]
+    states: tuple[State, ...]  # at least one is not whole
+    shapes: tuple[tuple[int, ...], ...]  # of the whole tensors
+    values: tuple[np.ndarray | None, ...]  # those that are known before the step (``known_values``)
     dtypes: tuple[tf.DType, ...]
     out_shapes: tuple[tuple[int, ...], ...]
     out_dtypes: tuple[tf.DType, ...]
     batch: Batch
 
     def attr(self, name: str) -> tf.compat.v1.AttrValue:
-        """An attribute; an empty one where the op has none. Asking the node would write one into it."""
+        """An attribute, empty where the op has none; indexing the node itself would add one."""
         return self.node.attr[name] if name in self.node.attr else tf.compat.v1.AttrValue()
 
     def part(self, position: int) -> Part | None:
@@ -170,50 +143,139 @@ class OpStates:
         return any(isinstance(state, Part) for state in self.states)
 
     def value(self, position: int) -> np.ndarray:
-        """Value of an input.
-
-        Raises:
-          NotSplit: it depends on data.
-        """
-        found = self.values[position]
-        if found is None:
+        """Value of an input; raises NotSplit for one that depends on data."""
+        value = self.values[position]
+        if value is None:
             raise NotSplit(f"its input {position} depends on data")
-        return found
+        return value
 
     def axis(self, position: int, rank: int) -> int:
         """The axis that an input names, from 0."""
         return int(np.ravel(self.value(position))[0]) % max(rank, 1)
 
-    def only_wholes(self) -> list[State]:
+    def wholes(self) -> list[State]:
         return [WHOLE] * len(self.states)
 
     def all_sums(self) -> Sum | None:
         """The state that all inputs share where they are addends of one kind."""
-        first = self.states[0]
-        return first if isinstance(first, Sum) and all(state == first for state in self.states) else None
+        state = self.states[0]
+        return state if isinstance(state, Sum) and len(set(self.states)) == 1 else None
 
-    def local_size(self, state: Part, output: int = 0, dtype: tf.DType | None = None):
-        """Copy -> shape of an output, as the op's size input has it."""
-        kind = (dtype or tf.int32).as_numpy_dtype
-
-        def size(copy: int) -> np.ndarray:
-            return np.asarray(self.batch.local(self.out_shapes[output], state, copy), kind)
-
-        return size
+    def local_size(self, state: Part, dtype: tf.DType) -> Callable[[int], np.ndarray]:
+        """Copy -> shape of the first output, as a value of an input that tells sizes."""
+        return lambda copy: np.asarray(
+            self.batch.local(self.out_shapes[0], state, copy), dtype.as_numpy_dtype
+        )
 
 
 def same_part(op: OpStates, positions: Sequence[int]) -> Part:
-    """The state that inputs in parts share.
-
-    Raises:
-      NotSplit: none is in parts, or they differ.
-    """
-    found = {op.states[i] for i in positions if isinstance(op.states[i], Part)}
-    if len(found) != 1:
-        raise NotSplit("its inputs are in different parts" if found else "it needs all examples")
-    return next(iter(found))  # type: ignore[return-value]
+    """The common state of all inputs in parts among some; raises NotSplit if there is none."""
+    parts = {op.states[i] for i in positions if isinstance(op.states[i], Part)}
+    if len(parts) != 1:
+        raise NotSplit("its inputs are in different parts" if parts else "it needs all examples")
+    return next(iter(parts))  # type: ignore[return-value]
 
 
 def elements(shape: Sequence[int]) -> int:
-    """Elements of a tensor."""
+    """Number of elements of a tensor."""
     return math.prod(shape)
+
+
+def data_inputs_of(index: GraphIndex) -> tuple[tuple[Tensor, ...], ...]:
+    """[N] producers of each op's data inputs."""
+    inputs: list[list[Tensor]] = [[] for _ in index.names]
+    for producer, output, consumer, _ in index.data_edges.tolist():
+        inputs[consumer].append((producer, output))
+    return tuple(map(tuple, inputs))
+
+
+def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> dict[Tensor, np.ndarray]:
+    """Values of the small tensors of whole numbers that depend on no data.
+
+    Args:
+      index: a graph in topological order.
+      outputs: [N] of each op; a size that is an estimate makes no value.
+    """
+    inputs = data_inputs_of(index)
+    known: dict[Tensor, np.ndarray] = {}
+    to_run: list[int] = []
+    is_known = np.zeros(index.num_ops, bool)
+    for op, node in enumerate(index.graph_def.node):
+        if not _is_small(outputs[op]):
+            continue
+        if node.op == "Const":
+            known[op, 0] = tf.make_ndarray(node.attr["value"].tensor)
+            is_known[op] = True
+        elif node.op in _SIZES:
+            is_known[op] = True
+            for i, (producer, output) in enumerate(inputs[op]):
+                source = outputs[producer][output]
+                if source.rule or source.dtype in (tf.resource, tf.variant):
+                    is_known[op] = False
+                    break
+                sizes = {"Rank": len(source.shape), "Size": math.prod(source.shape)}
+                size = sizes.get(node.op, source.shape)
+                known[op, i] = np.asarray(size, outputs[op][i].dtype.as_numpy_dtype)
+        elif all(is_known[producer] for producer, _ in inputs[op]) and may_run(node):
+            is_known[op] = True
+            to_run.append(op)
+    return known | _results(index, outputs, inputs, to_run, known)
+
+
+def _is_small(specs: Sequence[OutputSpec]) -> bool:
+    return bool(specs) and all(
+        (spec.dtype.is_integer or spec.dtype.is_bool)
+        and math.prod(spec.shape) <= _MOST_ELEMENTS
+        and not spec.rule
+        for spec in specs
+    )
+
+
+def may_run(node: tf.compat.v1.NodeDef) -> bool:
+    """Whether an op can be run before the step: its value depends on its inputs alone, and there are some."""
+    definition = registered_op(node.op)
+    return (
+        definition is not None
+        and not definition.is_stateful
+        and node.op not in _NEVER
+        and bool(data_inputs(node))
+    )
+
+
+def _results(
+    index: GraphIndex,
+    outputs: Sequence[Sequence[OutputSpec]],
+    inputs: Sequence[Sequence[Tensor]],
+    ops: Sequence[int],
+    known: dict[Tensor, np.ndarray],
+) -> dict[Tensor, np.ndarray]:
+    """Outputs of ops without state on known values, run in one session."""
+    if not ops:
+        return {}
+    graph_def = tf.compat.v1.GraphDef(versions=index.graph_def.versions)
+    constant_of: dict[Tensor, str] = {}
+    for op in ops:
+        texts = []
+        for tensor in inputs[op]:
+            producer, output = tensor
+            if tensor not in known:
+                texts.append(f"op_{producer}:{output}")
+                continue
+            if tensor not in constant_of:
+                constant_of[tensor] = f"known_{producer}_{output}"
+                node = graph_def.node.add(name=constant_of[tensor], op="Const")
+                value = tf.make_tensor_proto(known[tensor])
+                node.attr["value"].tensor.CopyFrom(value)
+                node.attr["dtype"].type = value.dtype
+            texts.append(constant_of[tensor])
+        copy = copy_of(index.graph_def.node[op], texts, f"op_{op}")
+        copy.attr.pop("_class", None)
+        graph_def.node.append(copy)
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(graph_def, name="")
+    fetches = {(op, i): f"op_{op}:{i}" for op in ops for i in range(len(outputs[op]))}
+    config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        return session.run(fetches)

@@ -1,9 +1,11 @@
-"""Writes the graph of a split program: copies, sums, splits and concatenations as ordinary ops."""
+"""Writer of the graph of a split program: copies, sums, splits and concatenations as ordinary ops."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,139 +15,122 @@ from colocation.op_facts import control_inputs, copy_of, having, parse_input
 from colocation.tensorflow_internals import registered_op
 from colocation.units import class_groups
 from tf_placer.graph.clean import MAX_CLONED_BYTES
-from tf_placer.graph.program import KEPT_BYTES, fresh_name
+from tf_placer.graph.item import Item, rewritten
+from tf_placer.graph.program import KEPT_BYTES, Splitting, fresh_name, with_nodes
 from tf_placer.graph.sizes import OutputSpec
-from tf_placer.transform.split.propagate import Program, States, Tensor
+from tf_placer.transform.split.propagate import Program, States
 from tf_placer.transform.split.rules import rule_name
-from tf_placer.transform.split.states import WHOLE, Own, Part, Split, State, Sum, Whole
+from tf_placer.transform.split.states import WHOLE, Own, Part, Split, State, Sum, Tensor
 
 _SIZES = having("metadata")
 _LOCAL_RULES = frozenset({"elementwise", "linear", "add", "scale", "cast"})
-_WITHOUT_TYPE = frozenset({"LogicalAnd", "LogicalOr"})
 _COLOCATION = "loc:@"
 
 
 class Writer:
-    """Nodes of the split graph, made op by op in topological order.
+    """Nodes of the split graph, written op by op in topological order.
 
-    Attributes:
-      nodes: what has been written.
-      origin_of: name of a node -> name of the op that it came from.
-      specs: name of a node -> its outputs, where they follow from those of the program's ops.
+    Rules that write copies themselves call ``copy``, ``op``, ``binary``, ``cast``, ``reduce`` and ``empty``, which
+    name their nodes after the op that is being written. ``copy`` as an argument is the number of the copy, None for
+    nodes of the whole.
     """
 
     def __init__(self, program: Program, states: States, examples: Container[Tensor] = ()) -> None:
-        """Begins.
+        """Begins an empty graph.
 
         Args:
-          program: that is split.
+          program: the whole program.
           states: of its tensors.
-          examples: inputs that hold the examples; where the batch of one is another, the step ends with an error that
-            says so.
+          examples: inputs that hold the examples; of another batch, the step ends with an error that says so.
         """
         self.nodes: list[node_def_pb2.NodeDef] = []
-        self.origin_of: dict[str, str] = {}
-        self.specs: dict[str, tuple[OutputSpec, ...]] = {}
+        self.origin_of: dict[str, str] = {}  # name of a node -> op that it came from
+        self.specs: dict[
+            str, tuple[OutputSpec, ...]
+        ] = {}  # node -> outputs, where the program's ops tell them
         self._program, self._states, self._batch = program, states, states.batch
         self._examples = examples
         self._index, self._outputs = program.item.index, program.item.outputs
         self._taken = {name for op, name in enumerate(self._index.names) if op not in states.splits}
-        self._made: dict[Tensor, list[str]] = {}  # tensor of a split op -> that of each copy, or one
-        self._done: dict[int, list[list[str]]] = {}  # split op -> of each copy, what is done when it is
+        self._made: dict[Tensor, list[str]] = {}  # output of a split op -> tensor of each copy, or one
+        self._done: dict[int, list[list[str]]] = {}  # split op -> nodes of each copy to wait for
         self._whole: dict[Tensor, str] = {}
         self._pieces: dict[tuple[Tensor, State], list[str]] = {}
-        self._op = -1  # of which nodes are written
+        self._op = -1  # op that nodes are written for
         self._group_of = class_groups(self._index)
-        self._tied: list[tuple[node_def_pb2.NodeDef, int, int | None]] = []  # of a group, written for a copy
+        self._tied: list[tuple[node_def_pb2.NodeDef, int, int | None]] = []  # node, colocation group, copy
 
     def write(self) -> None:
         """Writes all ops."""
         for op, node in enumerate(self._index.graph_def.node):
-            split = self._states.splits.get(op)
-            if split is not None:
-                self._write_split(op, node, split)
-            elif node.op in _SIZES and any(
-                not isinstance(self._states.state(tensor), Whole) for tensor in self._program.inputs[op]
-            ):
-                self._write_sizes(op, node)
-            else:
-                inputs = [self.whole(tensor) for tensor in self._program.inputs[op]]
+            inputs = self._program.inputs[op]
+            if op in self._states.splits:
+                self._write_copies(op, self._states.splits[op])
+            elif node.op in _SIZES and any(self._states.state(tensor) != WHOLE for tensor in inputs):
+                # What asks for a size becomes the size of the whole: one constant for each output.
                 self._op = op
-                name = self._append(copy_of(node, [*inputs, *self._controls(node, None)]))
+                controls = self._controls(node, None)
+                for output in range(len(self._outputs[op])):
+                    name = node.name if output == 0 else f"whole/{node.name}/output_{output}"
+                    self._whole[op, output] = self.constant(self._program.known[op, output], name)
+                    self.nodes[-1].input.extend(controls)
+            else:
+                texts = [self.whole(tensor) for tensor in inputs]
+                self._op = op
+                name = self._append(copy_of(node, [*texts, *self._controls(node, None)]))
                 self.specs[name] = self._outputs[op]
                 self._tie(self.nodes[-1], None)
         self._write_classes()
 
     def whole(self, tensor: Tensor) -> str:
-        """The tensor as one: joined where it is in parts, addends or estimates."""
+        """The tensor as one: parts, addends or estimates are joined."""
         op, output = tensor
-        split = self._states.splits.get(op)
         name = self._index.names[op]
-        if tensor in self._whole:
-            return self._whole[tensor]
-        if split is None:
+        if op not in self._states.splits and tensor not in self._whole:
             return f"{name}:{output}" if output else name
-        before, self._op = self._op, op
-        target = name if output == 0 else f"whole/{name}/output_{output}"
-        spec = self._outputs[op][output]
-        found = self.joined(self._made[tensor], split.gives[output], spec.dtype, target, spec.shape)
-        self._whole[tensor] = found
-        self._op = before
-        return found
+        if tensor not in self._whole:
+            target = name if output == 0 else f"whole/{name}/output_{output}"
+            with self._writing(op):
+                self._whole[tensor] = self._joined(tensor, self._states.splits[op].gives[output], target)
+        return self._whole[tensor]
 
     def pieces(self, tensor: Tensor, state: State) -> list[str]:
         """The tensor of each copy in a state."""
         key = tensor, state
-        if key in self._pieces:
-            return self._pieces[key]
-        split = self._states.splits.get(tensor[0])
-        if split is not None and split.gives[tensor[1]] == state:
-            found = self._made[tensor]
-        elif isinstance(state, Part):
-            before, self._op = self._op, tensor[0]
-            found = self._local(tensor, state) or self._divided(tensor, state)
-            self._op = before
-        elif isinstance(state, Whole):
-            found = self._shared(tensor)
-        else:
-            raise AssertionError(f"{self._index.names[tensor[0]]} is not {state}")
-        self._pieces[key] = found if len(found) > 1 else found * self._batch.parts
+        if key not in self._pieces:
+            split = self._states.splits.get(tensor[0])
+            if split is not None and split.gives[tensor[1]] == state:
+                pieces = self._made[tensor]
+            elif isinstance(state, Part):
+                with self._writing(tensor[0]):
+                    pieces = self._local(tensor, state) or self._divided(tensor, state)
+            elif state == WHOLE:
+                pieces = self._shared(tensor)
+            else:
+                raise AssertionError(f"{self._index.names[tensor[0]]} is not {state}")
+            self._pieces[key] = pieces if len(pieces) > 1 else pieces * self._batch.parts
         return self._pieces[key]
 
     def done(self, name: str) -> list[str]:
-        """The nodes that an op of the program has become, of which somebody waits for all."""
+        """The nodes that an op of the program became, all of which a reader of its effect waits for."""
         op = self._index.id_of_name[name]
         return [name] if op not in self._done else sorted(set(itertools.chain(*self._done[op])))
 
-    # Nodes.
-
-    def node(
-        self,
-        op_type: str,
-        name: str,
-        inputs: Sequence[str],
-        types: Mapping[str, tf.DType],
-        copy: int | None = None,
-        numbers: Mapping[str, int] | None = None,
-    ) -> str:
-        """Writes a node of the op that is being written; gives its name.
-
-        Args:
-          op_type: of the node.
-          name: wanted; another one where that is taken.
-          inputs: tensors.
-          types: attributes that are types.
-          copy: which copy it belongs to; None for none.
-          numbers: attributes that are numbers.
-        """
-        node = node_def_pb2.NodeDef(op=op_type, name=name, input=inputs)
-        for attribute, dtype in types.items():
-            node.attr[attribute].type = dtype.as_datatype_enum
-        for attribute, number in (numbers or {}).items():
-            node.attr[attribute].i = number
-        if copy is not None and self._op >= 0:
-            node.input.extend(self._controls(self._index.graph_def.node[self._op], copy))
-        return self._append(node)
+    def item(self, splitting: Splitting) -> Item:
+        """The split program: the nodes written so far, and nodes that join its results."""
+        program = self._program.item
+        fetches = []
+        for tensor in self._program.fetched:
+            text = self.whole(tensor)
+            fetches.append(text if ":" in text else f"{text}:0")
+        waits = itertools.chain.from_iterable(map(self.done, program.control_outputs))
+        split = dataclasses.replace(
+            program.as_program(),
+            graph_def=with_nodes(program.graph_def, self.nodes),
+            fetches=tuple(fetches),
+            control_outputs=tuple(dict.fromkeys(waits)),
+        )
+        return rewritten(program, split, self.origin_of, self.specs, splitting)
 
     def copy(
         self,
@@ -155,19 +140,59 @@ class Writer:
         name: str = "",
         attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
     ) -> str:
-        """Writes a copy of the op that is being written; ``name`` is below the op's where it is one of several."""
+        """Writes a copy of the current op; ``name`` is added where the copy is several nodes."""
         source = self._index.graph_def.node[self._op]
         node = copy_of(source, [*inputs, *self._controls(source, copy)], self._below(copy, name))
-        node.attr.pop("_output_shapes", None)  # of the whole, as a saved graph tells them
+        node.attr.pop("_output_shapes", None)  # saved graphs have the whole's
         if op_type and op_type != source.op:
             node.op = op_type
-            known = {one.name for one in registered_op(op_type).attr}  # type: ignore[union-attr]
-            for attribute in [one for one in node.attr if one not in known and not one.startswith("_")]:
+            defined = {attribute.name for attribute in registered_op(op_type).attr}  # type: ignore[union-attr]
+            for attribute in [key for key in node.attr if key not in defined and not key.startswith("_")]:
                 del node.attr[attribute]
         for attribute, value in (attributes or {}).items():
             node.attr[attribute].CopyFrom(value)
         self._tie(node, copy)
         return self._append(node)
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        types: Mapping[str, tf.DType],
+        copy: int | None = None,
+        name: str = "",
+        attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
+    ) -> str:
+        """Writes an op below the one that is being written, named by its type if ``name`` is left out."""
+        return self.node(op_type, self._below(copy, name or op_type), inputs, types, copy, attributes)
+
+    def binary(
+        self,
+        op_type: str,
+        left: str,
+        right: str | float | np.ndarray,
+        dtype: tf.DType,
+        copy: int | None = None,
+    ) -> str:
+        """Writes an op of two inputs, of which the second may be a number or an array."""
+        if not isinstance(right, str):
+            right = self.constant(np.asarray(right, dtype.as_numpy_dtype), f"{self._below(copy, op_type)}/y")
+        return self.op(op_type, [left, right], {"T": dtype}, copy)
+
+    def cast(self, value: str, source: tf.DType, target: tf.DType, copy: int | None = None) -> str:
+        """Writes a change of type, where there is one."""
+        if source == target:
+            return value
+        return self.op("Cast", [value], {"SrcT": source, "DstT": target}, copy)
+
+    def reduce(self, op_type: str, value: str, axes: Sequence[int], dtype: tf.DType, copy: int) -> str:
+        """Writes a reduction over some axes."""
+        axes_text = self.constant(np.asarray(axes, np.int32), f"{self._below(copy, op_type)}/axes")
+        return self.op(op_type, [value, axes_text], {"T": dtype, "Tidx": tf.int32}, copy)
+
+    def empty(self, name: str) -> str:
+        """Writes a float tensor without elements."""
+        return self.constant(np.zeros([0], np.float32), self._below(None, name))
 
     def constant(self, value: np.ndarray, name: str) -> str:
         """Writes a constant."""
@@ -179,306 +204,32 @@ class Writer:
         self.specs[name] = (OutputSpec.of(tuple(value.shape), tf.as_dtype(proto.dtype)),)
         return name
 
-    def unary(self, op_type: str, value: str, dtype: tf.DType, copy: int | None = None) -> str:
-        """Writes an op of one input."""
-        return self.node(op_type, self._below(copy, op_type), [value], {"T": dtype}, copy)
-
-    def binary(
+    def node(
         self,
         op_type: str,
-        left: str,
-        right: str | float | np.ndarray,
-        dtype: tf.DType,
+        name: str,
+        inputs: Sequence[str],
+        types: Mapping[str, tf.DType],
         copy: int | None = None,
+        attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
     ) -> str:
-        """Writes an op of two inputs, of which the second may be a number or an array."""
-        name = self._below(copy, op_type)
-        if not isinstance(right, str):
-            right = self.constant(np.asarray(right, dtype.as_numpy_dtype), f"{name}/y")
-        return self.node(op_type, name, [left, right], {"T": dtype}, copy)
-
-    def cast(self, value: str, source: tf.DType, target: tf.DType, copy: int | None = None) -> str:
-        """Writes a change of type, where there is one."""
-        if source == target:
-            return value
-        return self.node("Cast", self._below(copy, "Cast"), [value], {"SrcT": source, "DstT": target}, copy)
-
-    def reduce(
-        self, op_type: str, value: str, axes: Sequence[int], dtype: tf.DType, copy: int | None = None
-    ) -> str:
-        """Writes a reduction over some axes."""
-        name = self._below(copy, op_type)
-        where = self.constant(np.asarray(axes, np.int32), f"{name}/axes")
-        return self.node(op_type, name, [value, where], {"T": dtype, "Tidx": tf.int32}, copy)
-
-    def packed(self, values: Sequence[str], dtype: tf.DType, copy: int | None = None) -> str:
-        """Writes one tensor of tensors of a shape, along a new first axis."""
-        name = self._below(copy, "Pack")
-        return self.node("Pack", name, values, {"T": dtype}, copy, numbers={"N": len(values)})
-
-    def normalized(self, inputs: Sequence[str], copy: int) -> str:
-        """Writes a normalization of inference, of floats, as the op that is being written has it.
-
-        Args:
-          inputs: images, scale, offset, mean, variance.
-          copy: which copy it belongs to.
-        """
-        types = {"T": tf.float32, "U": tf.float32}
-        found = self.node("FusedBatchNormV3", self._below(copy, "along"), inputs, types, copy)
-        node, source = self.nodes[-1], self._index.graph_def.node[self._op]
-        node.attr["is_training"].b = False
-        for attribute in ("epsilon", "data_format"):
-            node.attr[attribute].CopyFrom(source.attr[attribute])
-        return found
-
-    def reshape(self, value: str, shape: Sequence[int], dtype: tf.DType, copy: int | None = None) -> str:
-        """Writes a reshape to a known shape."""
-        name = self._below(copy, "Reshape")
-        size = self.constant(np.asarray(shape, np.int64), f"{name}/shape")
-        return self.node("Reshape", name, [value, size], {"T": dtype, "Tshape": tf.int64}, copy)
-
-    def empty(self, name: str) -> str:
-        """Writes a float tensor without elements."""
-        return self.constant(np.zeros([0], np.float32), self._below(None, name))
-
-    def joined(
-        self,
-        tensors: Sequence[str],
-        state: State,
-        dtype: tf.DType,
-        name: str = "",
-        shape: Sequence[int] = (),
-    ) -> str:
-        """Writes what makes one tensor of those of all copies: a concatenation, or a tree of pairwise sums.
-
-        Args:
-          tensors: of the copies, or one that is whole.
-          state: which they are in.
-          dtype: of them.
-          name: of the last node.
-          shape: of the whole tensor.
-        """
-        if isinstance(state, Whole):
-            return tensors[0]
-        base = self._index.names[self._op]
-        name = name if name == base else (name if name.startswith("whole/") else f"whole/{base}/{name}")
-        if isinstance(state, Part):
-            return self._concatenated(tensors, state, dtype, name, shape)
-        join = "AddV2"
-        if isinstance(state, Sum):
-            join = state.join
-        elif isinstance(state, Own):
-            shares = [size / self._batch.size for size in self._batch.sizes]
-            tensors = [self.binary("Mul", tensor, shares[c], dtype, c) for c, tensor in enumerate(tensors)]
-        types = {} if join in _WITHOUT_TYPE else {"T": dtype}
-        level = list(tensors)
-        while len(level) > 2:
-            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-            level = [
-                self.node(join, f"sum/{base}/{join}", pair, types) if len(pair) == 2 else pair[0]
-                for pair in pairs
-            ]
-        return self.node(join, name, level, types)
-
-    # Ops.
-
-    def _write_split(self, op: int, node: node_def_pb2.NodeDef, split: Split) -> None:
-        inputs = [
-            [""] * self._batch.parts
-            if position in split.constants
-            else self.pieces(tensor, split.takes[position])
-            for position, tensor in enumerate(self._program.inputs[op])
-        ]
-        self._op = op
-        copies = []
-        for c in range(self._batch.parts):
-            given = [texts[c] for texts in inputs]
-            for position, value in split.constants.items():
-                given[position] = self.constant(value(c), f"{self._below(c, '')}/input_{position}")
-            copies.append(given)
-        if split.write is not None:
-            made = [list(one) for one in split.write(self, copies)]
-        else:
-            names = [
-                self.copy(c, given, split.op_type, attributes=split.attributes)
-                for c, given in enumerate(copies)
-            ]
-            for c, name in enumerate(names):
-                self.specs[name] = tuple(
-                    OutputSpec.of(self._batch.local(spec.shape, state, c), spec.dtype)
-                    if isinstance(state, Part)
-                    else spec
-                    for spec, state in zip(self._outputs[op], split.gives, strict=True)
-                )
-            made = [
-                [f"{name}:{output}" if output else name for name in names]
-                for output in range(len(split.gives))
-            ]
-        for output, tensors in enumerate(made):
-            self._made[op, output] = tensors
-        self._done[op] = [
-            [parse_input(tensors[c])[1] for tensors in made if len(tensors) > 1]
-            for c in range(self._batch.parts)
-        ]
-
-    def _write_sizes(self, op: int, node: node_def_pb2.NodeDef) -> None:
-        """What asks for a size becomes the size of the whole: one constant for each output."""
-        self._op = op
-        controls = self._controls(node, None)
-        for output in range(len(self._outputs[op])):
-            name = node.name if output == 0 else f"whole/{node.name}/output_{output}"
-            self._whole[op, output] = self.constant(self._program.known[op, output], name)
-            self.nodes[-1].input.extend(controls)
-
-    def _shared(self, tensor: Tensor) -> list[str]:
-        """A whole tensor for all copies; of a small constant each has one of its own, as every reader has."""
-        node = self._index.graph_def.node[tensor[0]]
-        if node.op != "Const" or self._outputs[tensor[0]][0].num_bytes > MAX_CLONED_BYTES:
-            return [self.whole(tensor)]
-        before, self._op = self._op, tensor[0]
-        found = []
-        for c in range(self._batch.parts):
-            found.append(self._append(copy_of(node, [], f"part_{c}/{node.name}")))
-            self.specs[found[-1]] = self._outputs[tensor[0]]
-            self._tie(self.nodes[-1], c)
-        self._op = before
-        return found
-
-    def _local(self, tensor: Tensor, state: Part) -> list[str]:
-        """A whole tensor of the batch's size that each copy can make for itself; nothing where it cannot."""
-        op, output = tensor
-        spec, node = self._outputs[op][output], self._index.graph_def.node[op]
-        if op in self._states.splits:
-            return []
-        if tensor in self._program.known and spec.num_bytes <= KEPT_BYTES:
-            return self._slices(self._program.known[tensor], state, node.name)
-        if node.op == "Const":
-            proto = node.attr["value"].tensor
-            if spec.num_bytes <= KEPT_BYTES:
-                return self._slices(tf.make_ndarray(proto), state, node.name)
-            return []
-        return self._made_locally(op, state)
-
-    def _made_locally(self, op: int, state: Part) -> list[str]:
-        node, inputs = self._index.graph_def.node[op], self._program.inputs[op]
-        rank = len(self._outputs[op][0].shape)
-        constants: dict[int, Callable[[int], tuple[int, ...]]] = {}
-        shape = self._outputs[op][0].shape
-        if node.op == "Fill":
-            constants[0] = lambda c: self._batch.local(shape, state, c)
-            takes: list[State] = [WHOLE, WHOLE]
-        elif node.op == "BroadcastTo":
-            constants[1] = lambda c: self._batch.local(shape, state, c)
-            takes = [self._aligned(inputs[0], state, rank), WHOLE]
-        elif node.op == "Tile" and self._outputs[inputs[0][0]][inputs[0][1]].shape[state.axis] == 1:
-            times = self._program.known.get(inputs[1])
-            if times is None:
-                return []
-            whole_times = tuple(int(number) for number in np.ravel(times))
-            constants[1] = lambda c: self._batch.local(whole_times, state, c)
-            takes = [WHOLE, WHOLE]
-        elif rule_name(node.op) in _LOCAL_RULES and not registered_op(node.op).is_stateful:  # type: ignore[union-attr]
-            takes = [self._aligned(one, state, rank) for one in inputs]
-        else:
-            return []
-        found = [self.pieces(one, take) for one, take in zip(inputs, takes, strict=True)]
-        self._op = op
-        made = []
-        for c in range(self._batch.parts):
-            given = [texts[c] for texts in found]
-            for position, size in constants.items():
-                dtype = self._outputs[inputs[position][0]][inputs[position][1]].dtype
-                value = np.asarray(size(c), dtype.as_numpy_dtype)
-                given[position] = self.constant(value, f"{self._below(c, '')}/input_{position}")
-            made.append(self.copy(c, given))
-        return made
-
-    def _aligned(self, tensor: Tensor, state: Part, rank: int) -> State:
-        """State of an operand whose last axes are those of a result of this rank."""
-        shape = self._outputs[tensor[0]][tensor[1]].shape
-        axis = state.axis - rank + len(shape)
-        return Part(axis, state.outer) if axis >= 0 and shape[axis] > 1 else WHOLE
-
-    def _slices(self, value: np.ndarray, state: Part, name: str) -> list[str]:
-        """Constants that are slices of a value."""
-        shape = value.shape
-        inner = shape[state.axis] // state.outer // self._batch.size
-        split = [*shape[: state.axis], state.outer, self._batch.size * inner, *shape[state.axis + 1 :]]
-        ends = np.cumsum([size * inner for size in self._batch.sizes])
-        slices = np.split(value.reshape(split), ends[:-1], axis=state.axis + 1)
-        return [
-            self.constant(one.reshape(self._batch.local(shape, state, c)), f"part_{c}/{name}")
-            for c, one in enumerate(slices)
-        ]
-
-    def _divided(self, tensor: Tensor, state: Part) -> list[str]:
-        """Slices of a whole tensor, by one ``SplitV``."""
-        text = self.whole(tensor)
-        op, output = tensor
-        spec, name = self._outputs[op][output], f"split/{self._index.names[op]}"
-        inner = spec.shape[state.axis] // state.outer // self._batch.size
-        axis = state.axis
-        if tensor in self._examples:
-            text = self._of_the_batch(text, spec.shape, spec.dtype, name)
-        if state.outer > 1:
-            blocks = [*spec.shape[:axis], state.outer, self._batch.size * inner, *spec.shape[axis + 1 :]]
-            size = self.constant(np.asarray(blocks, np.int64), f"{name}/blocks/shape")
-            text = self.node("Reshape", f"{name}/blocks", [text, size], {"T": spec.dtype, "Tshape": tf.int64})
-            axis += 1
-        sizes = self.constant(np.asarray([n * inner for n in self._batch.sizes], np.int64), f"{name}/sizes")
-        where = self.constant(np.asarray(axis, np.int32), f"{name}/axis")
-        types = {"T": spec.dtype, "Tlen": tf.int64}
-        divided = self.node(
-            "SplitV", name, [text, sizes, where], types, numbers={"num_split": self._batch.parts}
-        )
-        pieces = [f"{divided}:{c}" if c else divided for c in range(self._batch.parts)]
-        if state.outer == 1:
-            return pieces
-        return [
-            self._reshaped(piece, self._batch.local(spec.shape, state, c), spec.dtype, f"{name}/part_{c}")
-            for c, piece in enumerate(pieces)
-        ]
-
-    def _of_the_batch(self, text: str, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
-        """An input, checked to be of the shape that the parts are of: a program may be called with other sizes."""
-        checked = self.node("EnsureShape", f"{name}/parts_are_of_{self._batch.size}", [text], {"T": dtype})
-        self.nodes[-1].attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
-        return checked
-
-    def _concatenated(
-        self, tensors: Sequence[str], state: Part, dtype: tf.DType, name: str, shape: Sequence[int]
-    ) -> str:
-        axis, values, target = state.axis, list(tensors), name
-        base = f"whole/{self._index.names[self._op]}"
-        if state.outer > 1:
-            inner = shape[axis] // state.outer // self._batch.size
-            values = [
-                self._reshaped(
-                    value,
-                    [*shape[:axis], state.outer, self._batch.sizes[c] * inner, *shape[axis + 1 :]],
-                    dtype,
-                    f"{base}/blocks",
-                )
-                for c, value in enumerate(values)
-            ]
-            axis, target = axis + 1, f"{base}/concat"
-        where = self.constant(np.asarray(axis, np.int32), f"{base}/axis")
-        types = {"T": dtype, "Tidx": tf.int32}
-        found = self.node("ConcatV2", target, [*values, where], types, numbers={"N": len(values)})
-        return found if state.outer == 1 else self._reshaped(found, shape, dtype, name)
-
-    def _reshaped(self, value: str, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
-        size = self.constant(np.asarray(shape, np.int64), f"{name}_shape")
-        return self.node("Reshape", name, [value, size], {"T": dtype, "Tshape": tf.int64})
+        """Writes a node; returns its name, another than ``name`` where that is taken."""
+        node = node_def_pb2.NodeDef(op=op_type, name=name, input=inputs)
+        for attribute, dtype in types.items():
+            node.attr[attribute].type = dtype.as_datatype_enum
+        for attribute, value in (attributes or {}).items():
+            node.attr[attribute].CopyFrom(value)
+        if copy is not None:
+            node.input.extend(self._controls(self._index.graph_def.node[self._op], copy))
+        return self._append(node)
 
     def _append(self, node: node_def_pb2.NodeDef) -> str:
-        is_old = (
-            self._op >= 0 and node.name == self._index.names[self._op] and node.name not in self.origin_of
-        )
-        if not is_old:
+        source = self._index.names[self._op]
+        # The op's own name is for one of its nodes; its readers and the program's fetches know it.
+        if node.name != source or source in self.origin_of:
             node.name = fresh_name(node.name, self._taken)
         self._taken.add(node.name)
-        self.origin_of[node.name] = self._index.names[self._op]
+        self.origin_of[node.name] = source
         self.nodes.append(node)
         return node.name
 
@@ -487,18 +238,216 @@ class Writer:
         scope = f"whole/{base}" if copy is None else f"part_{copy}/{base}"
         return f"{scope}/{name}" if name else scope
 
+    @contextlib.contextmanager
+    def _writing(self, op: int) -> Iterator[None]:
+        """Writes nodes for another op for a while."""
+        outer, self._op = self._op, op
+        yield
+        self._op = outer
+
+    def _write_copies(self, op: int, split: Split) -> None:
+        inputs = [
+            [""] * self._batch.parts
+            if position in split.constants
+            else self.pieces(tensor, split.takes[position])
+            for position, tensor in enumerate(self._program.inputs[op])
+        ]
+        self._op = op
+        copies = [self._with_constants(inputs, c, split.constants) for c in range(self._batch.parts)]
+        if split.write is not None:
+            outputs = [list(tensors) for tensors in split.write(self, copies)]
+        else:
+            names = [
+                self.copy(c, texts, split.op_type, attributes=split.attributes)
+                for c, texts in enumerate(copies)
+            ]
+            for c, name in enumerate(names):
+                self.specs[name] = tuple(
+                    OutputSpec.of(self._batch.local(spec.shape, state, c), spec.dtype)
+                    if isinstance(state, Part)
+                    else spec
+                    for spec, state in zip(self._outputs[op], split.gives, strict=True)
+                )
+            outputs = [
+                [f"{name}:{output}" if output else name for name in names]
+                for output in range(len(split.gives))
+            ]
+        for output, tensors in enumerate(outputs):
+            self._made[op, output] = tensors
+        self._done[op] = [
+            [parse_input(tensors[c])[1] for tensors in outputs if len(tensors) > 1]
+            for c in range(self._batch.parts)
+        ]
+
+    def _with_constants(
+        self, inputs: Sequence[Sequence[str]], copy: int, constants: Mapping[int, Callable[[int], np.ndarray]]
+    ) -> list[str]:
+        """Inputs of one copy, with inputs that tell sizes written as constants."""
+        texts = [texts_of_copies[copy] for texts_of_copies in inputs]
+        for position, value in constants.items():
+            texts[position] = self.constant(value(copy), f"{self._below(copy, '')}/input_{position}")
+        return texts
+
+    def _shared(self, tensor: Tensor) -> list[str]:
+        """A whole tensor for all copies; of a small constant each gets its own, as every reader has."""
+        node = self._index.graph_def.node[tensor[0]]
+        if node.op != "Const" or self._outputs[tensor[0]][0].num_bytes > MAX_CLONED_BYTES:
+            return [self.whole(tensor)]
+        names = []
+        with self._writing(tensor[0]):
+            for c in range(self._batch.parts):
+                names.append(self._append(copy_of(node, [], f"part_{c}/{node.name}")))
+                self.specs[names[-1]] = self._outputs[tensor[0]]
+                self._tie(self.nodes[-1], c)
+        return names
+
+    def _local(self, tensor: Tensor, state: Part) -> list[str]:
+        """A whole tensor of the batch's size that each copy can make for itself, or nothing."""
+        op, output = tensor
+        node = self._index.graph_def.node[op]
+        if op in self._states.splits:
+            return []
+        is_small = self._outputs[op][output].num_bytes <= KEPT_BYTES
+        if is_small and tensor in self._program.known:
+            return self._slices(self._program.known[tensor], state, node.name)
+        if node.op == "Const":
+            value = node.attr["value"].tensor
+            return self._slices(tf.make_ndarray(value), state, node.name) if is_small else []
+        return self._made_locally(op, state)
+
+    def _made_locally(self, op: int, state: Part) -> list[str]:
+        node, inputs = self._index.graph_def.node[op], self._program.inputs[op]
+        shape = self._outputs[op][0].shape
+        sized, whole_sizes = -1, shape  # the input that tells sizes, and these
+        takes: list[State] = [WHOLE, WHOLE]
+        if node.op == "Fill":
+            sized = 0
+        elif node.op == "BroadcastTo":
+            sized, takes[0] = 1, self._aligned(inputs[0], state, len(shape))
+        elif node.op == "Tile" and self._program.spec(inputs[0]).shape[state.axis] == 1:
+            if inputs[1] not in self._program.known:
+                return []
+            sized, whole_sizes = 1, tuple(np.ravel(self._program.known[inputs[1]]).tolist())
+        elif rule_name(node.op) in _LOCAL_RULES and not registered_op(node.op).is_stateful:  # type: ignore[union-attr]
+            takes = [self._aligned(tensor, state, len(shape)) for tensor in inputs]
+        else:
+            return []
+        pieces = [self.pieces(tensor, take) for tensor, take in zip(inputs, takes, strict=True)]
+        self._op = op
+        constants: dict[int, Callable[[int], np.ndarray]] = {}
+        if sized >= 0:
+            dtype = self._program.spec(inputs[sized]).dtype.as_numpy_dtype
+            constants[sized] = lambda c: np.asarray(self._batch.local(whole_sizes, state, c), dtype)
+        return [self.copy(c, self._with_constants(pieces, c, constants)) for c in range(self._batch.parts)]
+
+    def _aligned(self, tensor: Tensor, state: Part, rank: int) -> State:
+        """State of an operand whose last axes match a result's of this rank."""
+        shape = self._program.spec(tensor).shape
+        axis = state.axis - rank + len(shape)
+        return Part(axis, state.outer) if axis >= 0 and shape[axis] > 1 else WHOLE
+
+    def _blocks(self, shape: Sequence[int], state: Part, examples: int) -> list[int]:
+        """The shape with the examples on an axis of their own, behind the rows before them."""
+        inner = shape[state.axis] // state.outer // self._batch.size
+        return [*shape[: state.axis], state.outer, examples * inner, *shape[state.axis + 1 :]]
+
+    def _slices(self, value: np.ndarray, state: Part, name: str) -> list[str]:
+        """Constants that are slices of a value."""
+        inner = value.shape[state.axis] // state.outer // self._batch.size
+        ends = np.cumsum([size * inner for size in self._batch.sizes])
+        blocks = value.reshape(self._blocks(value.shape, state, self._batch.size))
+        return [
+            self.constant(piece.reshape(self._batch.local(value.shape, state, c)), f"part_{c}/{name}")
+            for c, piece in enumerate(np.split(blocks, ends[:-1], axis=state.axis + 1))
+        ]
+
+    def _divided(self, tensor: Tensor, state: Part) -> list[str]:
+        """Slices of a whole tensor, by one ``SplitV``."""
+        text = self.whole(tensor)
+        spec, name = self._program.spec(tensor), f"split/{self._index.names[tensor[0]]}"
+        inner = spec.shape[state.axis] // state.outer // self._batch.size
+        axis = state.axis
+        if tensor in self._examples:  # a program may be called with other sizes than the parts are for
+            shape = tf.compat.v1.AttrValue(shape=tf.TensorShape(spec.shape).as_proto())
+            checked = f"{name}/parts_are_of_{self._batch.size}"
+            text = self.node("EnsureShape", checked, [text], {"T": spec.dtype}, attributes={"shape": shape})
+        if state.outer > 1:
+            blocks = self._blocks(spec.shape, state, self._batch.size)
+            sizes = self.constant(np.asarray(blocks, np.int64), f"{name}/blocks/shape")
+            text = self.node(
+                "Reshape", f"{name}/blocks", [text, sizes], {"T": spec.dtype, "Tshape": tf.int64}
+            )
+            axis += 1
+        sizes = self.constant(np.asarray([n * inner for n in self._batch.sizes], np.int64), f"{name}/sizes")
+        axis_text = self.constant(np.asarray(axis, np.int32), f"{name}/axis")
+        count = {"num_split": tf.compat.v1.AttrValue(i=self._batch.parts)}
+        types = {"T": spec.dtype, "Tlen": tf.int64}
+        divided = self.node("SplitV", name, [text, sizes, axis_text], types, attributes=count)
+        pieces = [f"{divided}:{c}" if c else divided for c in range(self._batch.parts)]
+        if state.outer == 1:
+            return pieces
+        return [
+            self._reshaped(piece, self._batch.local(spec.shape, state, c), spec.dtype, f"{name}/part_{c}")
+            for c, piece in enumerate(pieces)
+        ]
+
+    def _joined(self, tensor: Tensor, state: State, name: str) -> str:
+        """One tensor from the copies' tensors: a concatenation, or a tree of pairwise sums."""
+        tensors, dtype = self._made[tensor], self._program.spec(tensor).dtype
+        if state == WHOLE:
+            return tensors[0]
+        if isinstance(state, Part):
+            return self._concatenated(tensors, state, dtype, name, self._program.spec(tensor).shape)
+        join = state.join if isinstance(state, Sum) else "AddV2"
+        if isinstance(state, Own):
+            shares = [size / self._batch.size for size in self._batch.sizes]
+            tensors = [self.binary("Mul", text, shares[c], dtype, c) for c, text in enumerate(tensors)]
+        types = {} if join in ("LogicalAnd", "LogicalOr") else {"T": dtype}
+        level = list(tensors)
+        while len(level) > 2:
+            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+            level = [
+                self.node(join, f"sum/{self._index.names[self._op]}/{join}", pair, types)
+                if len(pair) == 2
+                else pair[0]
+                for pair in pairs
+            ]
+        return self.node(join, name, level, types)
+
+    def _concatenated(
+        self, tensors: Sequence[str], state: Part, dtype: tf.DType, name: str, shape: Sequence[int]
+    ) -> str:
+        base = f"whole/{self._index.names[self._op]}"
+        axis, target = (state.axis, name) if state.outer == 1 else (state.axis + 1, f"{base}/concat")
+        if state.outer > 1:
+            tensors = [
+                self._reshaped(
+                    text, self._blocks(shape, state, self._batch.sizes[c]), dtype, f"{base}/blocks"
+                )
+                for c, text in enumerate(tensors)
+            ]
+        axis_text = self.constant(np.asarray(axis, np.int32), f"{base}/axis")
+        count = {"N": tf.compat.v1.AttrValue(i=len(tensors))}
+        types = {"T": dtype, "Tidx": tf.int32}
+        joined = self.node("ConcatV2", target, [*tensors, axis_text], types, attributes=count)
+        return joined if state.outer == 1 else self._reshaped(joined, shape, dtype, name)
+
+    def _reshaped(self, value: str, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
+        sizes = self.constant(np.asarray(shape, np.int64), f"{name}_shape")
+        return self.node("Reshape", name, [value, sizes], {"T": dtype, "Tshape": tf.int64})
+
     def _controls(self, node: node_def_pb2.NodeDef, copy: int | None) -> list[str]:
-        """What a copy waits for, the same copy of what is split; what a whole op waits for, all copies."""
-        found: list[str] = []
+        """A copy waits for the same copy of a split op; a whole op waits for all copies."""
+        controls: list[str] = []
         for text in control_inputs(node):
             op = self._index.id_of_name[text[1:]]
             if op not in self._done:
-                found.append(text)
+                controls.append(text)
             elif copy is None:
-                found += [f"^{name}" for name in self.done(text[1:])]
+                controls += [f"^{name}" for name in self.done(text[1:])]
             else:
-                found += [f"^{name}" for name in self._done[op][copy]]
-        return list(dict.fromkeys(found))
+                controls += [f"^{name}" for name in self._done[op][copy]]
+        return list(dict.fromkeys(controls))
 
     def _tie(self, node: node_def_pb2.NodeDef, copy: int | None) -> None:
         if copy is not None:
@@ -507,10 +456,10 @@ class Writer:
             self._tied.append((node, self._group_of[self._op], copy))
 
     def _write_classes(self) -> None:
-        """Of ops that share a device by ``_class``, the copies of each part do, and those that are whole.
+        """Ties the copies of each part, and the whole ops, of a group that shares a device by ``_class``.
 
-        TensorFlow takes such a name for that of a group, which has no first among its ops. A part is computed elsewhere
-        than the whole, so a group of which some ops have copies falls apart into one for each part and one without.
+        TensorFlow takes such a name for a group's, which has no first among its ops. A part is computed elsewhere than
+        the whole, so a group of which some ops have copies becomes one group for each part and one without.
         """
         mixed = {group for _, group, copy in self._tied if copy is not None}
         leaders: dict[tuple[int, int | None], str] = {}

@@ -13,12 +13,12 @@ from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import (
+    RULES,
     check_clusters,
     contracted,
     convex_clusters,
     starts_kernel,
 )
-from tf_placer.transform.fusion.rules import RULES
 
 DEVICES = ("/job:a/replica:0/task:0/device:CPU:0", "/job:a/replica:0/task:1/device:CPU:0")
 SEEDS = range(12)

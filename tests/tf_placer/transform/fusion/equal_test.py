@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.equivalence.operations import program_of_seed
 from tests.equivalence.pairs import item_of, subject_of
+from tests.oracles.split_equality import differences, run_lifted
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
@@ -17,11 +18,9 @@ from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.rewrite import place_graph
-from tf_placer.transform.fusion.clusters import convex_clusters
-from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.clusters import RULES, convex_clusters
 from tf_placer.transform.fusion.writer import PREFIX, fused_graph
 from tf_placer.transform.order import ordered_pairs
-from tf_placer.transform.split.equality import differences, run_lifted
 
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 

@@ -12,7 +12,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import check_clusters
-from tf_placer.transform.fusion.rules import merged_by_priority
+from tf_placer.transform.fusion.costs import merged_by_priority
 
 
 def diamond(can=(True,) * 4):

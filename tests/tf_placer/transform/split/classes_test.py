@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from colocation.units import form_units
+from tests.oracles.split_equality import differences, run_lifted
 from tests.tf_placer.transform.split.steps import complaints
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import split_program
-from tf_placer.transform.split.equality import differences, run_lifted
 
 FEATURES = 3
 X = tf.constant(np.random.default_rng(0).normal(size=[5, FEATURES]).astype(np.float32))

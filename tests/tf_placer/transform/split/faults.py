@@ -49,9 +49,9 @@ def local_divisor() -> Iterator[None]:
 @contextlib.contextmanager
 def statistics_of_parts() -> Iterator[None]:
     """Each part is normalized by itself though nobody asked for that."""
-    whole = split_batch._best
+    whole = split_batch.best_states
 
-    with mock.patch.object(split_batch, "_best", lambda program, parts, _: whole(program, parts, True)):
+    with mock.patch.object(split_batch, "best_states", lambda program, parts, _: whole(program, parts, True)):
         yield
 
 
@@ -86,7 +86,9 @@ def sparse_added_as_dense() -> Iterator[None]:
     def write(self, tensors, state, dtype, name, shape):
         if dtype.is_integer:
             return self.node("Identity", name, [tensors[0]], {"T": dtype})
-        return self.node("AddN", name, tensors, {"T": dtype}, numbers={"N": len(tensors)})
+        return self.node(
+            "AddN", name, tensors, {"T": dtype}, attributes={"N": tf.compat.v1.AttrValue(i=len(tensors))}
+        )
 
     with mock.patch.object(Writer, "_concatenated", write):
         yield

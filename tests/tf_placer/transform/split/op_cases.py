@@ -12,9 +12,9 @@ import tensorflow as tf
 from colocation.op_facts import values
 from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.item import Item
-from tf_placer.transform.split import elementwise
 from tf_placer.transform.split.rules import rule_name
 
+_ELEMENTWISE = ("elementwise", "linear", "each", "as_identity", "add", "scale", "cast", "select", "bias")
 NEEDS_STATISTICS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 # What the others keep for these is not the same on every device, so a program that hands it out is not split there.
 KEEPS_STATISTICS, HANDS_OUT = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 3
@@ -68,7 +68,7 @@ def _drawn(op_type: str, rng: np.random.Generator, batch: int) -> Arguments:
     Raises:
       KeyError: the op type is not element by element, and has no case; write one.
     """
-    if op_type in _CASES or not hasattr(elementwise, rule_name(op_type)):
+    if op_type in _CASES or rule_name(op_type) not in _ELEMENTWISE:
         return _CASES[op_type](rng, batch)
     return _elementwise(op_type, rng, batch)
 

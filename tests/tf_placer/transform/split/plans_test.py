@@ -1,11 +1,14 @@
-"""Plans of a split program that need no search."""
+"""Plans of a split program that need no search, and ops that are better kept whole: thin products, and no others."""
+
+import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tf_placer
 from tf_placer import workloads
-from tf_placer.base.arguments import InputError
+from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -14,7 +17,7 @@ from tf_placer.transform.split.plans import (
     carried_over,
     copies_of_units,
     data_parallel_plan,
-    part_of_unit,
+    faster_whole,
 )
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
@@ -39,9 +42,9 @@ def problem(program: SplitProgram) -> Problem:
 def test_every_copy_is_on_its_device_and_variables_are_shared_out(
     program: SplitProgram, problem: Problem
 ) -> None:
-    row = data_parallel_plan(program, problem, GPUS)
+    row = data_parallel_plan(problem, GPUS)
     problem.check_legal(row)
-    part = part_of_unit(problem)
+    part, _ = copies_of_units(problem)
     on_gpus = problem.allowed[:, list(GPUS)].all(axis=1)
     assert (row == part)[(part != SHARED) & on_gpus].all()
     held = [int(problem.resident_bytes[row == gpu].sum()) for gpu in GPUS]
@@ -51,7 +54,7 @@ def test_every_copy_is_on_its_device_and_variables_are_shared_out(
 def test_more_parts_than_devices_go_round(problem: Problem) -> None:
     program = split_program(workloads.build("dense_small"), 4)
     found = tf_placer.build_problem(program.item, problem.cluster)
-    row, part = data_parallel_plan(program, found, GPUS), part_of_unit(found)
+    row, (part, _) = data_parallel_plan(found, GPUS), copies_of_units(found)
     on_gpus = found.allowed[:, list(GPUS)].all(axis=1)
     assert set(part[on_gpus]) >= {0, 1, 2, 3}
     assert (row == part % 2)[(part != SHARED) & on_gpus].all()
@@ -72,11 +75,6 @@ def test_a_placement_of_the_whole_is_carried_over_op_by_op(
     assert np.mean(same) > 0.9  # a unit of several ops goes with the costliest
 
 
-def test_another_program_is_refused(program: SplitProgram, whole: Problem) -> None:
-    with pytest.raises(InputError, match="another program"):
-        data_parallel_plan(program, whole, GPUS)
-
-
 def test_copies_are_the_units_that_do_the_same_for_other_parts(problem: Problem) -> None:
     part, copies = copies_of_units(problem)
     assert copies.shape == (problem.num_units, 2)
@@ -87,14 +85,8 @@ def test_copies_are_the_units_that_do_the_same_for_other_parts(problem: Problem)
         if copy >= 0:
             found += 1
             assert part[copy] == 1 - part[unit]
-            types = [
-                {
-                    name.partition("/")[2]
-                    for name, of in zip(problem.op_names, problem.unit_of_op, strict=True)
-                    if of == one
-                }
-                for one in (unit, copy)
-            ]
+            ops = [np.flatnonzero(problem.unit_of_op == which) for which in (unit, copy)]
+            types = [{problem.op_names[op].partition("/")[2] for op in which} for which in ops]
             assert types[0] & types[1]
     assert found > 10
     assert (part[problem.resident_bytes > 0] == SHARED).all()
@@ -106,8 +98,66 @@ def test_a_whole_batch_has_no_copies(whole: Problem) -> None:
 
 
 def test_groups_have_the_copies_of_their_units(problem: Problem) -> None:
-    part = part_of_unit(problem)
+    part, _ = copies_of_units(problem)
     groups = Groups.of(problem, part + 1)  # one for what is shared, one for each part
     of_group, copies = copies_of_units(groups.coarse_problem())
     assert of_group.tolist() == [SHARED, 0, 1]
     assert copies.tolist() == [[-1, -1], [-1, 2], [1, -1]]
+
+
+@pytest.fixture(scope="module")
+def item() -> Item:
+    thin, wide = tf.Variable(tf.zeros([64, 64])), tf.Variable(tf.zeros([64, 4096]))
+
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(8):
+            x = tf.tanh(tf.matmul(x, thin, name="thin"))
+        return tf.reduce_sum(tf.nn.softmax(tf.matmul(x, wide, name="wide")))
+
+    return Item.from_function(step, tf.zeros([64, 64]))
+
+
+@pytest.fixture(scope="module")
+def thin_program(item: Item) -> SplitProgram:
+    return split_program(item, 2)
+
+
+def costed(program: Item, takes: dict[str, int]) -> Problem:
+    """The program on two GPUs, where an op takes what the longest key in its name says, else 10 us."""
+    problem = tf_placer.build_problem(program, tf_placer.Cluster.preset("p100x2"))
+    compute_ns = np.full_like(problem.compute_ns, 10_000)
+    for op, name in enumerate(problem.op_names):
+        keys = [key for key in takes if key in name]
+        compute_ns[op] = takes[max(keys, key=len)] if keys else 10_000
+    return dataclasses.replace(problem, compute_ns=compute_ns)
+
+
+def kept(item: Item, program: SplitProgram, thin_part: int, whole_share: float = 0.7) -> frozenset[str]:
+    whole = costed(item, {"thin": 1_000_000, "wide": 4_000_000})
+    problem = costed(program.item, {"thin": thin_part, "wide": 2_000_000})
+    whole_s = whole_share * whole.compute_ns[:, 0].sum() / 1e9
+    return faster_whole(program, problem, whole, GPUS, whole_s)
+
+
+def test_what_takes_as_long_for_a_part_stays_whole(item: Item, thin_program: SplitProgram) -> None:
+    found = kept(item, thin_program, 1_000_000)
+    thin = {name for name in thin_program.split_ops if "thin" in name}
+    assert len(thin) == 8 and thin <= found
+    assert not any("wide" in name for name in found)
+    mixed = split_program(item, 2, kept_whole=found)
+    assert {name for name in mixed.split_ops if "wide" in name} and not thin & set(mixed.split_ops)
+
+
+@pytest.mark.parametrize(
+    ("thin_part", "whole_share"),
+    [
+        pytest.param(500_000, 0.7, id="a part takes half"),
+        pytest.param(1_000_000, 1.0, id="placing the whole gains nothing"),
+        pytest.param(1_000_000, 0.01, id="all whole is no form in parts"),
+    ],
+)
+def test_nothing_stays_whole(
+    item: Item, thin_program: SplitProgram, thin_part: int, whole_share: float
+) -> None:
+    assert kept(item, thin_program, thin_part, whole_share) == frozenset()

@@ -11,13 +11,13 @@ import tensorflow as tf
 from experiments.studies.random_steps import RandomStep
 from tests.equivalence.building import build
 from tests.equivalence.operations import program_of_seed
+from tests.oracles.split_equality import differences, run_lifted
 from tests.tf_placer.transform.split import faults
 from tests.tf_placer.transform.split.steps import complaints, item_of_step, wrong_sizes
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import split, split_program
-from tf_placer.transform.split.equality import differences, run_lifted
 
 BATCHES = (2, 3, 5, 6, 7, 8)
 

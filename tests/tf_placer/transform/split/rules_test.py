@@ -7,12 +7,12 @@ from unittest import mock
 
 import pytest
 
+from tests.oracles.split_equality import differences, run_lifted
 from tests.tf_placer.transform.split.op_cases import arguments_of, cases_of, item_of, op_types
 from tests.tf_placer.transform.split.steps import wrong_sizes
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import split_batch, split_program
-from tf_placer.transform.split.equality import differences, run_lifted
 from tf_placer.transform.split.propagate import Tensor, propagate
 from tf_placer.transform.split.split_batch import SplitProgram
 from tf_placer.transform.split.states import Batch, Part
@@ -96,7 +96,7 @@ def split_along(item: Item, examples: dict[Tensor, Part], size: int, parts: int)
     def best(program, parts, has_own_statistics):
         return propagate(program, examples, Batch.divided(size, parts), has_own_statistics), examples
 
-    with mock.patch.object(split_batch, "_best", best):
+    with mock.patch.object(split_batch, "best_states", best):
         try:
             return split_program(item, parts)
         except InputError as error:

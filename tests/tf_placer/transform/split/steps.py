@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from experiments.studies.random_steps import RandomStep
-from tf_placer.graph import sizes as output_specs
+from tests.oracles.split_equality import differences, lost_order, run_lifted
 from tf_placer.graph.item import Item
+from tf_placer.graph.sizes import output_specs
 from tf_placer.transform.split import split_program
-from tf_placer.transform.split.equality import differences, lost_order, run_lifted
 
 
 def complaints(item: Item, parts: int, found=None) -> list[str]:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.oracles.split_equality import largest_difference, run_lifted
 from tests.tf_placer.transform.split.steps import complaints, wrong_sizes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.layers import layers_of
 from tf_placer.transform.split import split_program
-from tf_placer.transform.split.equality import largest_difference, run_lifted
 from tf_placer.transform.split.list_elements import without_lists
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 

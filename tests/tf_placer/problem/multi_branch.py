@@ -18,13 +18,7 @@ def multi_branch_problem(
 
     CPUs may not run anything, so on two equal GPUs no placement ends before ``multi_branch_bound_s``:
     source and sink stand alone, and one device has at least half of the chains' work. Half of the
-    chains on each device exceeds that by their transfers only.
-
-    Args:
-      cluster: has at least one GPU.
-      branches: B.
-      depth: L; unit 1 + b * L + i is op i of chain b, unit 0 the source, the last one the sink.
-      tensor_bytes: of every tensor.
+    chains on each device exceeds that by their transfers only. Unit 1 + b * depth + i is op i of chain b.
     """
     units = branches * depth + 2
     chain = 1 + np.arange(branches * depth).reshape(branches, depth)

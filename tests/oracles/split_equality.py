@@ -13,10 +13,10 @@ from tensorflow.core.framework import attr_value_pb2, node_def_pb2
 
 from colocation.op_facts import LOOPS, REFERENCE_VARIABLES, copy_of, data_inputs, having, index_graph
 from colocation.tensorflow_internals import registered_op
-from tf_placer.costs.kernels import find_kernel
+from tf_placer.costs.analytic import find_kernel
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import with_nodes, with_output
-from tf_placer.graph.sizes import OutputSpec, tensor_bytes
+from tf_placer.graph.program import tensor_bytes, with_nodes, with_output
+from tf_placer.graph.sizes import OutputSpec
 from tf_placer.runtime.graph_program import build_program, open_program
 
 RELATIVE = (

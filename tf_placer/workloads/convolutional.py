@@ -1,0 +1,482 @@
+"""Convolutional networks: Inception-V3, ResNets, cells from architecture search (NASNet, AmoebaNet), WaveNet.
+
+Batch normalization is fused, as in TensorFlow-Slim and the benchmark programs of the years in which the papers placed
+these networks: one ``FusedBatchNorm`` kernel forward and one backward. Keras 3 computes it by a dozen element-wise ops
+and reductions; by the cost model this makes a step of ResNet-50 37 to 52 % longer on GPUs. The optimizer decides the
+size of the graph: of Inception-V3 plain SGD gives 4,085 ops after the clean-ups, momentum 5,415, RMSprop (which its
+authors trained with) 6,745, Adam 10,735.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_placer.base.arguments import InputError, shown
+from tf_placer.workloads.spec import (
+    Workload,
+    WorkloadSpec,
+    begin,
+    forward_of,
+    image_batch,
+    keras_step,
+    sentence_batch,
+    variants,
+)
+
+_INCEPTION_SUMMARY = "Inception-V3 on images (Szegedy et al. 2015), fused batch normalization"
+_RESNETS = {
+    50: (keras.applications.ResNet50, (3, 4, 6, 3)),
+    101: (keras.applications.ResNet101, (3, 4, 23, 3)),
+    152: (keras.applications.ResNet152, (3, 8, 36, 3)),
+}  # depth -> the model, and how many blocks each of its four parts has
+_IMAGES = 4  # dimensions that the kernel takes: batch, rows, columns, channels
+_SEPARABLE = {"separable_3": 3, "separable_5": 5, "separable_7": 7}
+_POOLS = {"average_3": keras.layers.AveragePooling2D, "max_3": keras.layers.MaxPooling2D}
+_SMALL_CELLS = {
+    "repeats": 1,
+    "filters": 16,
+    "stem_filters": 8,
+    "batch": 4,
+    "image_size": 64,
+    "classes": 10,
+    "optimizer": "sgd",
+}
+_DILATIONS = 9  # a layer reaches twice as far as the one before, 1 to 256, and then again
+_WAVENET_SUMMARY = "WaveNet of {} stacks of {} layers, van den Oord et al. 2016; as in GO's table"
+
+
+def inception_v3(
+    batch: int = 32,
+    image_size: int = 299,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]: of training, or the forward pass and the loss."""
+    begin(seed)
+    model = with_fused_batch_normalization(
+        keras.applications.InceptionV3(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    )
+    return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training)
+
+
+_B1, _B64 = (
+    WorkloadSpec(
+        f"inception_v3_b{batch}", inception_v3, f"{_INCEPTION_SUMMARY}, batch {batch}", {"batch": batch}
+    )
+    for batch in (1, 64)
+)
+INCEPTION = (
+    *variants(
+        WorkloadSpec("inception_v3", inception_v3, f"{_INCEPTION_SUMMARY}, batch 32"),
+        # A step of about a second on one core.
+        small={"batch": 8, "image_size": 139, "optimizer": "sgd"},
+    ),
+    *(_B1, forward_of(_B1)),
+    *(_B64, forward_of(_B64)),
+)
+
+
+def resnet(
+    depth: int = 152,
+    batch: int = 32,
+    image_size: int = 224,
+    classes: int = 1000,
+    optimizer: str = "momentum",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a block.
+
+    Args:
+      depth: 50, 101 or 152.
+      training: with gradients and update; else forward pass and loss.
+    """
+    if depth not in _RESNETS:
+        raise InputError(f"depth is {shown(depth)}; give 50, 101 or 152")
+    begin(seed)
+    make, blocks = _RESNETS[depth]
+    model = with_fused_batch_normalization(
+        make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    )
+    # By the names that Keras gives its layers.
+    parts = enumerate(blocks, start=2)
+    middle = [rf"\bconv{part}_block{block}_" for part, count in parts for block in range(1, count + 1)]
+    stages = (r"\b(conv1|pool1)_", *middle, r"\b(avg_pool|predictions|sparse_categorical)")
+    return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training, stages)
+
+
+RESNET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec(
+        "resnet_152",
+        resnet,
+        "ResNet-152 on ImageNet, He et al. 2015; batch 32 and fused batch normalization as in HDP",
+    ),
+    small={"depth": 50, "batch": 4, "image_size": 64, "classes": 10, "optimizer": "sgd"},
+)
+
+
+def resnet50(
+    batch: int = 32, image_size: int = 224, classes: int = 1000, optimizer: str = "sgd", seed: int = 0
+) -> Workload:
+    """Returns a training step on [batch, image_size, image_size, 3]."""
+    workload = resnet(50, batch, image_size, classes, optimizer, seed)
+    return Workload(workload.function, workload.example_args)
+
+
+_RESNET50 = WorkloadSpec(
+    "resnet50", resnet50, "ResNet-50 on images (He et al. 2015), fused batch normalization"
+)
+
+
+class FusedBatchNormalization(keras.layers.BatchNormalization):
+    """Keras' layer with the same weights, names and results to rounding, of images [batch, rows, columns, channels].
+
+    The moving variance is that of the kernel, which divides by one less than the number of values (Bessel).
+    """
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None, mask: tf.Tensor | None = None) -> Any:
+        """Returns ``inputs`` normalized; in training also moves the means and variances."""
+        if mask is not None or len(inputs.shape) != _IMAGES or self.axis not in (-1, _IMAGES - 1):
+            raise ValueError(
+                f"the fused kernel takes channels-last images without a mask, not {inputs.shape}"
+            )
+        is_training = bool(training and self.trainable)
+        channels = inputs.shape[-1]
+        y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            inputs,
+            self.gamma if self.scale else tf.ones([channels]),
+            self.beta if self.center else tf.zeros([channels]),
+            mean=None if is_training else self.moving_mean,
+            variance=None if is_training else self.moving_variance,
+            epsilon=self.epsilon,
+            is_training=is_training,
+        )
+        if is_training:
+            for moving, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
+                moving.assign(moving * self.momentum + value * (1 - self.momentum))
+        return y
+
+
+def with_fused_batch_normalization(model: keras.Model) -> keras.Model:
+    """Returns a model of new layers of the same names, whose batch normalizations are fused."""
+
+    def clone(layer: keras.layers.Layer) -> keras.layers.Layer:
+        layer_type = (
+            FusedBatchNormalization if type(layer) is keras.layers.BatchNormalization else type(layer)
+        )
+        return layer_type.from_config(layer.get_config())
+
+    return keras.models.clone_model(model, clone_function=clone)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell that was found: pairs of branches, the ends of each of which are added up."""
+
+    # two (operation, input) each. Input 0 is what the cell before the last gives, 1 what the last gives, 2
+    # and more are the sums before. Operations are ``separable_3``, ``separable_5``, ``separable_7``,
+    # ``average_3``, ``max_3``, ``same`` and ``row_column_7``.
+    pairs: tuple[tuple[tuple[str, int], tuple[str, int]], ...]
+    joined: tuple[int, ...]  # the inputs and sums whose channels are the cell's output
+
+
+def cell_network(
+    image_size: int,
+    classes: int,
+    normal: Cell,
+    reduction: Cell,
+    repeats: int,
+    filters: int,
+    stem_filters: int,
+) -> tuple[keras.Model, tuple[str, ...]]:
+    """A network of such cells, and its stages, which are the cells.
+
+    A convolution and two reductions stand before three times ``repeats`` normal cells with a reduction between.
+
+    Args:
+      image_size: images are [image_size, image_size, 3].
+      normal: keeps the size.
+      reduction: halves it.
+      repeats: normal cells in a row.
+      filters: of the first normal cells; each reduction among them doubles it.
+      stem_filters: of the first convolution.
+    """
+    images = keras.Input((image_size, image_size, 3))
+    x = keras.layers.Conv2D(stem_filters, 3, 2, use_bias=False, name="stem_conv")(images)
+    before = x = _normalized(x, "stem")
+    sizes = [(reduction, filters // 4), (reduction, filters // 2)]
+    for part in range(3):
+        sizes += [(reduction, filters << part)] * (part > 0) + [(normal, filters << part)] * repeats
+    for position, (cell, width) in enumerate(sizes):
+        stride = 2 if cell is reduction else 1
+        before, x = x, _cell(cell, before, x, width, stride, f"cell_{position}")
+    x = keras.layers.ReLU(name="head_relu")(x)
+    x = keras.layers.GlobalAveragePooling2D(name="head_pool")(x)
+    x = keras.layers.Dense(classes, activation="softmax", name="head_softmax")(x)
+    cells = (rf"\bcell_{position}_" for position in range(len(sizes)))
+    return keras.Model(images, x), (r"\bstem_", *cells, r"\b(head|sparse_categorical)_")
+
+
+def _cell(cell: Cell, before: tf.Tensor, x: tf.Tensor, width: int, stride: int, name: str) -> tf.Tensor:
+    ends = [_fitted(before, x, width, f"{name}_before"), _narrow(x, width, f"{name}_last")]
+    for position, pair in enumerate(cell.pairs):
+        branches = [
+            # What the cell itself has made is as small as its output.
+            _operation(operation, ends[end], stride if end < 2 else 1, f"{name}_{position}_{side}")
+            for (operation, end), side in zip(pair, ("left", "right"), strict=True)
+        ]
+        ends.append(keras.layers.Add(name=f"{name}_{position}_add")(branches))
+    return keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell.joined])
+
+
+def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
+    if operation == "same":
+        return x
+    if operation in _POOLS:
+        return _POOLS[operation](3, stride, padding="same", name=f"{name}_pool")(x)
+    if operation == "row_column_7":
+        return _row_column(x, stride, name)
+    for turn, step in (("first", stride), ("second", 1)):
+        x = keras.layers.ReLU(name=f"{name}_{turn}_relu")(x)
+        x = keras.layers.SeparableConv2D(
+            x.shape[-1],
+            _SEPARABLE[operation],
+            step,
+            padding="same",
+            use_bias=False,
+            name=f"{name}_{turn}_conv",
+        )(x)
+        x = _normalized(x, f"{name}_{turn}")
+    return x
+
+
+def _row_column(x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
+    """A convolution of 1 by 7 and one of 7 by 1."""
+    width = x.shape[-1]
+    x = keras.layers.ReLU(name=f"{name}_relu")(x)
+    for turn, kernel, steps in (("row", (1, 7), (1, stride)), ("column", (7, 1), (stride, 1))):
+        x = keras.layers.Conv2D(
+            width, kernel, steps, padding="same", use_bias=False, name=f"{name}_{turn}_conv"
+        )(x)
+    return _normalized(x, name)
+
+
+def _fitted(before: tf.Tensor, x: tf.Tensor, width: int, name: str) -> tf.Tensor:
+    """Output of the cell before the last, with the height and width of the last one's."""
+    if before.shape[1] == x.shape[1]:
+        return _narrow(before, width, name)
+    before = keras.layers.ReLU(name=f"{name}_relu")(before)
+    moved = keras.layers.ZeroPadding2D(((0, 1), (0, 1)), name=f"{name}_moved_pad")(before)
+    moved = keras.layers.Cropping2D(((1, 0), (1, 0)), name=f"{name}_moved_crop")(moved)
+    halves = []
+    for half, y, filters in (("half", before, width // 2), ("moved", moved, width - width // 2)):
+        y = keras.layers.AveragePooling2D(1, 2, name=f"{name}_{half}_pool")(y)
+        halves.append(keras.layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_{half}_conv")(y))
+    return _normalized(keras.layers.Concatenate(name=f"{name}_halves")(halves), name)
+
+
+def _narrow(x: tf.Tensor, width: int, name: str) -> tf.Tensor:
+    x = keras.layers.ReLU(name=f"{name}_relu")(x)
+    x = keras.layers.Conv2D(width, 1, use_bias=False, name=f"{name}_conv")(x)
+    return _normalized(x, name)
+
+
+def _normalized(x: tf.Tensor, name: str) -> tf.Tensor:
+    return FusedBatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
+
+
+_AMOEBANET_NORMAL = Cell(
+    pairs=(
+        (("average_3", 0), ("max_3", 1)),
+        (("separable_3", 0), ("separable_5", 2)),
+        (("separable_3", 0), ("average_3", 3)),
+        (("separable_3", 1), ("same", 1)),
+        (("same", 0), ("average_3", 1)),
+    ),
+    joined=(4, 5, 6),
+)
+_AMOEBANET_REDUCTION = Cell(
+    pairs=(
+        (("average_3", 0), ("separable_3", 1)),
+        (("max_3", 0), ("separable_7", 2)),
+        (("separable_7", 0), ("average_3", 1)),
+        (("max_3", 0), ("max_3", 1)),
+        (("row_column_7", 0), ("separable_3", 5)),
+    ),
+    joined=(3, 4, 6),
+)
+
+
+def amoebanet(
+    repeats: int = 6,
+    filters: int = 190,
+    stem_filters: int = 96,
+    batch: int = 16,
+    image_size: int = 331,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a cell.
+
+    By default the paper's large network, N = 6 and F = 190. GO, which places it, says neither size nor batch.
+
+    Args:
+      repeats: normal cells in a row, N.
+      filters: of the first normal cells, F.
+      stem_filters: of the first convolution.
+      training: with gradients and update; else forward pass and loss.
+    """
+    begin(seed)
+    model, stages = cell_network(
+        image_size, classes, _AMOEBANET_NORMAL, _AMOEBANET_REDUCTION, repeats, filters, stem_filters
+    )
+    return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training, stages)
+
+
+AMOEBANET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec("amoebanet", amoebanet, "AmoebaNet-A (N = 6, F = 190), Real et al. 2018; as in GO's table"),
+    small=_SMALL_CELLS,
+)
+
+
+_NASNET_NORMAL = Cell(
+    pairs=(
+        (("separable_5", 1), ("separable_3", 0)),
+        (("separable_5", 0), ("separable_3", 0)),
+        (("average_3", 1), ("same", 0)),
+        (("average_3", 0), ("average_3", 0)),
+        (("separable_3", 1), ("same", 1)),
+    ),
+    joined=(0, 2, 3, 4, 5, 6),
+)
+_NASNET_REDUCTION = Cell(
+    pairs=(
+        (("separable_5", 1), ("separable_7", 0)),
+        (("max_3", 1), ("separable_7", 0)),
+        (("average_3", 1), ("separable_5", 0)),
+        (("average_3", 2), ("same", 3)),
+        (("separable_3", 2), ("max_3", 1)),
+    ),
+    joined=(3, 4, 5, 6),
+)
+
+
+def nasnet(
+    repeats: int = 6,
+    filters: int = 168,
+    stem_filters: int = 96,
+    batch: int = 8,
+    image_size: int = 331,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a cell.
+
+    By default the paper's large network, 6 @ 4032.
+
+    Args:
+      repeats: normal cells in a row.
+      filters: of the first normal cells, a multiple of 4.
+      stem_filters: of the first convolution.
+      training: with gradients and update; else forward pass and loss.
+    """
+    begin(seed)
+    model, stages = cell_network(
+        image_size, classes, _NASNET_NORMAL, _NASNET_REDUCTION, repeats, filters, stem_filters
+    )
+    return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training, stages)
+
+
+NASNET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec(
+        "nasnet", nasnet, "NASNet-A (6 @ 4032) on ImageNet, Zoph et al. 2018; as in Placeto's table"
+    ),
+    small=_SMALL_CELLS,
+)
+
+
+def wavenet(
+    stacks: int = 2,
+    layers: int = 18,
+    batch: int = 4,
+    length: int = 8192,
+    width: int = 128,
+    skip_width: int = 256,
+    levels: int = 256,
+    optimizer: str = "adam",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on int32 [batch, length] samples of sound; a stage is a layer.
+
+    GO, which places it, says only how many stacks and layers there are.
+
+    Args:
+      stacks: one after the other, each of ``layers`` dilated layers.
+      length: samples, half a second at 16 kHz.
+      levels: a sample has.
+      training: with gradients and update; else forward pass and loss.
+    """
+    begin(seed)
+    samples = keras.Input((length,), dtype="int32")
+    x = keras.layers.Embedding(levels, width, name="embed_samples")(samples)
+    x = keras.layers.Conv1D(width, 2, padding="causal", name="embed_conv")(x)
+    names = [f"stack_{stack}_layer_{layer}" for stack in range(stacks) for layer in range(layers)]
+    skips = []
+    for position, name in enumerate(names):
+        dilation = 2 ** (position % layers % _DILATIONS)
+        x, skip = _wavenet_layer(x, dilation, skip_width, name)
+        skips.append(skip)
+    y = keras.layers.Add(name="head_add")(skips) if len(skips) > 1 else skips[0]
+    y = keras.layers.ReLU(name="head_relu")(y)
+    y = keras.layers.Conv1D(skip_width, 1, activation="relu", name="head_conv")(y)
+    model = keras.Model(samples, keras.layers.Conv1D(levels, 1, activation="softmax", name="head_softmax")(y))
+    stages = (r"\bembed_", *(rf"\b{name}_" for name in names), r"\b(head|sparse_categorical)_")
+    return keras_step(model, sentence_batch(batch, length, levels, seed), optimizer, training, stages)
+
+
+def _wavenet_layer(x: tf.Tensor, dilation: int, skip_width: int, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """``tanh(filter) * sigmoid(gate)``; returns the residual sum for the next layer and the skip connection."""
+    width = x.shape[-1]
+    halves = [
+        keras.layers.Conv1D(
+            width,
+            2,
+            padding="causal",
+            dilation_rate=dilation,
+            activation=activation,
+            name=f"{name}_{part}",
+        )(x)
+        for part, activation in (("filter", "tanh"), ("gate", "sigmoid"))
+    ]
+    y = keras.layers.Multiply(name=f"{name}_gated")(halves)
+    skip = keras.layers.Conv1D(skip_width, 1, name=f"{name}_skip")(y)
+    residual = keras.layers.Conv1D(width, 1, name=f"{name}_residual")(y)
+    return keras.layers.Add(name=f"{name}_add")([x, residual]), skip
+
+
+WAVENET: tuple[WorkloadSpec, ...] = tuple(
+    row
+    for stacks, layers in ((2, 18), (4, 36))
+    for row in variants(
+        WorkloadSpec(
+            f"wavenet_{stacks}x{layers}",
+            wavenet,
+            _WAVENET_SUMMARY.format(stacks, layers),
+            {"stacks": stacks, "layers": layers},
+        ),
+        small={"layers": 4, "batch": 2, "length": 128, "width": 16, "skip_width": 16},
+    )
+)
+
+ROWS = (*INCEPTION, *RESNET, _RESNET50, *AMOEBANET, *NASNET, *WAVENET)
