@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import ctypes
 import dataclasses
 import gc
 import itertools
+import json
+import os
 import signal
 import sys
 import warnings
@@ -23,26 +26,30 @@ from tf_placer import native_log, workloads
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.heartbeat import HEARTBEAT
-from tf_placer.base.store import clear_cache
+from tf_placer.base.store import clear_cache, kinds
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import flag_sets
 from tf_placer.command_line.check_flags import (
-    PASSED_ON,
+    CommandWords,
     check_flags,
+    cluster_names,
+    completion,
+    define,
+    flag_words,
+    help_text,
     list_clusters,
     parse_flags,
     refuse_graph,
 )
-from tf_placer.command_line.help_text import SHELLS, CommandWords, completion, help_text
-from tf_placer.command_line.json_output import standard_output_silenced, write_json
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
+from tf_placer.planning.request import ALL, PASSED_ON, SHELLS
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search import known as known_methods
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
+_STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 _SCRIPT = "script"
 _PROGRAM = ("workload", _SCRIPT, "saved_model", "meta_graph")
 _HELP = frozenset({"--help", "-help", "-h", "-?", "--h", "--helpfull", "--helpshort"})
@@ -51,34 +58,17 @@ _VERSION = frozenset({"--version", "-version", "-V", "-v", "version"})
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One command.
+    """One command; its flags are in ``Options``."""
 
-    Attributes:
-      help: one line.
-      own_flags: adds the flags that not every command has.
-      required: flags that have no default.
-      word: the flag that a word without dashes stands for; None where there must be none.
-      one_of: flags of which exactly one must be given.
-      example: flags of a command line that works.
-      implied: flag -> another and the value that this one has where the first is given and it is not.
-      run_light: does what needs little, prints it, and returns it as JSON data; None where it is ``run_command``
-        that does it: where this is None, or returns None.
-    """
-
-    help: str
-    own_flags: Callable[[flags.FlagValues], None]
-    required: tuple[str, ...] = ()
-    word: str | None = None
-    one_of: tuple[str, ...] = ()
-    example: str = ""
+    help: str  # one line
+    required: tuple[str, ...] = ()  # flags that have no default
+    word: str | None = None  # flag of a word without dashes
+    one_of: tuple[str, ...] = ()  # flags of which exactly one must be given
+    example: str = ""  # flags of a command line that works
+    # Flag -> another, and this one's default where the first is given.
     implied: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    # Prints and returns as JSON data what needs no TensorFlow; ``run_command`` does the rest.
     run_light: Callable[[flags.FlagValues, rich.console.Console], Any] | None = None
-
-    def define(self, values: flags.FlagValues) -> None:
-        """Adds all its flags."""
-        self.own_flags(values)
-        if self.word != PASSED_ON:  # whose standard output is the script's
-            flag_sets.of_every_command(values)
 
 
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
@@ -87,6 +77,7 @@ def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[d
 
 def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[Any] | None:
     if values.facts:
+        values["facts"].value = list(workloads.names()) if ALL in values.facts else values.facts
         return None
     if not values.names:
         return list_workloads(console)
@@ -120,13 +111,17 @@ def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str
 
 
 def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    words = {}
-    for name, command in COMMANDS.items():
-        of_command = flags.FlagValues()
-        command.define(of_command)
-        words[name] = CommandWords(
-            command.help, flag_sets.completions(of_command), SHELLS if command.word == "shell" else ()
-        )
+    names = {
+        **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
+        "facts": (ALL, *workloads.names()),
+        **dict.fromkeys(("cluster", "clusters"), cluster_names()),
+        **dict.fromkeys(("method", "methods"), known_methods.methods()),
+        "clear": (ALL, *kinds()),
+    }
+    words = {
+        name: CommandWords(command.help, flag_words(name, names), SHELLS if command.word == "shell" else ())
+        for name, command in COMMANDS.items()
+    }
     script = completion(values.shell, words)
     console.print(script, soft_wrap=True, end="")
     return {"shell": values.shell, "script": script}
@@ -135,7 +130,6 @@ def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict
 COMMANDS = {
     "place": Command(
         "find a placement",
-        flag_sets.of_place,
         ("cluster", "out"),
         _SCRIPT,
         (*_PROGRAM, "graph"),
@@ -144,7 +138,6 @@ COMMANDS = {
     ),
     "compare": Command(
         "try several methods",
-        flag_sets.of_compare,
         ("cluster", "out"),
         _SCRIPT,
         (*_PROGRAM, "graph"),
@@ -152,7 +145,6 @@ COMMANDS = {
     ),
     "measure": Command(
         "time a plan on this machine",
-        flag_sets.of_measure,
         ("placement",),
         _SCRIPT,
         _PROGRAM,
@@ -160,7 +152,6 @@ COMMANDS = {
     ),
     "explain": Command(
         "say why an op or a layer is where a plan puts it",
-        flag_sets.of_explain,
         ("plan",),
         _SCRIPT,
         ("op", "layer"),
@@ -168,14 +159,12 @@ COMMANDS = {
     ),
     "run": Command(
         "run a script under a plan",
-        flag_sets.of_run,
         (PASSED_ON,),
         PASSED_ON,
         example="--cluster=local train.py --epochs=3",
     ),
     "profile": Command(
         "measure ops and links on this machine",
-        flag_sets.of_profile,
         (),
         _SCRIPT,
         _PROGRAM,
@@ -183,19 +172,15 @@ COMMANDS = {
     ),
     "train": Command(
         "teach a policy on many problems",
-        flag_sets.of_train,
         ("method", "workloads", "clusters", "out"),
         example="--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
     ),
-    "clusters": Command("list the described machines", flag_sets.none, run_light=_clusters),
-    "workloads": Command("list what can be placed", flag_sets.of_workloads, run_light=_workloads),
-    "methods": Command("list the search methods", flag_sets.none, run_light=_methods),
-    "doctor": Command(
-        "say what works here, and what the cache holds", flag_sets.of_doctor, run_light=_doctor
-    ),
+    "clusters": Command("list the described machines", run_light=_clusters),
+    "workloads": Command("list what can be placed", run_light=_workloads),
+    "methods": Command("list the search methods", run_light=_methods),
+    "doctor": Command("say what works here, and what the cache holds", run_light=_doctor),
     "completion": Command(
         "print what completes commands in a shell",
-        flag_sets.of_completion,
         ("shell",),
         "shell",
         example="bash",
@@ -224,7 +209,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         name = argv[0]
         if name not in COMMANDS:
             raise InputError(f"unknown command {name!r}; {nearest(name, COMMANDS)} (tf-placer --help)")
-        command, values = COMMANDS[name], _flags_of(name)
+        command, values = COMMANDS[name], define(name)
         refuse_graph(name, values, argv[1:])
         needed = command.required, command.word, command.one_of, command.example
         parse_flags(values, argv, *needed, command.implied)
@@ -253,12 +238,6 @@ def _warnings_are_lines() -> Iterator[None]:
         yield
 
 
-def _flags_of(name: str) -> flags.FlagValues:
-    values = flags.FlagValues()
-    COMMANDS[name].define(values)
-    return values
-
-
 def _help_asked(argv: Sequence[str]) -> str | None:
     """Text for a call that asks for help, for the version, or for nothing; None for any other."""
     if not argv:
@@ -276,10 +255,7 @@ def _help_asked(argv: Sequence[str]) -> str | None:
     if name is None:
         return usage()
     command = COMMANDS[name]
-    values = _flags_of(name)
-    return help_text(
-        name, command.help, values, command.example, command.required, command.one_of, command.word
-    )
+    return help_text(name, command.help, command.example, command.required, command.one_of, command.word)
 
 
 def _run(name: str, values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -288,7 +264,23 @@ def _run(name: str, values: flags.FlagValues, console: rich.console.Console) -> 
         return
     with standard_output_silenced():
         data = _found(name, values, rich.console.Console(stderr=True, highlight=False, markup=False))
-    write_json(data, console.file)
+    console.file.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
+    console.file.flush()
+
+
+@contextlib.contextmanager
+def standard_output_silenced() -> Iterator[None]:
+    """Sends standard output to standard error meanwhile, also from C and from child processes."""
+    sys.stdout.flush()
+    kept = os.dup(_STANDARD_OUTPUT)
+    try:
+        os.dup2(_STANDARD_ERROR, _STANDARD_OUTPUT)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what C has in its buffers would come out afterwards
+        os.dup2(kept, _STANDARD_OUTPUT)
+        os.close(kept)
 
 
 def _found(name: str, values: flags.FlagValues, console: rich.console.Console) -> Any:

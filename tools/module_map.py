@@ -30,8 +30,9 @@ SLACK = 0.01
 # Files that a reader opens, in this order, to follow one request of `place` from the command line to its page.
 JOURNEY = (
     "__main__",
-    *(f"command_line/{name}" for name in ("check_flags", "flag_sets", "request", "run_command")),
+    *(f"command_line/{name}" for name in ("check_flags", "request", "run_command")),
     *(f"command_line/{name}" for name in ("place", "described")),
+    "planning/request",
     *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "race", "in_parts", "fusing")),
     "planning/outcome",
     *(f"search/{name}" for name in ("search", "shortest", "round", "recorder", "portfolio", "ordered")),

@@ -25,10 +25,7 @@ MAX_FUNCTION_LINES = 80
 MAX_FAN_OUT, MAX_EDGES, MAX_MODULES = 25, 26, 340
 _FLAG_MODULES = (
     "tf_placer.__main__",
-    *(
-        f"tf_placer.command_line.{name}"
-        for name in ("check_flags", "flag_sets", "help_text", "request", "run_command")
-    ),
+    *(f"tf_placer.command_line.{name}" for name in ("check_flags", "request", "run_command")),
 )
 SHAPELESS_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 

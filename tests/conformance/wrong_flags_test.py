@@ -1,7 +1,7 @@
 """Whatever is wrong with a flag of a command ends with status 2 and one line that names it and says what to give.
 
-A flag of numbers is tried with what is no number and with one out of range; of what a text may be, only its name
-tells, so who adds one adds a row to ``OF_NAME``.
+Wrong numbers and words follow from the type of an option in ``Options``; wrong texts depend on its name: a new option
+needs a row in ``OF_NAME``.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import io
 import pathlib
 import re
+import typing
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pytest
 import rich.console
 import tensorflow as tf
-from absl import flags
 
 import tf_placer
-from tests.conformance.wrong_flag_values import wrong_values
 from tf_placer import workloads
 from tf_placer.__main__ import COMMANDS, run
+from tf_placer.base.arguments import Text, describe
+from tf_placer.planning.request import Texts, kind_of, options_of
 
 _REMEDY = re.compile(r"; \w|give |did you mean|known: |needs --")
 
@@ -36,6 +39,7 @@ OF_NAME = {
     "op_library": ("nowhere.so", "FOLDER", "FILE"),
     "meta_graph": ("nowhere", "FOLDER", "FILE"),
     "fetches": ("nowhere", "nowhere:0"),
+    "clear": ("nothing", "plans,nothing"),
     "facts": ("dense_smal", "dense_small,nowhere"),
     "graph": ("nowhere", "FOLDER", "FILE"),
     "workloads": ("dense_smal", "dense_small,nowhere"),
@@ -87,13 +91,22 @@ _TOLD_BY = {
 }
 
 
-def flags_of(command: str) -> flags.FlagValues:
-    values = flags.FlagValues()
-    COMMANDS[command].define(values)
-    return values
+EVERY_FLAG = [(command, option.name) for command in COMMANDS for option in options_of(command)]
 
 
-EVERY_FLAG = [(command, name) for command in COMMANDS for name in flags_of(command)]
+def wrong_values(name: str) -> Iterator[str]:
+    """Texts that a flag must refuse: by its type and limits, and by its name."""
+    kind = kind_of(name)
+    if kind is bool:
+        yield "maybe"
+        return
+    yield ""
+    if typing.get_origin(kind) is Literal:
+        yield "nothing"
+    elif kind not in (Text, Texts):
+        yield from ("a", "1.5.1", "nan", "-1")
+        yield from () if "number" in describe(kind).replace("whole number", "") else ("1.5",)
+    yield from OF_NAME[name] if kind in (Text, Texts) else OF_NAME.get(name, ())
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +166,7 @@ def test_a_wrong_flag_is_one_line(
 ) -> None:
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))
-    for value in wrong_values(flags_of(command)[name], OF_NAME):
+    for value in wrong_values(name):
         value = value.replace("FILE", str(folder / "file.txt")).replace("FOLDER", str(folder / "folder"))
         given = good_flags(command, name, folder) | {name: value}
         status = run([command, *(f"--{flag}={text}" for flag, text in given.items())], quiet())
@@ -182,7 +195,7 @@ def test_a_flag_that_there_is_not(command: str, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(("command", "name"), EVERY_FLAG)
 def test_a_flag_without_a_value(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if not flags_of(command)[name].boolean:
+    if kind_of(name) is not bool and name != "clear":
         assert run([command, f"--{name}"], quiet()) == 2
         error = capsys.readouterr().err
         assert error == f"tf-placer: Missing value for flag --{name}; write --flag=value\n"

@@ -10,23 +10,15 @@ import pytest
 from absl import flags
 
 import tf_placer
-from tests.docs.lines import command_lines, flags_of
+from tests.docs.lines import command_lines
 from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster import cluster_file
-from tf_placer.command_line.check_flags import parse_flags
+from tf_placer.command_line.check_flags import define, parse_flags
 from tf_placer.report.files import RESULTS
 
 PAGE = pathlib.Path("docs") / "command_line.md"
-
-
-def own_flags(command: str) -> dict[str, flags.Flag]:
-    """A command's flags by name, without those that absl gives to every program."""
-    by_module = flags_of(command).flags_by_module_dict()
-    found = {flag.name: flag for module, some in by_module.items() if module != "absl.flags" for flag in some}
-    assert not {"flagfile", "undefok"} & found.keys()
-    return found
 
 
 def code(cell: str) -> list[str]:
@@ -37,7 +29,10 @@ def code(cell: str) -> list[str]:
 def flag_faults(rows: list[list[str]]) -> list[str]:
     """Where rows of flag, default, commands and meaning differ from the flags that there are."""
     wrong = []
-    actual = {command: own_flags(command) for command in command_line.COMMANDS}
+    actual = {
+        command: {name: values[name] for name in values}
+        for command, values in ((command, define(command)) for command in command_line.COMMANDS)
+    }
     listed = {code(row[0])[0].removeprefix("--"): row for row in rows}
     wrong += [
         f"--{name} has several rows" for name in listed if sum(f"`--{name}`" == row[0] for row in rows) > 1
@@ -59,7 +54,7 @@ def flag_faults(rows: list[list[str]]) -> list[str]:
 def is_needed(name: str) -> bool:
     """Whether a command requires the flag and has no default for it."""
     return any(
-        name in one.required and not own_flags(command)[name].value
+        name in one.required and not define(command)[name].value
         for command, one in command_line.COMMANDS.items()
     )
 
@@ -167,7 +162,7 @@ def test_command_lines_on_the_pages_parse(root: pathlib.Path) -> None:
     assert {line[0] for page, line in found if page == root / PAGE} == command_line.COMMANDS.keys()
     for page, line in found:
         assert line[0] in command_line.COMMANDS, f"{page.name}: {line}"
-        values = flags_of(line[0])
+        values = define(line[0])
         try:
             command = command_line.COMMANDS[line[0]]
             parse_flags(values, line, command.required, command.word, implied=command.implied)

@@ -8,9 +8,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from tf_placer import transform
 from tf_placer.base import arguments
-from tf_placer.base.arguments import MAX_SEED, InputError
+from tf_placer.base.arguments import InputError, fit
 from tf_placer.base.files import check_writable
 from tf_placer.cluster.cluster import (
     Cluster,
@@ -20,14 +19,19 @@ from tf_placer.cluster.cluster import (
     limits_by_device,
     local_cores,
 )
+from tf_placer.planning.request import DEFAULT, SLOW_DOWN, check_together, kind_of
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.search.known import BUDGETS, DEFAULT, SLOW_DOWN, TIME, WHOLE, Objective
 from tf_placer.workers.connection import check_not_described
 
 VARIABLES = ("move", "stay")
 _LIMIT = "memory_limit"
+# Settings that commands have, too; ``Options`` has their limits.
+_OPTIONS = (
+    *("method", "budget_s", "budget_of", "seed", "objective", "slow_down", "parts", "batch_statistics"),
+    *("batch_size", "respect_devices", "fuse", "refresh"),
+)
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
 
@@ -103,7 +107,7 @@ class AutoPlaceConfig:
     cluster: Cluster | str = "local"
     method: str = DEFAULT
     budget_s: float = 60.0
-    budget_of: str = WHOLE
+    budget_of: str = "whole"
     seed: int = 0
     cache_dir: str | os.PathLike[str] | None = None
     plan: str | os.PathLike[str] | None = None
@@ -112,87 +116,65 @@ class AutoPlaceConfig:
     respect_devices: bool = True
     keep_unplaced: bool = True
     memory_limit: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
-    objective: str = TIME
+    objective: str = "time"
     slow_down: float = SLOW_DOWN
     parts: int | str = 1
-    batch_statistics: str = transform.WHOLE
+    batch_statistics: str = "whole"
     fuse: bool = False
     batch_size: int = 32
     refresh: bool = False
     strict: bool = False
 
     def __post_init__(self) -> None:
-        taken = {
-            "budget_s": arguments.number("budget_s", self.budget_s, above=0, finite=True),
-            "budget_of": arguments.one_of("budget_of", self.budget_of, BUDGETS),
-            "seed": arguments.whole_number("seed", self.seed, 0, MAX_SEED),
-            "variables": arguments.one_of("variables", self.variables, VARIABLES),
-            "pins": arguments.texts_by_text("pins", self.pins, _GIVE_PINS),
-            "respect_devices": arguments.truth("respect_devices", self.respect_devices),
-            "keep_unplaced": arguments.truth("keep_unplaced", self.keep_unplaced),
-            "parts": self.parts if self.tries_parts else arguments.whole_number("parts", self.parts, least=1),
-            "batch_statistics": arguments.one_of(
-                "batch_statistics", self.batch_statistics, transform.BATCH_STATISTICS
-            ),
-            "fuse": arguments.truth("fuse", self.fuse),
-            "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
-            "memory_limit": limits_by_device(_LIMIT, self.memory_limit),
-            "slow_down": Objective(self.objective, self.slow_down).slow_down,
-            "refresh": arguments.truth("refresh", self.refresh),
-            "strict": arguments.truth("strict", self.strict),
-        }
-        for name, value in taken.items():
-            object.__setattr__(self, name, value)
+        for name in _OPTIONS:
+            object.__setattr__(self, name, fit(kind_of(name), getattr(self, name), name))
+        arguments.one_of("variables", self.variables, VARIABLES)
+        arguments.truth("keep_unplaced", self.keep_unplaced)
+        arguments.truth("strict", self.strict)
+        object.__setattr__(self, "pins", arguments.texts_by_text("pins", self.pins, _GIVE_PINS))
+        object.__setattr__(self, "memory_limit", limits_by_device(_LIMIT, self.memory_limit))
+        check_together({"fuse": self.fuse, "objective": self.objective}.get)
         if self.cache_dir is not None:
             folder = arguments.path("cache_dir", self.cache_dir, "a folder")
             check_writable(pathlib.Path(folder), f"cache_dir={folder}")
+        if self.method not in methods.names():
+            raise InputError(f"method is {self.method!r}; {arguments.nearest(self.method, methods.names())}")
         if self.plan is not None:
-            object.__setattr__(self, "plan", arguments.path("plan", self.plan, "a placement.json").absolute())
-            try:
-                PlanFile.read(self.plan)
-            except InputError as error:
-                raise InputError(f"plan: {error}") from error
-        known = methods.names()
-        if arguments.text("method", self.method, f"give one of {', '.join(known)}") not in known:
-            raise InputError(f"method is {self.method!r}; {arguments.nearest(self.method, known)}")
-        for ops, device in self.pins.items():
-            try:
+            path = arguments.path("plan", self.plan, "a placement.json").absolute()
+            object.__setattr__(self, "plan", path)
+            with arguments.named("plan"):
+                PlanFile.read(path)
+        with arguments.named("pins"):
+            for ops, device in self.pins.items():
                 Pin(ops, device)
-            except InputError as error:
-                raise InputError(f"pins: {error}") from None
-        if self.fuse and self.objective != TIME:
-            raise InputError(
-                f"fuse=True is for objective='time', and objective is {self.objective!r}; leave one of them out"
-            )
-        self._check_cluster()
+        # The cluster is checked without probing this machine, which waits for the first call.
+        said = f"cluster={self.cluster!r}"
+        if not isinstance(self.cluster, str):
+            given_cluster("cluster", self.cluster)
+        elif self.cluster.partition(":")[0] == "local":
+            local_cores(self.cluster, said)
+            return
+        chosen = self.chosen_cluster()
+        if self.plan is None:
+            check_not_described(chosen)
 
     @property
     def tries_parts(self) -> bool:
         """True if the batch is also put in a part for each device."""
-        return isinstance(self.parts, str) and self.parts == transform.AUTO
+        return self.parts == "auto"
 
     @property
     def num_parts(self) -> int:
         """So many parts as were asked for; 1 where the search decides."""
         return 1 if isinstance(self.parts, str) else self.parts
 
-    def _check_cluster(self) -> None:
-        """Checks the cluster without probing this machine, which waits for the first call."""
-        cluster = self.cluster
-        if not isinstance(cluster, str):
-            given_cluster("cluster", cluster)
-            self._limited(cluster)
-        elif cluster.partition(":")[0] == "local":
-            local_cores(cluster, self._said)
-            return
-        chosen = self.chosen_cluster()
-        if self.plan is None:
-            check_not_described(chosen)
-
     def chosen_cluster(self) -> Cluster:
         """The devices, found by ``choose_cluster`` where a word stands for them."""
-        cluster = self._limited(
-            choose_cluster(self.cluster, self._said) if isinstance(self.cluster, str) else self.cluster
+        cluster = self.cluster
+        if isinstance(cluster, str):
+            cluster = choose_cluster(cluster, f"cluster={cluster!r}")
+        cluster = dataclasses.replace(
+            cluster, devices=limited(cluster.devices, limits_by_device(_LIMIT, self.memory_limit), _LIMIT)
         )
         is_one_cpu = cluster.kind == "local" and [device.type for device in cluster.devices] == ["CPU"]
         return Cluster.logical(1) if self.fuse and is_one_cpu else cluster
@@ -218,12 +200,3 @@ class AutoPlaceConfig:
 
         pins = {ops: device for ops, device in self.pins.items() if not is_elsewhere(Pin(ops, device))}
         return dataclasses.replace(self, pins=pins)
-
-    def _limited(self, cluster: Cluster) -> Cluster:
-        """The cluster with no more memory than ``memory_limit``."""
-        limits = limits_by_device(_LIMIT, self.memory_limit)
-        return dataclasses.replace(cluster, devices=limited(cluster.devices, limits, _LIMIT))
-
-    @property
-    def _said(self) -> str:
-        return f"cluster={self.cluster!r}"

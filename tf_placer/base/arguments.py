@@ -6,6 +6,7 @@ Errors of TensorFlow become one line, too (``told``).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -17,7 +18,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 import numpy as np
@@ -88,6 +89,15 @@ def fit(kind: Any, value: Any, where: str, form: Literal["python", "text", "docu
     if error["type"] == "missing":
         raise InputError(f"{name} is missing; give {describe(wanted)}")
     raise InputError(f"{name} is {shown(error['input'])}; give {describe(wanted)}")
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Puts the name of an argument before the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 @functools.cache

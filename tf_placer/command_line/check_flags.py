@@ -1,11 +1,12 @@
-"""Words of flags, and checks that need no TensorFlow, which takes seconds to load."""
+"""Flags of the commands, made from ``Options``: parsing, checks that need no TensorFlow, help and completion."""
 
 from __future__ import annotations
 
 import ast
-import math
+import dataclasses
 import pathlib
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
-from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.arguments import InputError, fit, nearest
 from tf_placer.base.file_kinds import check_kind
 from tf_placer.base.files import check_writable
 from tf_placer.cluster.cluster import (
@@ -26,55 +27,25 @@ from tf_placer.cluster.cluster import (
     local_cores,
 )
 from tf_placer.cluster.cluster_file import preset_names
-from tf_placer.command_line.help_text import called, one_of_text, plain_help
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
+from tf_placer.planning.request import (
+    ALL,
+    PASSED_ON,
+    REPEATED,
+    Texts,
+    check_together,
+    group_of,
+    kind_of,
+    options_of,
+)
 from tf_placer.search import known
-from tf_placer.search.known import TIME, Budget
-
-FASTEST, METHOD = "fastest", "method"
-WRITE = (FASTEST, METHOD)
-OP, LAYER = "op", "layer"
-PASSED_ON = "program"  # the flag of a script with arguments of its own: flags of ours end at the first word
-BY = (OP, LAYER)
-
-
-def check_together(
-    *, plan: object, pins: object, complete_plan: bool, graph: object, respect_devices: object, costs: object
-) -> None:
-    """Refuses flags that contradict each other; each argument is what one of them has, false where it is not given.
-
-    A profiled graph has no program to pin ops of, or to profile.
-
-    Raises:
-      InputError: names both.
-    """
-    if plan and pins:
-        raise InputError("--plan and --pin are given; a plan pins what it names: edit it, or leave it away")
-    asked = {"--pin": pins, "--plan": plan, "--respect_devices": respect_devices, "--costs": costs}
-    for flag, value in asked.items():
-        if graph and value:
-            raise InputError(f"{flag} is given with --graph, which has no program; leave it away")
-    if complete_plan and not plan:
-        raise InputError("--complete_plan is given without --plan; say which plan to complete")
 
 
 def check_runs_on(command: str, cluster: str, is_live: bool) -> None:
     """Raises InputError where a command that needs live devices is given a cluster that is only described."""
     if not is_live:
         raise InputError(f"cluster {cluster!r} is only described; {command} on --cluster=local")
-
-
-def check_not_run_on(graph: object, cluster: str, is_live: bool) -> None:
-    """Raises InputError where a profiled graph, which has nothing to run, is given with live devices."""
-    if graph and is_live:
-        raise InputError(
-            f"--cluster={cluster} has live devices, and --graph has nothing to run on them; "
-            "give a preset or a .toml file without addresses"
-        )
-
-
-# Presets of clusters, by name.
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -110,6 +81,8 @@ _FILES = {
     "settings": "a TOML file of settings",
     "weights": "one that `train` wrote",
 }
+_WIDTH, _COLUMN = 110, 26  # of help
+PROGRAM = "tf-placer"
 _NEED_LIVE_DEVICES = ("measure", "profile")
 _RUN = "run"  # on live or logical devices
 _FOLDERS = ("out", "tensorboard")
@@ -133,13 +106,9 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
     for name, what in _FILES.items():
         if _given(values, name):
             _check_file(f"--{name}={values[name].value}", pathlib.Path(values[name].value), what)
-    _check_together(values)
+    check_together(lambda name: values[name].value if name in values else None, "--")
     _check_fleet(values)
     _check_clusters(command, values)
-    if "budget_evaluations" in values:
-        seconds, evaluations = values.budget_s, values.budget_evaluations
-        if seconds is not None or evaluations is not None:
-            Budget(math.inf if seconds is None else seconds, evaluations)
     for name in _FOLDERS:
         if _given(values, name) and command != "train":  # whose --out is a file
             check_writable(pathlib.Path(values[name].value), f"--{name}={values[name].value}")
@@ -170,17 +139,9 @@ def _check_program(values: flags.FlagValues) -> None:
         _check_passed_on(values[PASSED_ON].value[0])
     if _given(values, "script"):
         Script.named(values.script).check_found()
-    if _given(values, "args") and not _given(values, "script"):
-        raise InputError(
-            f"--args={values.args} is given without a script; give FILE.py:NAME, or leave it out"
-        )
     if _given(values, "saved_model") and not pathlib.Path(values.saved_model).exists():
         file = pathlib.Path(values.saved_model) / "saved_model.pb"
         raise InputError(f"cannot read {file}: No such file or directory; give the folder of a SavedModel")
-    if _given(values, "meta_graph") and not _given(values, "fetches"):
-        raise InputError(
-            "--meta_graph needs --fetches: what to compute, for example --fetches=loss:0,train_op"
-        )
 
 
 def _check_passed_on(script: str) -> None:
@@ -202,19 +163,6 @@ def _check_file(said: str, path: pathlib.Path, what: str) -> None:
         raise InputError(f"{said}: no such file; give {what}")
 
 
-def _check_together(values: flags.FlagValues) -> None:
-    if "pin" not in values:
-        return
-    check_together(
-        plan="plan" in values and values.plan,
-        pins=values.pin,
-        complete_plan="complete_plan" in values and values.complete_plan,
-        graph=values.graph,
-        respect_devices=values.respect_devices,
-        costs=values.costs,
-    )
-
-
 def _check_fleet(values: flags.FlagValues) -> None:
     if not _given(values, "fleet"):
         return
@@ -225,14 +173,6 @@ def _check_fleet(values: flags.FlagValues) -> None:
             f"{said} measures on the devices of its machines, and --cluster={values.cluster} describes others; leave "
             "--cluster out, or give local:2, say"
         )
-    given = {
-        "--graph": _given(values, "graph"),
-        "--op_library": _given(values, "op_library"),
-        "--plan": _given(values, "plan") and not values.complete_plan,
-        "--objective=memory": values.objective != TIME,
-    }
-    for other in (name for name, is_given in given.items() if is_given):
-        raise InputError(f"{said} and {other} are given; leave one of them out")
     check_ray(said)
     check_reachable(address)
 
@@ -248,7 +188,12 @@ def _check_clusters(command: str, values: flags.FlagValues) -> None:
             is_logical = cluster is not None and cluster.kind == LOGICAL
             if command in _NEED_LIVE_DEVICES or (command == _RUN and not is_logical):
                 check_runs_on(command, name, is_live)
-            check_not_run_on(_given(values, "graph"), name, is_live)
+            for other in ("graph", "robust"):
+                if is_live and _given(values, other):
+                    raise InputError(
+                        f"{said} has live devices, and --{other} is for described ones; give a preset or a .toml file "
+                        "without addresses"
+                    )
             if cluster is not None and _given(values, "memory_limit"):
                 limited(
                     cluster.devices, limits_of_texts("--memory_limit", values.memory_limit), "--memory_limit"
@@ -263,9 +208,34 @@ def _texts(values: flags.FlagValues, name: str) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-# Command lines read into flags, or refused in one line that names the flag.
+class _TextParser(flags.ArgumentParser):
+    """Keeps the text of a flag for ``parse_flags``."""
 
-_ILLEGAL = re.compile(r"flag --(\w+)=(.*?): ", re.DOTALL)
+
+def define(command: str) -> flags.FlagValues:
+    """The flags of a command: their values are texts until ``parse_flags`` checks them."""
+    values = flags.FlagValues()
+    for option in options_of(command):
+        kind, about = kind_of(option.name), option.metadata["about"]
+        flag_type = flags.MultiFlag if option.name in REPEATED else flags.Flag
+        is_bare = kind is bool or option.name == "clear"
+        flag = flag_type(_TextParser(), None, option.name, None, about, boolean=is_bare)
+        flags.DEFINE_flag(flag, values)
+        default = option.metadata["default_of"][command]
+        flag.value = list(default or ()) if kind == Texts else False if kind is bool else default
+    return values
+
+
+def take_text(flag: flags.Flag) -> None:
+    """Replaces the text of a command's flag by its value; raises InputError for an impossible one."""
+    kind, value = kind_of(flag.name), flag.value
+    if flag.boolean and kind is not bool:  # it may stand without a value
+        value = {"true": ALL, "false": None}.get(value, value)
+    if kind == Texts and isinstance(value, str):
+        value = [word.strip() for word in value.split(",")]
+    if value is not None:
+        value = fit(kind, value, f"--{flag.name}", "text")
+    flag.value = list(value) if kind == Texts else value
 
 
 def parse_flags(
@@ -301,14 +271,15 @@ def parse_flags(
         raise InputError(
             f"{argv[0]} has no flag --{error.flagname}; {_nearest(error.flagname, values)}"
         ) from None
-    except flags.IllegalFlagValueError as error:
-        raise _illegal(values, str(error)) from None
     except flags.Error as error:
-        raise InputError(f"{error}; write --flag=value") from None
+        raise InputError(f"{' '.join(str(error).split())}; write --flag=value") from None
     if rest:
         _take_words(values, argv[0], rest, word)
-    for name in values:
-        _check_given(values[name])
+    for flag in (values[name] for name in values if values[name].present):
+        if flag.value in ("", [], [""]) or flag.value != flag.value:  # nan
+            raise InputError(f"--{flag.name} is empty; give a value, or leave it out ({flag.help})")
+        if isinstance(flag.parser, _TextParser):
+            take_text(flag)
     for name, (other, value) in implied.items():
         if _given(values, name) and not values[other].value:
             values[other].value = value
@@ -327,9 +298,7 @@ def _check_needed(
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} are given; give one of them")
     missing = [one_of_text(one_of, word)] if one_of and not given else []
-    missing += [
-        f"--{name} ({plain_help(values[name]).rstrip('.')})" for name in required if not values[name].value
-    ]
+    missing += [f"--{name} ({values[name].help.rstrip('.')})" for name in required if not values[name].value]
     if missing:
         such = f"; for example: {called(command, example)}" if example else ""
         raise InputError(f"{command} needs {', and '.join(missing)}{such}")
@@ -346,35 +315,219 @@ def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], wor
         raise InputError(f"{command} takes one word beside flags, got {rest[1]!r} too; write --flag=value")
     if values[word].present:
         raise InputError(f"--{word} and {rest[0]!r}, which stands for it, are given; give one of them")
-    try:
-        values[word].parse(rest[0])
-    except flags.IllegalFlagValueError as error:
-        raise _illegal(values, str(error)) from None
-
-
-def _check_given(flag: flags.Flag) -> None:
-    if not flag.present:
-        return
-    if flag.value in ("", [], [""]):
-        raise InputError(f"--{flag.name} is empty; give it a value, or leave it out ({plain_help(flag)})")
-    if isinstance(flag.value, float) and math.isnan(flag.value):
-        raise InputError(
-            f"--{flag.name}=nan is no number; give {flag.parser.syntactic_help} ({plain_help(flag)})"
-        )
-
-
-def _illegal(values: flags.FlagValues, message: str) -> InputError:
-    found = _ILLEGAL.match(message)
-    if found is None or found[1] not in values:
-        return InputError(f"{message}; write --flag=value")
-    flag = values[found[1]]
-    if isinstance(flag, flags.EnumFlag):
-        wanted = f"one of {', '.join(flag.parser.enum_values)}"
-    else:
-        wanted = "true or false" if flag.boolean else flag.parser.syntactic_help
-    return InputError(f"--{flag.name}={found[2]} is not possible; give {wanted} ({plain_help(flag)})")
+    values[word].parse(rest[0])
 
 
 def _nearest(name: str, values: flags.FlagValues) -> str:
     known = [f"--{one}" for one in values]
     return nearest(f"--{name}", known) if known else "it takes none"
+
+
+def help_text(
+    command: str,
+    about: str,
+    example: str,
+    required: Sequence[str] = (),
+    one_of: Sequence[str] = (),
+    word: str | None = None,
+) -> str:
+    """Text of ``COMMAND --help``.
+
+    Args:
+      command: its name.
+      about: its purpose in a line.
+      example: flags of a command line that works.
+      required: flags that have no default.
+      one_of: flags of which one must be given.
+      word: the flag that a word without dashes stands for, or None.
+    """
+    lines = [f"tf-placer {command}: {about}", "", "example:", f"  {called(command, example)}", ""]
+    options = {option.name: option for option in options_of(command)}
+    needed = [name for name in required if options[name].metadata["default_of"][command] is None]
+    if needed or one_of:
+        lines.append("needed:")
+        if one_of:
+            lines.append(f"  one of {one_of_text(one_of, word)}")
+        lines += [*(f"  --{name}" for name in needed if name not in one_of), ""]
+    heading = ""
+    for name, option in options.items():
+        if group_of(name) != heading:
+            lines += [""] if heading else []
+            heading = group_of(name)
+            lines.append(f"{heading}:")
+        lines += _flag_lines(option, command, name == word)
+    return "\n".join(lines).rstrip()
+
+
+def called(command: str, example: str) -> str:
+    """A whole command line."""
+    return f"tf-placer {command} {example}".rstrip()
+
+
+def one_of_text(names: Sequence[str], word: str | None) -> str:
+    """Flags of which one is needed, as they are typed."""
+    typed = ["FILE.py:NAME" if name == word and name == "script" else f"--{name}" for name in names]
+    return f"{', '.join(typed[:-1])} or {typed[-1]}"
+
+
+def _flag_lines(option: dataclasses.Field[Any], command: str, is_word: bool) -> list[str]:
+    about, default = option.metadata["about"], option.metadata["default_of"][command]
+    if option.metadata["words"]:
+        about = f"{about} One of {', '.join(option.metadata['words'])}."
+    if default is not None:
+        about = (
+            f"{about} Without: {default if isinstance(default, str | int | float) else ','.join(default)}."
+        )
+    typed = f"  --{option.name}" if kind_of(option.name) is bool else f"  --{option.name}="
+    if is_word and option.name == "script":
+        typed = "  FILE.py:NAME, --script="
+    wrapped = textwrap.wrap(about, _WIDTH - _COLUMN)
+    first, rest = ([], wrapped) if len(typed) > _COLUMN - 2 else (wrapped[:1], wrapped[1:])
+    head = f"{typed:<{_COLUMN}}{first[0]}" if first else typed
+    return [head, *(" " * _COLUMN + line for line in rest)]
+
+
+@dataclasses.dataclass(frozen=True)
+class FlagWords:
+    """Completions of one flag.
+
+    Attributes:
+      name: of the flag.
+      help: one line.
+      is_boolean: it needs no value.
+      values: that it takes; empty where any text is taken, files among them.
+      is_list: it takes several, separated by commas.
+    """
+
+    name: str
+    help: str
+    is_boolean: bool = False
+    values: tuple[str, ...] = ()
+    is_list: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandWords:
+    """Completions of one command.
+
+    Attributes:
+      help: one line.
+      flags: its flags.
+      words: that may stand without dashes; empty where a file may, or nothing.
+    """
+
+    help: str
+    flags: tuple[FlagWords, ...]
+    words: tuple[str, ...] = ()
+
+
+def flag_words(command: str, words_of: Mapping[str, Sequence[str]]) -> tuple[FlagWords, ...]:
+    """Completions of the flags of a command; ``words_of`` has the values of flags that take names."""
+    words = []
+    for option in options_of(command):
+        name, kind = option.name, kind_of(option.name)
+        values = option.metadata["words"] or tuple(words_of.get(name, ()))
+        is_list = kind == Texts or name == "clear"
+        words.append(FlagWords(name, option.metadata["about"], kind is bool, values, is_list))
+    return tuple(words)
+
+
+def completion(shell: str, commands: Mapping[str, CommandWords]) -> str:
+    """The script of words for one of ``SHELLS``, so that completing needs no Python; zsh runs bash's."""
+    if shell == "fish":
+        return _fish(commands)
+    return (
+        _bash(commands)
+        if shell == "bash"
+        else f"autoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}"
+    )
+
+
+def _bash(commands: Mapping[str, CommandWords]) -> str:
+    """Script for bash, which breaks words at ``=`` or not, depending on the user's settings."""
+    of_values: dict[str, list[str]] = {}
+    with_value: dict[str, list[str]] = {}
+    for name, command in commands.items():
+        for flag in command.flags:
+            if flag.values:
+                of_values.setdefault(" ".join(flag.values), []).append(f'"{name} --{flag.name}"')
+            if not flag.is_boolean:
+                with_value.setdefault(name, []).append(f"--{flag.name}")
+    values = [f'    {"|".join(where)}) echo "{words}" ;;' for words, where in of_values.items()]
+    flags = [
+        f'    {name}) echo "{" ".join(_typed(flag) for flag in command.flags)} {" ".join(command.words)}" ;;'
+        for name, command in commands.items()
+    ]
+    taking = [f'    {name}) echo " {" ".join(some)} " ;;' for name, some in with_value.items()]
+    return "\n".join(
+        [
+            f"# bash completion of {PROGRAM}; made by: {PROGRAM} completion bash",
+            '_tf_placer_values() {\n  case "$1" in',
+            *values,
+            '  esac\n}\n_tf_placer_flags() {\n  case "$1" in',
+            *flags,
+            '  esac\n}\n_tf_placer_taking_values() {\n  case "$1" in',
+            *taking,
+            "  esac\n}",
+            _BASH.replace("COMMANDS", " ".join(commands)),
+        ]
+    )
+
+
+_BASH = """_tf_placer() {
+  local current="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]}" flag="" before="" words
+  local previous="${COMP_WORDS[COMP_CWORD-1]}"
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    COMPREPLY=($(compgen -W "COMMANDS" -- "$current"))
+    return
+  fi
+  if [[ $current == "=" ]]; then
+    flag=$previous current=""
+  elif [[ $previous == "=" ]]; then
+    flag="${COMP_WORDS[COMP_CWORD-2]}"
+  elif [[ $current == --*=* ]]; then
+    flag="${current%%=*}" before="${current%%=*}=" current="${current#*=}"
+  elif [[ $(_tf_placer_taking_values "$command") == *" $previous "* ]]; then
+    flag=$previous
+  fi
+  if [[ -z $flag ]]; then
+    words=$(_tf_placer_flags "$command")
+  else
+    words=$(_tf_placer_values "$command $flag")
+    if [[ $current == *,* ]]; then
+      before="$before${current%,*}," current="${current##*,}"
+    fi
+  fi
+  COMPREPLY=($(compgen -P "$before" -W "$words" -- "$current"))
+  if [[ ${COMPREPLY[0]:-} == --*= ]]; then
+    compopt -o nospace 2>/dev/null
+  fi
+}
+complete -o default -F _tf_placer tf-placer
+"""
+
+
+def _typed(flag: FlagWords) -> str:
+    return f"--{flag.name}" if flag.is_boolean else f"--{flag.name}="
+
+
+def _fish(commands: Mapping[str, CommandWords]) -> str:
+    lines = [f"# fish completion of {PROGRAM}; made by: {PROGRAM} completion fish"]
+    complete = f"complete -c {PROGRAM}"
+    for name, command in commands.items():
+        lines.append(f"{complete} -f -n __fish_use_subcommand -a {name} -d '{_plain(command.help)}'")
+        after = f"{complete} -n '__fish_seen_subcommand_from {name}'"
+        if command.words:
+            lines.append(f"{after} -f -a '{' '.join(command.words)}'")
+        for flag in command.flags:
+            takes = (
+                "" if flag.is_boolean else f" -x -a '{' '.join(flag.values)}'" if flag.values else " -r -F"
+            )
+            lines.append(f"{after} -l {flag.name}{takes} -d '{_plain(flag.help)}'")
+    return "\n".join([*lines, ""])
+
+
+def _plain(text: str) -> str:
+    """Help without what shells read as their own."""
+    return re.sub(r"\s+", " ", re.sub(r"['\"\[\]\\`$:]", " ", text)).strip()

@@ -14,7 +14,6 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.cluster_file import preset_names
-from tf_placer.command_line.list_workloads import ALL
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -41,17 +40,15 @@ def find_missing(names: Sequence[str], console: rich.console.Console) -> None:
     """Finds and keeps the facts that this code has not found yet of some workloads.
 
     Args:
-      names: of workloads, or ``all``. What came with tf_placer is found anew.
+      names: of workloads. What came with tf_placer is found anew.
       console: is told.
 
     Raises:
       InputError: no workload has one of the names.
     """
     for name in names:
-        if name != ALL:
-            workloads.check_name(name)
-    wanted = workloads.names() if ALL in names else dict.fromkeys(names)
-    missing = [name for name in wanted if kept_facts(name) is None]
+        workloads.check_name(name)
+    missing = [name for name in dict.fromkeys(names) if kept_facts(name) is None]
     stages = Stages(console)
 
     def find_one(position: int, name: str, _: float) -> None:

@@ -15,7 +15,6 @@ import rich.console
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.check_flags import LAYER, METHOD
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
@@ -41,6 +40,7 @@ from tf_placer.planning.outcome import (
     in_layers,
 )
 from tf_placer.planning.race import Measuring
+from tf_placer.planning.request import LAYER, METHOD
 from tf_placer.planning.road import (
     AT_ONCE,
     CONTROL_SHARE,

@@ -13,7 +13,6 @@ from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Profile, calibrated, profile
 from tf_placer.calibration.times import Hop, OpTimes
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.device import Link
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.planning.road import compiling
@@ -86,7 +85,7 @@ def show_profile(request: Request, console: rich.console.Console) -> Shown:
     if measured.pair is not None and measured.traffic is not None:
         corrected = found.cluster
         console.print(_hop_table(measured.pair.hops))
-        console.print(_link_line(corrected.links[0]), soft_wrap=True)
+        console.print(_link_line(corrected), soft_wrap=True)
         console.print(f"a step with another worker in it takes {corrected.join_ns().max() / 1e3:.0f} us more")
         count, error = len(measured.traffic.measured_s), measured.traffic.error
         console.print(
@@ -146,7 +145,8 @@ def _hop_table(hops: tuple[Hop, ...]) -> rich.table.Table:
     return table
 
 
-def _link_line(link: Link) -> str:
+def _link_line(cluster: Cluster) -> str:
+    link = cluster.links[0]
     per_byte = np.array([link.send_ps_per_byte, link.receive_ps_per_byte]) / 1e3
     return (
         f"link: {link.latency_ns / 1e3:.0f} us on the way; the sender works {link.send_ns / 1e3:.0f} us + "

@@ -15,28 +15,34 @@ from typing import Any
 from absl import flags
 
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.files import check_writable
 from tf_placer.base.method_spec import Role
 from tf_placer.base.native import load_op_libraries
 from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
-from tf_placer.command_line.check_flags import (
-    BY,
-    FASTEST,
-    NEEDS_A_PROGRAM,
-    OP,
-    WRITE,
-    check_not_run_on,
-    check_together,
-)
-from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
+from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM, take_text
 from tf_placer.command_line.source import Source
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.planning.fusing import check_has_xla
+from tf_placer.planning.request import (
+    DEFAULT_BUDGET_S,
+    DESCRIPTION,
+    FASTEST,
+    OP,
+    REPEATED,
+    SOURCES,
+)
 from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.search.known import AUTO_ORDER, BUDGETS, NO_ORDER, WHOLE, Budget, Objective
+from tf_placer.search.known import (
+    AUTO_ORDER,
+    NO_ORDER,
+    SLOW_DOWN,
+    TIME,
+    WHOLE,
+    Budget,
+    Objective,
+)
 from tf_placer.search.round import configured
 from tf_placer.transform import AUTO
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
@@ -75,10 +81,6 @@ class Request:
       fleet: where plans are measured besides this machine; None for this one alone.
       folder: of the results, and of the fleet's journals.
       is_anew: costs that were measured before are measured again.
-
-    Raises:
-      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, a robust plan is asked
-        for on live devices, of least memory, or where a plan is given, or an order or clusters where none are searched.
     """
 
     source: Source
@@ -103,63 +105,6 @@ class Request:
     fleet: FleetAddress | None = None
     folder: pathlib.Path | None = None
     is_anew: bool = False
-
-    def __post_init__(self) -> None:
-        if self.write not in WRITE:
-            raise InputError(f"--write={self.write}: give one of {', '.join(WRITE)}")
-        if self.by not in BY:
-            raise InputError(f"--by={self.by}: give one of {', '.join(BY)}")
-        if self.budget_of not in BUDGETS:
-            raise InputError(f"--budget_of={self.budget_of}: give one of {', '.join(BUDGETS)}")
-        check_together(
-            plan=self.plan,
-            pins=self.pins,
-            complete_plan=self.complete_plan,
-            graph=self.source.graph,
-            respect_devices=self.respect_devices,
-            costs=self.costs,
-        )
-        check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
-        if self.robust:
-            self._check_robust()
-        if self.order != NO_ORDER:
-            self._check_searched(
-                f"--order={self.order}",
-                {
-                    "--robust": self.robust,
-                    "--objective=memory": self.objective.is_memory,
-                    "--plan": self.is_applied,
-                },
-            )
-        if self.fuse:
-            self._check_searched(
-                "--fuse",
-                {
-                    "--graph": bool(self.source.graph),
-                    "--plan": self.plan is not None,
-                    "--objective=memory": self.objective.is_memory,
-                    "--by=layer": self.by != OP,
-                },
-            )
-            check_has_xla("--fuse")
-
-    def _check_searched(self, asked: str, given: Mapping[str, bool]) -> None:
-        """Raises InputError where anything is given that goes with no search of an order or of clusters."""
-        for name in (name for name, is_given in given.items() if is_given):
-            raise InputError(f"{asked} and {name} are given; leave one of them out")
-
-    def _check_robust(self) -> None:
-        if self.cluster.is_live:
-            raise InputError(
-                f"--robust is for described devices, and --cluster={self.cluster.name} is live: it is measured; "
-                "leave --robust out"
-            )
-        if self.objective.is_memory:
-            raise InputError(
-                "--robust is for the shortest step, not for --objective=memory; leave one of them out"
-            )
-        if self.is_applied:
-            raise InputError("--robust is for a search, and --plan gives the plan; leave one of them out")
 
     def asked(self, method: str = "") -> Asked:
         """Search request for the method of that name."""
@@ -190,25 +135,7 @@ class Request:
         return self.plan is not None and not self.complete_plan
 
 
-# Request from the values of flags.
-
-_SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
-_OF_A_SCRIPT = "args"
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
-_DESCRIPTION = (
-    *_SOURCES,
-    _OF_A_SCRIPT,
-    "signature",
-    "tags",
-    "fetches",
-    "batch_size",
-    "parts",
-    "batch_statistics",
-    "input_shape",
-    "cluster",
-    "costs",
-    "memory_limit",
-)
 
 
 def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = None) -> Request:
@@ -222,42 +149,46 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
     Raises:
       InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
     """
-    places = "complete_plan" in values
-    # All that is told without a machine before the machine is probed.
+
+    def value(name: str, default: Any = None) -> Any:
+        return values[name].value if name in values else default
+
+    # Everything that can be said without a machine comes before the machine is probed.
     load_op_libraries(values.op_library)
     source = _source(values)
-    pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
+    pins = tuple(Pin.parse(text) for text in value("pin", ()))
+    places = "complete_plan" in values
     plan = PlanFile.read(values.plan) if places and values.plan else None
     source = _in_parts_of(plan or given, source, values)
-    if "tensorboard" in values and values.tensorboard is not None:
-        check_writable(pathlib.Path(values.tensorboard), f"--tensorboard={values.tensorboard}")
     limits = limits_of_texts("--memory_limit", values.memory_limit)
     cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
     cluster = dataclasses.replace(cluster, devices=limited(cluster.devices, limits, "--memory_limit"))
+    if value("fuse"):
+        check_has_xla("--fuse")
     if cluster.kind == "local" and not are_workers_open():
         loopback_library()  # before the search, not after
     return Request(
         source=source,
         cluster=cluster,
         budget=budget,
-        seed=values.seed if "seed" in values else 0,
+        seed=value("seed", 0),
         costs=values.costs,
         pins=pins,
         plan=plan,
-        complete_plan=places and values.complete_plan,
-        respect_devices=values.respect_devices if "respect_devices" in values else None,
+        complete_plan=value("complete_plan", False),
+        respect_devices=value("respect_devices"),
         settings=_settings(values),
-        write=values.write if places else FASTEST,
-        by=values.by if "by" in values else OP,
-        objective=Objective(values.objective, values.slow_down) if places else Objective(),
-        budget_of=values.budget_of if "budget_of" in values else WHOLE,
+        write=value("write", FASTEST),
+        by=value("by", OP),
+        objective=Objective(value("objective", TIME), value("slow_down", SLOW_DOWN)),
+        budget_of=value("budget_of", WHOLE),
         tries_parts=values.parts == AUTO,
-        robust=places and values.robust,
+        robust=value("robust", False),
         order=_order(values, cluster) if places else NO_ORDER,
-        fuse=places and values.fuse,
-        fleet=FleetAddress.parse(values.fleet) if places and values.fleet else None,
+        fuse=value("fuse", False),
+        fleet=FleetAddress.parse(values.fleet) if value("fleet") else None,
         folder=pathlib.Path(values.out) if places else None,
-        is_anew="refresh" in values and values.refresh,
+        is_anew=value("refresh", False),
     )
 
 
@@ -304,7 +235,7 @@ def made_for(values: flags.FlagValues) -> dict[str, Any]:
 
     return {
         name: whole(name, values[name].value)
-        for name in _DESCRIPTION
+        for name in DESCRIPTION
         if name in values and name != "parts" and values[name].value not in (None, [])
     }
 
@@ -313,33 +244,30 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
     """Sets the flags that describe the program and the devices to what a plan was made for, unless they are given.
 
     Raises:
-      InputError: neither says which devices.
-      flags.Error: what the plan says is no value of the flag.
+      InputError: neither says which devices or which program, or a value of the plan is impossible.
     """
     remembered = {
-        name: value for name, value in plan.made_for.items() if name in _DESCRIPTION and name in values
+        name: value for name, value in plan.made_for.items() if name in DESCRIPTION and name in values
     }
-    is_source_given = any(values[name].present for name in _SOURCES if name in values)
+    is_source_given = any(values[name].present for name in SOURCES if name in values)
     if not is_source_given and "graph" in plan.made_for and "graph" not in values:
         raise InputError(
             f"{plan.source} was made for --graph={plan.made_for['graph']}: this {NEEDS_A_PROGRAM}"
         )
     if is_source_given:
-        of_another = (*_SOURCES, _OF_A_SCRIPT, "input_shape")
+        of_another = (*SOURCES, "args", "input_shape")
         remembered = {name: value for name, value in remembered.items() if name not in of_another}
     for name, value in remembered.items():
         if not values[name].present:
-            values[name].parse(_as_text(value, isinstance(values[name], flags.MultiFlag)))
+            texts = [str(text) for text in value] if isinstance(value, list) else [str(value)]
+            values[name].value = texts if name in REPEATED else ",".join(texts)
+            take_text(values[name])
     if not values.cluster:
         raise InputError(f"{plan.source} does not say which devices it was made for; give --cluster")
-
-
-def _as_text(value: object, is_repeated: bool) -> str | list[str]:
-    """Value of a flag as it would be typed, for a plan: one text, or one for each of several."""
-    if not isinstance(value, list):
-        return str(value)
-    texts = [str(one) for one in value]
-    return texts if is_repeated else ",".join(texts)
+    if not any(values[name].value for name in SOURCES if name in values):
+        raise InputError(
+            f"{plan.source} does not say which program it was made for; give --workload or another"
+        )
 
 
 def _settings(values: flags.FlagValues) -> MethodSettings:

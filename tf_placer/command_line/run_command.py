@@ -24,7 +24,6 @@ from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.request import Request, method_settings
-from tf_placer.command_line.source import Source
 from tf_placer.command_line.train import Training, train
 from tf_placer.graph.item import Item
 from tf_placer.planning.outcome import Outcome
@@ -51,7 +50,7 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         told: dict[str, Any] = {}
 
         def finish(outcome: Outcome) -> None:
-            write = functools.partial(_write_meta_graph, request.source, outcome, console)
+            write = functools.partial(_write_meta_graph, request, outcome, console)
             also = write if request.source.meta_graph else None
             told.update(_finish(outcome, out, values, console, also, called=request.source.called))
 
@@ -168,10 +167,10 @@ def _written(
 
 
 def _write_meta_graph(
-    source: Source, outcome: Outcome, console: rich.console.Console, folder: pathlib.Path
+    request: Request, outcome: Outcome, console: rich.console.Console, folder: pathlib.Path
 ) -> None:
     try:
-        file = source.placed_meta_graph(outcome.placement, outcome.item)
+        file = request.source.placed_meta_graph(outcome.placement, outcome.item)
         (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
     except InputError as error:
         text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
@@ -188,9 +187,6 @@ def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[st
 
 
 def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    for flag in ("workloads", "clusters"):
-        if not values[flag].value:
-            raise InputError(f"--{flag} is empty; give at least one")
     training = Training(
         method=values.method,
         settings=method_settings(values.set, None, [values.method]).get(values.method, {}),
@@ -208,8 +204,6 @@ def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
 
 
 def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    if (values.op is None) == (values.layer is None):
-        raise InputError("explain needs --op or --layer, not both; give one of them")
     plan = PlanFile.read(values.plan)
     flag_values.recall(values, plan)
     request = flag_values.request(values, Budget(evaluations=1), plan)

@@ -6,7 +6,6 @@ import dataclasses
 import pathlib
 
 from tf_placer import workloads
-from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.command_line.scripts.script_item import kind_of, script_item
 from tf_placer.graph.item import Item
@@ -22,8 +21,6 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import place_meta_graph
 from tf_placer.transform import WHOLE
 from tf_placer.transform.split import split
-
-_KINDS = ("workload", "script", "saved_model", "meta_graph", "graph")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +42,6 @@ class Source:
       parts: of the batch (``tf_placer.split``); 1 for the program as it is.
       batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
       kept_whole: positions of ops that are not split, as a plan has them (``Splitting``).
-
-    Raises:
-      InputError: none of them is given or several are, a MetaGraphDef without fetches, or a script that is not there.
     """
 
     workload: str | None = None
@@ -66,37 +60,6 @@ class Source:
     batch_statistics: str = WHOLE
     kept_whole: tuple[int, ...] = ()
     items: list[Item] = dataclasses.field(default_factory=list, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        given = [f"--{name}" for name in _KINDS if getattr(self, name)]
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(given)} are given; give one of them")
-        if not given:
-            raise InputError(
-                "this needs --workload (`workloads` lists them), a script's FILE.py:NAME, --saved_model, --meta_graph "
-                "or --graph: what to place"
-            )
-        if self.args and not self.script:
-            raise InputError(
-                f"--args={self.args} is given without a script; give FILE.py:NAME, or leave it out"
-            )
-        if self.input_shapes and not (self.saved_model or self.meta_graph):
-            raise InputError(
-                f"--input_shape is for a SavedModel or a MetaGraphDef, and {given[0]} is given; leave it out"
-            )
-        if self.parts > 1 and self.graph:
-            raise InputError(
-                f"--parts={self.parts} is given with --graph, which has no program to split; leave it out, or give "
-                "what the graph was profiled from"
-            )
-        if self.script:
-            Script.named(self.script)
-        if self.workload:
-            workloads.check_name(self.workload)
-        if self.meta_graph and not self.fetches:
-            raise InputError(
-                "--meta_graph needs --fetches: what to compute, for example --fetches=loss:0,train_op"
-            )
 
     @property
     def name(self) -> str:

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import fitting_devices, named_parts
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.graph.item import Item
@@ -168,10 +167,8 @@ def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Place
     if isinstance(device_of_op, Placement):
         return with_fixed_ops(item, problem, device_positions(problem, device_of_op.device_names))
     devices = arguments.texts_by_text("device_of_op", device_of_op, "give ops -> device, both as texts")
-    try:
+    with arguments.named("device_of_op"):
         return with_pins(item, problem, [Pin(ops, device) for ops, device in devices.items()])
-    except InputError as error:
-        raise InputError(f"device_of_op: {error}") from None
 
 
 def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Problem:
@@ -291,7 +288,7 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
         is_decided = np.zeros(problem.num_units, bool)
     allowed = problem.allowed.copy()
     asked_by: dict[int, tuple[str, str]] = {}  # unit -> the op that narrowed it first, and what it asked for
-    fitting = {device: _fitting(problem.cluster, device) for device in _all(item.requested_devices)}
+    fitting = {device: _fitting(problem, device) for device in _all(item.requested_devices)}
     dropped: dict[tuple[str, str], list[str]] = {}  # (device, why) -> ops
     respected = set()
     for op, name in enumerate(problem.op_names):
@@ -325,22 +322,22 @@ def _all(requests: Mapping[str, Sequence[str]]) -> set[str]:
     return {device for devices in requests.values() for device in devices}
 
 
-def _fitting(cluster: Cluster, device: str) -> np.ndarray:
+def _fitting(problem: Problem, device: str) -> np.ndarray:
     """[D] whether a device has every part of a device string; none for other texts."""
-    wanted = _spec(device)
+    wanted, cluster = _spec(device), problem.cluster
     if wanted is None:
         return np.zeros(len(cluster.devices), bool)
     return np.array(
         [
-            any(spec.make_merged_spec(wanted) == spec for spec in _specs_of(cluster, one.name))
+            any(spec.make_merged_spec(wanted) == spec for spec in _specs_of(problem, one.name))
             for one in cluster.devices
         ]
     )
 
 
-def _specs_of(cluster: Cluster, name: str) -> list[tf.DeviceSpec]:
+def _specs_of(problem: Problem, name: str) -> list[tf.DeviceSpec]:
     """A device by its name; local GPUs also by the name that they have in the process that uses them."""
-    names = [name]
+    names, cluster = [name], problem.cluster
     if cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices):
         names.append(_LOCALHOST + name[name.index("/device:") :])
     return [spec for one in names if (spec := _spec(one)) is not None]

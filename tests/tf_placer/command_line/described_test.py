@@ -11,7 +11,6 @@ import rich.console
 
 from tf_placer.__main__ import run
 from tf_placer.base import store
-from tf_placer.base.arguments import InputError
 from tf_placer.base.store import Durations
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import described
@@ -156,11 +155,6 @@ def test_a_plan_that_is_applied_is_not_searched(tmp_path, monkeypatch):
     plan = PlanFile.read(tmp_path / "out" / "placement.json")
     given, told = budgets_of(lambda console: place(request_of(plan=plan), "auto", console), monkeypatch)
     assert list(given) == ["single"] and searching("") not in told
-
-
-def test_a_budget_is_of_the_whole_or_of_the_search():
-    with pytest.raises(InputError, match="--budget_of=both: give one of whole, search"):
-        request_of(budget_of="both")
 
 
 @pytest.mark.parametrize("is_in_parts", [True, False])

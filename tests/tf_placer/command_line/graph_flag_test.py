@@ -22,7 +22,7 @@ def told(capsys, *argv):
     [
         (json.dumps({"nodes": NODES, "edges": []})[:-9], "it is no JSON"),
         (json.dumps({"nodes": NODES, "edges": [{"source": "a", "target": "c"}]}), "which is not there"),
-        (json.dumps({"nodes": NODES, "edges": [{"source": "a", "target": "b"}], "x": 1}), "has 'x'"),
+        (json.dumps({"nodes": NODES, "edges": [{"source": "a", "target": "b"}], "x": 1}), "unknown key x"),
         ("a picture", "no layer and no edge"),
     ],
 )

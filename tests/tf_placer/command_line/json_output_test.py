@@ -1,18 +1,11 @@
 """``--json``: what is written parses, and what else is printed goes to standard error."""
 
-import io
-import math
 import os
 import sys
 
 import pytest
 
-from tf_placer.command_line.json_output import standard_output_silenced, write_json
-
-
-def test_a_number_that_json_has_not_is_refused():
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json({"a": math.nan}, io.StringIO())
+from tf_placer.__main__ import standard_output_silenced
 
 
 def test_python_and_the_system_print_to_standard_error_within(capfd):

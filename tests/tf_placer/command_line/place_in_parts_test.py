@@ -8,8 +8,6 @@ import keras
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.base.arguments import InputError
-from tf_placer.command_line.source import Source
 from tf_placer.planning import in_parts
 from tf_placer.transform.split import SplitProgram
 
@@ -121,11 +119,6 @@ def test_a_plan_says_how_many_parts_it_is_of(
     capsys.readouterr()
     assert run([*given, "--parts=2"]) == 2
     assert "was made for another graph" in capsys.readouterr().err
-
-
-def test_a_profiled_graph_has_nothing_to_split() -> None:
-    with pytest.raises(InputError, match="--parts=2 is given with --graph, which has no program"):
-        Source(graph="profiled.json", parts=2)
 
 
 def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path: pathlib.Path) -> None:

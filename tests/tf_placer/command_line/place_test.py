@@ -283,9 +283,9 @@ def test_moving_an_op_moves_what_is_fused_with_it(scheduled_plan, tmp_path):
     [
         (
             ["--objective=memory"],
-            "--fuse and --objective=memory are given; leave one of them out",
+            "--fuse and --objective are given; leave one of them out",
         ),
-        (["--by=layer"], "--fuse and --by=layer are given; leave one of them out"),
+        (["--by=layer"], "--fuse and --by are given; leave one of them out"),
     ],
 )
 def test_clusters_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):

@@ -241,7 +241,7 @@ def test_a_plan_remembers_the_script(
         (["place", "a.py:f", "b.py:f"], "takes one word beside flags, got 'b.py:f' too"),
         (["place", "--script=a.py:f", "b.py:f"], "--script and 'b.py:f', which stands for it, are given"),
         (["place", "--workload=dense_small", "a.py:f"], "--workload and --script are given"),
-        (["place", "--workload=dense_small", "--args=x"], "--args=x is given without a script"),
+        (["place", "--workload=dense_small", "--args=x"], "--args is given without --script"),
         (["train", "a.py:f"], "train takes flags only"),
     ],
 )
