@@ -23,7 +23,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.planning.live import search_live
-from tf_placer.planning.outcome import SINGLE, Timed
+from tf_placer.planning.outcome import SINGLE, Note, Timed
 from tf_placer.problem.decisions import Decisions
 from tf_placer.runtime.timing import race_times_s
 from tf_placer.search.known import Budget
@@ -73,7 +73,7 @@ def one_run(name: str, seed: int) -> dict:
         ],
         "correction": dataclasses.asdict(found.correction or Correction()),
         "single_s": single_s,
-        "why": found.why,
+        "why": found.notes[Note.WHY],
     }
 
 

@@ -33,7 +33,7 @@ JOURNEY = (
     *(f"command_line/{name}" for name in ("check_flags", "request", "run_command")),
     *(f"command_line/{name}" for name in ("place", "described")),
     "planning/request",
-    *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "race", "in_parts", "fusing")),
+    *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "race", "forms", "fusing")),
     "planning/outcome",
     *(f"search/{name}" for name in ("search", "shortest", "round", "recorder", "portfolio", "ordered")),
     *(f"report/{name}" for name in ("files", "sentences", "text", "page")),

@@ -34,8 +34,9 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
 from tf_placer.graph.item import Item
+from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.fusing import fastest_clusters
-from tf_placer.planning.in_parts import InParts
+from tf_placer.planning.outcome import data_parallel_row
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -46,7 +47,6 @@ from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
 from tf_placer.transform.fusion.clusters import RULES
-from tf_placer.transform.split.plans import data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"
@@ -220,11 +220,11 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
         if split is not None and one.variant == IN_PARTS:
             best = _best_of_whole(study, filled)
             if best is not None and not is_decided:  # by the best of the whole, which come first
-                split = split.where_it_pays(item, best.runtime_s)
+                split = split.where_it_pays(best.runtime_s)
                 begun[IN_PARTS] = split.problem, None if study.is_table else _reference(split.problem)
                 filled, is_decided = dataclasses.replace(filled, in_parts=_filled_in_parts(split)), True
             whole = None if best is None else Placement(problem, np.array(best.devices, np.int32))
-            start = np.stack([one.device_of_unit for one in split.starts(whole)])
+            start = np.stack([one.device_of_unit for one in split.starts([] if whole is None else [whole])])
         cells = tuple(
             _kept_cell(study, row, *begun[one.variant], one, seed, folder, start, item)
             for seed in one.seeds_of(study.seeds)
@@ -233,23 +233,20 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
         yield filled
 
 
-def _in_parts(item: Item, whole: Problem, parts: int) -> InParts:
-    """The program of a row in parts, and its data-parallel plan on the accelerators."""
-    cluster = whole.cluster
-    devices = [d for d, device in enumerate(cluster.devices) if device.type != "CPU"]
+def _in_parts(item: Item, whole: Problem, parts: int) -> Form:
+    """The program of a row in parts."""
     program = split_program(item, parts)
-    problem = VARIANTS[IN_PARTS](program.item, cluster)
-    return InParts(program, whole, problem, data_parallel_plan(problem, devices))
+    return split_form(program, VARIANTS[IN_PARTS](program.item, whole.cluster), Form(whole, item))
 
 
-def _filled_in_parts(split: InParts) -> FilledInParts:
-    data_parallel_s = (split.all_in_parts or split).as_data_parallel().simulated_s
+def _filled_in_parts(split: Form) -> FilledInParts:
+    data_parallel_s = data_parallel_row(split.all_in_parts or split).simulated_s
     return FilledInParts(
         split.problem.num_ops,
         split.problem.num_units,
         lower_bounds(split.problem).best_s,
         math.inf if data_parallel_s is None else data_parallel_s,
-        split.as_written()["stayed_whole"],
+        split.stayed_whole,
     )
 
 

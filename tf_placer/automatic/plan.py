@@ -8,7 +8,7 @@ import json
 import pathlib
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,12 @@ from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.base.store import Cache, user_cache_folder
 from tf_placer.calibration.build_problem import awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
-from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planning.forms import Form
 from tf_placer.planning.fusing import CLUSTERS_SHARE, FUSE, find_clusters, fused_here, with_fusing
-from tf_placer.planning.in_parts import InParts, about_parts, in_parts
-from tf_placer.planning.kept import (
-    kept_of_plan,
-    outcome_kept,
-    outcome_of_file,
-    outcome_of_plan,
-    progress_of_all,
-    why_measured_again,
-)
+from tf_placer.planning.kept import as_json, from_json, lasting, outcome_of_file, why_measured_again
 from tf_placer.planning.live import live_stages
-from tf_placer.planning.outcome import AS_IT_IS, PLAN, SINGLE, Outcome, Timed
+from tf_placer.planning.outcome import AS_IT_IS, PLAN, SINGLE, Kept, Note, Outcome, Timed
 from tf_placer.planning.race import Measuring, raced_anew
 from tf_placer.planning.road import (
     LEAST_S,
@@ -47,14 +39,13 @@ from tf_placer.planning.road import (
     searching,
 )
 from tf_placer.planning.stages import LEFT_OUT, Stage
-from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
-from tf_placer.search.recorder import Progress, Silent
-from tf_placer.search.shortest import evaluate_given
+from tf_placer.search.recorder import Progress, SearchResult, Silent, progress_of
+from tf_placer.search.shortest import NothingFits, evaluate_given
 
 # Requests of ``tf.device`` in a function: kept, or dropped with a warning.
 
@@ -161,7 +152,7 @@ class _FirstCall(Road):
         )
         super().__init__(asked, console or rich.console.Console(quiet=True), item, as_it_is)
         self._config, self._fixed, self._before_search = config, fixed, before_search
-        self._in_parts: InParts | str | None = None
+        self._why_not_split: str | None = None  # None: it was not tried
         self._is_narrowed = np.zeros(0, bool)
         self._progress = progress or (lambda title, budget: Silent())
         self._pins = [
@@ -171,6 +162,7 @@ class _FirstCall(Road):
         self._plan: Outcome | None = None
         self._live: Outcome | None = None
         self._is_interrupted = False
+        self._searches: list[SearchResult] = []
         self._profiling_s = awaited_s(item, cluster, cache=self.profiles) if self.runs else 0.0
 
     def run(self) -> Outcome:
@@ -197,10 +189,9 @@ class _FirstCall(Road):
         if config.respect_devices:
             pinned = narrowed_units(built, with_pins(item, built, self._pins))
             problem = respect_devices(item, problem, pinned)
-        self.built, self._is_narrowed = problem, narrowed_units(built, problem)
+        self.form, self._is_narrowed = Form(problem, item), narrowed_units(built, problem)
         key = _key(problem, config)
-        kept = _cache(config).load(key, lambda found: _kept_plan(found, self._problem_of(found)))
-        kept = None if kept is None else dataclasses.replace(kept, key=key)
+        kept = _cache(config).load(key, lambda data: from_json(self._form_of_kept(data), data, key))
         why_again = "" if kept is None else why_measured_again(kept)
         if kept is not None and answers(kept, config) and not config.refresh and (self.runs or not why_again):
             if why_again:
@@ -229,45 +220,38 @@ class _FirstCall(Road):
         """The batch is also put in a part for each device."""
         return self._config.tries_parts and not self.asked.objective.is_memory
 
-    def _put_in_parts(self) -> InParts | str:
+    def _put_in_parts(self) -> Form | str:
         """The program with a part of the batch for each device, or why there is none in one clause."""
-        if self._in_parts is None:
-            found = in_parts(self, self._config.batch_statistics)
-            if isinstance(found, InParts):
-                try:
-                    found = found.within(self._is_narrowed)
-                except InputError as error:
-                    found = str(error)
-            self._in_parts = found
-        return self._in_parts
+        if self.in_parts is None and self._why_not_split is None:
+            form = self.put_in_parts(self._config.batch_statistics)
+            try:
+                self.in_parts = None if isinstance(form, str) else form.within(self._is_narrowed)
+            except InputError as error:
+                self.in_parts, form = None, str(error)
+            self._why_not_split = form if isinstance(form, str) else None
+        return self.in_parts or self._why_not_split or ""
 
-    def _problem_of(self, kept: Any) -> Problem:
-        """The problem that a kept plan is of.
+    def _form_of_kept(self, kept: Any) -> Form:
+        """The form of the program that a kept plan is of.
 
         Raises:
-          InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or there is no such problem.
+          InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or there is no such form.
         """
+        assert self.form is not None  # it is built
         if not self._config.tries_parts or kept.get("parts", 1) == 1:
-            return self.problem
-        found = self._put_in_parts()
-        if isinstance(found, str):
-            raise InputError(found)
-        return found.problem
+            return self.form
+        form = self._put_in_parts()
+        if isinstance(form, str):
+            raise InputError(form)
+        return form
 
-    def _form(self, placement: Placement) -> InParts | None:
-        """The program in parts, if a placement is one of that form and this road's own program is whole."""
-        found = self._in_parts
-        return found.form_of(placement) if isinstance(found, InParts) else None
-
-    def _about_parts(self, placement: Placement) -> dict[str, Any]:
-        """What is kept of a plan about the batch."""
-        form = self._form(placement)
-        if form is not None:
-            return about_parts(form.program, placement.problem)
+    def _why_whole(self, plan: Placement) -> str:
+        """A sentence on why the batch of a plan is not split; "" where it is, or that was not tried."""
+        if self.form_of(plan).split is not None:
+            return ""
         if self._config.tries_parts and self.asked.objective.is_memory:
-            return {"why_not_split": "The batch is not split: parts='auto' is for objective='time'."}
-        why_not = f"The batch is not split: {self._in_parts}." if isinstance(self._in_parts, str) else ""
-        return {"why_not_split": why_not}
+            return "The batch is not split: parts='auto' is for objective='time'."
+        return f"The batch is not split: {self._why_not_split}." if self._why_not_split else ""
 
     def _rest(self) -> list[Stage]:
         if self._config.only_fuses(self.asked.cluster):
@@ -298,21 +282,27 @@ class _FirstCall(Road):
         kept = self._kept.placement
         return Placement(kept.problem, kept.device_of_unit)
 
-    def _keep(self, plan: Outcome, is_interrupted: bool) -> None:
-        """Keeps what a search gave."""
+    def _keep(self, plan: Outcome, is_interrupted: bool, searches: Sequence[SearchResult] = ()) -> None:
+        """Keeps what searches gave."""
+        searched: tuple[tuple[str, float, float], ...] = ()
         if not is_interrupted:
             method, asked_s = self.asked.method, self._config.budget_s
             given_s = self.stages.given_s(searching(method)) or self.stages.given_s(FUSE)
             searched_s = min(given_s, asked_s)
-            plan = dataclasses.replace(plan, searched=((method, asked_s, searched_s),))
-        plan = dataclasses.replace(plan, key=_key(self.problem, self._config))
+            searched = ((method, asked_s, searched_s),)
+        progress = [
+            progress_of(f"{search.method}, search {i}", search.history)
+            for i, search in enumerate(searches, 1)
+        ]
+        kept = Kept(_key(self.problem, self._config), searched, progress)
+        plan = lasting(plan.noted({Note.WHY_NOT_SPLIT: self._why_whole(plan.placement)}), kept)
         self._plan = plan if self._kept is None else _with_what_was_known(plan, self._kept)
         keep(self._plan, self._config)
 
     def _find_simulated(self, seconds: float) -> None:
         method, start = self.asked.method, self._start
-        of_whole = start if start is not None and self._form(start) is None else None
-        begin = of_whole if methods.find(method).uses_start else None
+        is_of_whole = start is not None and self.form_of(start).split is None
+        begin = start if is_of_whole and methods.find(method).uses_start else None
         tries_parts, began_s = self._tries_parts and self.has_time_to_split, time.monotonic()
         budget = self.budget_in(seconds / 2 if tries_parts else seconds)
         found = self.search(method, budget, start=begin)
@@ -320,45 +310,37 @@ class _FirstCall(Road):
         if tries_parts and not found.interrupted:
             form = self._put_in_parts()
             budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
-            searched = form if isinstance(form, str) else form.searched(self, method, budget, found.placement)
-            if isinstance(searched, str):
-                self._in_parts = searched
-            else:
-                candidates.append(searched)
+            if isinstance(form, Form):
+                starts = form.starts([found.placement]) if methods.find(method).uses_start else None
+                try:
+                    candidates.append(self.search(method, budget, start=starts, problem=form.problem))
+                except NothingFits as error:
+                    self.in_parts, self._why_not_split = None, str(error)
         if start is not None:
             candidates.append(evaluate_given(start.problem, start.decisions, method))
         best = min(candidates, key=lambda one: one.runtime_s)
         single = self.search(REFERENCE, Budget(evaluations=self.problem.num_devices))
         why_not = self.program.why_not_standalone or "these devices are not for timing"
-        plan = outcome_of_plan(
-            best.placement,
-            Timed(PLAN, simulated_s=best.runtime_s),
-            (Timed(SINGLE, simulated_s=single.runtime_s),),
-            why=f"the fastest in the simulator; {why_not}",
-            progress=progress_of_all([best]),
-            **self._about_parts(best.placement),
+        plan = Outcome(
+            self.form_of(best.placement),
+            Timed.of_search(PLAN, best),
+            (Timed.of_search(SINGLE, single),),
+            notes={Note.WHY: f"the fastest in the simulator; {why_not}"},
         )
-        self._keep(plan, found.interrupted)
+        self._keep(plan, found.interrupted, [best])
 
     def _take_live(self, found: Outcome) -> None:
         self._live = found
-
-    def _timing(self, placement: Placement) -> RuntimeEvaluator:
-        """What times a plan, of the batch whole or in parts."""
-        form = self._form(placement)
-        return self.runtime if form is None else form.timing(self.runtime)
 
     def _fuse(self, seconds: float) -> None:
         """Clusters for the recommended plan."""
         found = self._live
         assert found is not None  # the stage before
         self.runtime.limit.ends_in(seconds)
-        form = self._form(found.placement)
-        item = self.program if form is None else form.program.item
-        clusters = find_clusters(
-            item, found.placement, self._timing(found.placement).try_programs, CLUSTERS_SHARE * seconds
-        )
-        self._live = with_fusing(found, clusters, self._timing)
+        item, timing = found.form.item, self.timing(found.placement)
+        assert item is not None  # it ran
+        clusters = find_clusters(item, found.placement, timing.try_programs, CLUSTERS_SHARE * seconds)
+        self._live = with_fusing(found, clusters, self.timing)
 
     def _find_clusters(self, seconds: float) -> None:
         """Clusters for the function where it is, timed in turn with it as it runs in this process."""
@@ -369,22 +351,7 @@ class _FirstCall(Road):
         found = self._live
         assert found is not None  # the stage before
         self.stop()
-        form = self._form(found.placement)
-        problem = self.problem if form is None else form.problem
-        plan = outcome_of_plan(
-            Placement.from_decisions(problem, found.placement.decisions),
-            found.written,
-            found.beside,
-            found.correction,
-            why=found.why,
-            beside_unplaced=found.beside_unplaced,
-            fused=found.fused,
-            progress=progress_of_all(found.searches),
-            load=found.load,
-            timed_at_s=found.timed_at_s,
-            **self._about_parts(found.placement),
-        )
-        self._keep(plan, found.search.interrupted)
+        self._keep(found, found.search.interrupted, found.searches)
 
     def _measure_again(self, kept: Outcome) -> list[Stage]:
         """Stages that race a kept plan anew, with every single device and the function as it is."""
@@ -393,14 +360,14 @@ class _FirstCall(Road):
             self.runtime.limit.ends_in(seconds)
             singles = self.beside_singles(PLAN, kept.placement.decisions)[1:]
             others = tuple(row for row in kept.beside if not row.is_single)
-            raced = raced_anew(dataclasses.replace(kept, beside=(*singles, *others)), self._timing)
+            raced = raced_anew(dataclasses.replace(kept, beside=(*singles, *others)), self.timing)
             self.stop()
             timed = [row for row in raced.beside if row.is_single and row.raced_s is not None]
             best = min(timed, key=lambda row: row.raced_s or 0.0, default=Timed(SINGLE))
             simulated_s = None if kept.single is None else kept.single.simulated_s
             single = Timed(SINGLE, simulated_s=simulated_s, raced_s=best.raced_s, spread_s=best.spread_s)
             beside = (single, *(row for row in raced.beside if not row.is_single))
-            self._plan = dataclasses.replace(raced, beside=beside, from_cache=True)
+            self._plan = dataclasses.replace(raced, beside=beside)
             keep(self._plan, self._config)
 
         return [self.starting(beside_unplaced=True), Stage(RACE, take)]
@@ -426,17 +393,19 @@ class _FirstCall(Road):
                 and given.runtime_s <= (1 + self._config.slow_down) * found.fastest.runtime_s
             ):
                 best, found = given, dataclasses.replace(found, share=share)
-        self._plan = outcome_of_plan(
-            best.placement,
-            Timed(PLAN, simulated_s=best.runtime_s),
+        self._plan = Outcome(
+            self.form_of(best.placement),
+            Timed.of_search(PLAN, best),
             (Timed(SINGLE, simulated_s=found.fastest.single_device_s),),
-            why=f"the least memory, {percentage(found.share)} of the fullest device, at "
-            f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
-            "in the simulator",
-            progress=progress_of_all([found.fastest]),  # from there on memory is what falls
+            notes={
+                Note.WHY: f"the least memory, {percentage(found.share)} of the fullest device, at "
+                f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
+                "in the simulator"
+            },
         )
+        self._searches = [found.fastest]  # from there on memory is what falls
         if not self.runs:
-            self._keep(self._plan, searched.interrupted)
+            self._keep(self._plan, searched.interrupted, self._searches)
         self._is_interrupted = searched.interrupted
 
     def _take_measured(self, measuring: Measuring) -> None:
@@ -454,10 +423,8 @@ class _FirstCall(Road):
             plan,
             written=dataclasses.replace(plan.written, measured_s=least.measured_s),
             beside=(dataclasses.replace(simulated, measured_s=single_s),),
-            why=f"{plan.why}, and measured once",
-            timed_at_s=time.time(),
-        )
-        self._keep(told, self._is_interrupted)
+        ).noted({Note.WHY: f"{plan.notes[Note.WHY]}, and measured once", Note.TIMED_AT_S: time.time()})
+        self._keep(told, self._is_interrupted, self._searches)
 
 
 def _applying(seconds: float) -> Stage:
@@ -467,16 +434,18 @@ def _applying(seconds: float) -> Stage:
 
 def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
     """True if a plan was searched at least as long as requested, by the requested method or the default."""
-    known = (config.method, DEFAULT)
+    methods_known = (config.method, DEFAULT)
+    assert kept.kept is not None  # a search found it
     return any(
-        method in known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
-        for method, asked_s, searched_s in kept.searched
+        method in methods_known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
+        for method, asked_s, searched_s in kept.kept.searched
     )
 
 
 def keep(plan: Outcome, config: AutoPlaceConfig) -> None:
     """Keeps a plan, for later processes, in place of what was kept for the same question."""
-    _cache(config).save(dict(plan.key), {**_by_position(plan.placement), **kept_of_plan(plan)})
+    assert plan.kept is not None  # it is the plan of a search
+    _cache(config).save(dict(plan.kept.key), as_json(plan))
 
 
 def _cache(config: AutoPlaceConfig) -> Cache:
@@ -485,7 +454,9 @@ def _cache(config: AutoPlaceConfig) -> Cache:
 
 def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
     """A plan that a search gave which began with a kept one; where it is the same, what a trial said holds."""
-    plan = dataclasses.replace(plan, searched=(*kept.searched, *plan.searched))
+    assert plan.kept is not None and kept.kept is not None  # searches found both
+    searched = (*kept.kept.searched, *plan.kept.searched)
+    plan = dataclasses.replace(plan, kept=plan.kept._replace(searched=searched))
     problem, before = plan.placement.problem, kept.placement.problem
     same = problem.fingerprint == before.fingerprint and (
         plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
@@ -499,36 +470,7 @@ def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
         or why_measured_again(kept)
     ):
         return plan
-    return plan.tried(kept.is_worth_it, placed_s, as_it_is.called_s, kept.load)
-
-
-def _by_position(placement: Placement) -> dict[str, list[int]]:
-    """All that is decided, op by op; what is not decided is left away."""
-    decided = {"device_of_op": placement.device_of_op} | {
-        name: getattr(placement, name) for name in UNDECIDED
-    }
-    return {name: value.tolist() for name, value in decided.items() if value is not None}
-
-
-def _kept_plan(found: Any, problem: Problem) -> Outcome:
-    """A plan from the cache for a program of the same structure, whatever its ops are called.
-
-    Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
-    the same only if op for op the graphs are, so what is decided is kept by the position of its op.
-
-    Raises:
-      InputError, ValueError, LookupError, TypeError: it is damaged, or no plan for this problem.
-    """
-    device_of_op = np.array(found["device_of_op"])
-    device_of_unit = np.full(problem.num_units, -1)
-    device_of_unit[problem.unit_of_op] = device_of_op
-    placement = Placement(problem, device_of_unit, *(found.get(name) for name in UNDECIDED))
-    if (placement.device_of_op != device_of_op).any():
-        raise InputError("it parts ops that must share a device")
-    clusters = placement.cluster_of_op
-    if clusters is not None and (clusters[~problem.fusible_of_op] != NO_CLUSTER).any():
-        raise InputError("it fuses ops that stay outside of clusters now")
-    return dataclasses.replace(outcome_kept(placement, found), from_cache=True)
+    return plan.tried(kept.is_worth_it, placed_s, as_it_is.called_s, kept.notes.get(Note.LOAD))
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
@@ -538,7 +480,7 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
     """
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
     return {
-        "kind": "plan_by_clock",
+        "kind": "outcome",
         "graph": problem.fingerprint,
         "cluster": f"{problem.cluster.kind}: {', '.join(devices)}",
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),

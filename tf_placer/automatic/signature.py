@@ -20,8 +20,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting, large_constants
 from tf_placer.graph.read_function import variable_value
-from tf_placer.planning.in_parts import about_parts, with_splitting
-from tf_placer.planning.outcome import Clock, Outcome
+from tf_placer.planning.forms import Form, split_form
+from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
@@ -47,7 +47,7 @@ from tf_placer.rewrite.random_state import (
     mark_as_kept,
     tell_of_lost_state,
 )
-from tf_placer.rewrite.rewrite import check_clusters_of, program_of_plan
+from tf_placer.rewrite.rewrite import check_clusters_of
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.transform.split.split_batch import split_program
@@ -218,7 +218,7 @@ class Signature:
         Found when a report first wants it: a call that places takes long enough.
         """
         assert self.plan is not None  # asked for beside a plan
-        return with_splitting(self.plan, self.item)
+        return with_data_parallel(self.plan)
 
 
 def placed_signature(
@@ -271,11 +271,13 @@ def placed_signature(
     with begins_at(began_s):
         plan = _found_plan(concrete, form, cluster, config, fixed, item if is_split else None)
     if why_whole:
-        plan = dataclasses.replace(plan, why_not_split=f"The batch is not split: {why_whole}.")
+        plan = plan.noted({Note.WHY_NOT_SPLIT: f"The batch is not split: {why_whole}."})
     if is_split:
-        plan = dataclasses.replace(plan, **about_parts(program, plan.placement.problem))
-    form = program_of_plan(form, plan.placement)
-    kept = item.without_values()  # every signature would keep a copy of every variable
+        plan = dataclasses.replace(plan, form=split_form(program, plan.problem))
+    form, kept = plan.form.item or form, item.without_values()
+    # Every signature would keep a copy of every variable, and the record of its split.
+    lasting = Form(plan.problem, kept if plan.form.parts == 1 else None, stayed_whole=plan.form.stayed_whole)
+    plan = dataclasses.replace(plan, form=lasting)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, kept, plan, staying)
     check_clusters_of(form, plan.placement)  # before any variable moves
@@ -295,7 +297,7 @@ def _placed_or_tried(
         draws = SeededDraws(concrete)
         # The numbers of these would begin anew after the first calls, so the race has the last word.
         is_tried = is_tried and not draws.lost
-        if draws.carried and (is_tried or plan.parts > 1):
+        if draws.carried and (is_tried or plan.form.parts > 1):
             placing = dataclasses.replace(placing, state=RandomState(draws))
             as_it_is = copied_function(concrete, placing.state)
     called = writing.called if writing is not None else as_it_is or concrete

@@ -14,7 +14,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.request import Request
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
-from tf_placer.planning.in_parts import replicas_of
+from tf_placer.planning.forms import Form, replicas_of
 from tf_placer.planning.road import BUILD, PROFILE, Road, compiling
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.pins import narrowed_units, with_fixed_ops, with_pins, with_requested_devices
@@ -74,7 +74,7 @@ class Reading(Road):
         def built(seconds: float) -> None:
             source, cluster = self.request.source, self.request.cluster
             if source.graph:
-                self.built = read_graph_file(source.graph).problem(cluster)
+                self.form = Form(read_graph_file(source.graph).problem(cluster))
                 self.stages.then(rest())
                 return
             if cluster.kind == "remote":
@@ -129,7 +129,7 @@ class Reading(Road):
         if request.respect_devices is not None and item.requested_devices:
             decided = narrowed_units(built, problem)
             problem = _with_requests(item, problem, decided, request.respect_devices, console)
-        self.built = problem
+        self.form = Form(problem, item)
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

@@ -14,7 +14,7 @@ from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.outcome import GIVEN, Clock, Outcome, Timed
+from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed
 from tf_placer.planning.race import Measuring
 from tf_placer.planning.road import WHILE_BUILDING
 from tf_placer.problem.decisions import Decisions
@@ -85,7 +85,8 @@ def _time(
     devices = [f"everything on {device.name}" for device in problem.cluster.devices]
     names = (plan.source, *devices, *(row.title for row in timed if row.is_as_it_is))
     race = {} if measuring.race is None else measuring.race.verdict(timed[0])
-    outcome = Outcome(road.item, problem, timed[0], tuple(timed[1:]), **race)
+    assert road.form is not None  # it is built
+    outcome = Outcome(road.form, timed[0], tuple(timed[1:]), notes=race)
     said = [headline(outcome), *finding_sentences(outcome), *load_sentences(outcome)]
     return {
         "workload": problem.name,
@@ -102,8 +103,7 @@ def _time(
         ],
         "verdict": " ".join(said),
         "gain": None if outcome.gain is None else outcome.gain.as_data(),
-        "load": outcome.load,
-        "timed_at_s": outcome.timed_at_s,
+        **{note.value: outcome.notes.get(note) for note in (Note.LOAD, Note.TIMED_AT_S)},
         "audit": None
         if audit is None
         else {

@@ -18,7 +18,8 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
+from tf_placer.evaluation.runtime import TraceFailed
+from tf_placer.planning.forms import Form, replicas_of
 from tf_placer.planning.fusing import (
     CLUSTERS_SHARE,
     FUSE,
@@ -26,7 +27,6 @@ from tf_placer.planning.fusing import (
     with_fusing,
     with_simulated_clusters,
 )
-from tf_placer.planning.in_parts import InParts, in_parts, replicas_of, with_splitting
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,
@@ -34,10 +34,13 @@ from tf_placer.planning.outcome import (
     SINGLE,
     SPLIT,
     Clock,
+    Note,
     Outcome,
     Timed,
+    data_parallel_row,
     fastest,
     in_layers,
+    with_data_parallel,
 )
 from tf_placer.planning.race import Measuring
 from tf_placer.planning.request import LAYER, METHOD
@@ -53,7 +56,6 @@ from tf_placer.planning.road import (
 from tf_placer.planning.stages import LEFT_OUT, Stage, begins_at, begun_s, roughly
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
@@ -183,8 +185,7 @@ class _Finding(Reading):
         self.found: list[Timed] = []
         self._finish = finish
         self._outcome: Outcome | None = None
-        self._in_parts: InParts | None = None
-        self._race: dict[str, Any] = {}  # what it says of the plan that is written
+        self._race: dict[Note, Any] = {}  # what it says of the plan that is written
         self._has_plan = self._was_left = self._is_writing = False
 
     @property
@@ -282,10 +283,10 @@ class _Finding(Reading):
             return LEFT_OUT
         if about_s > left_s:
             why_not = self._left_out("Splitting the batch over the devices", about_s)
-            self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
+            self._outcome = outcome.noted({Note.WHY_NOT_SPLIT: why_not})
             return LEFT_OUT
         with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
-            self._outcome = with_splitting(outcome, self.item)
+            self._outcome = with_data_parallel(outcome)
         return None
 
     def _left_out(self, what: str, about_s: float) -> str:
@@ -297,10 +298,6 @@ class _Finding(Reading):
     def _write(self, _: float) -> None:
         self._is_writing = True
         self._finish(self.outcome)
-
-    def timing(self, placement: Placement) -> RuntimeEvaluator:
-        """What times a plan."""
-        return self.runtime
 
     def _traced(self, candidate: Timed) -> Timed:
         """Candidate with a step that the runtime traced; unchanged where it did not run.
@@ -369,10 +366,12 @@ class _Placing(_Finding):
     def _is_given(self) -> bool:
         """Every op has its place, by a plan or by pins; of pins that is known with the problem."""
         request = self.request
-        if self.built is None:
+        if self.form is None:
             return request.is_applied
         is_given = request.plan is not None or request.pins or request.respect_devices
-        return self.item is not None and bool(is_given) and bool((self.built.allowed.sum(axis=1) == 1).all())
+        return (
+            self.item is not None and bool(is_given) and bool((self.problem.allowed.sum(axis=1) == 1).all())
+        )
 
     def _at_once(self, run: Callable[[float], object]) -> Stage:
         rule_s = _AT_ONCE_S + _S_PER_OP * self.assumed_ops
@@ -391,7 +390,8 @@ class _Placing(_Finding):
             () if given is None else (given.priority_of_op(self.problem), given.cluster_of_op(self.problem))
         )
         plan = Placement(self.problem, devices, *per_op).decisions
-        self.built = build_problem(self.program, self.asked.cluster, self.request.costs, self.profiles)
+        problem = build_problem(self.program, self.asked.cluster, self.request.costs, self.profiles)
+        self.form = Form(problem, self.program)
         timed = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
         self.found = [timed, self.find(SINGLE, Budget(evaluations=_FEW))]
         self._has_plan = True
@@ -438,43 +438,36 @@ class _Placing(_Finding):
             self._why_not_split = self._left_out("A plan with the batch in parts", self.split_s)
         return self.has_time_to_split
 
-    def _put_in_parts(self) -> InParts | str:
+    def _put_in_parts(self) -> Form | str:
         costs = self.request.costs if self.runs else "analytic"
-        found = in_parts(self, self.request.source.batch_statistics, costs)
-        if isinstance(found, InParts):
-            self._in_parts, self._why_not_split = found, ""
-        else:
-            self._why_not_split = f"The batch is not split: {found}."
-        return found
+        form = self.put_in_parts(self.request.source.batch_statistics, costs)
+        self._why_not_split = f"The batch is not split: {form}." if isinstance(form, str) else ""
+        return form
 
     def _split_the_batch(self, left_s: float) -> str | None:
         if not left_s:
             return LEFT_OUT
-        found = self._put_in_parts()
-        if isinstance(found, InParts):
-            self.found.append(found.as_data_parallel())
+        form = self._put_in_parts()
+        if isinstance(form, Form):
+            self.found.append(data_parallel_row(form))
         return None
-
-    def timing(self, placement: Placement) -> RuntimeEvaluator:
-        """What times a plan, of the batch whole or in parts."""
-        form = None if self._in_parts is None else self._in_parts.form_of(placement)
-        return self.runtime if form is None else form.timing(self.runtime)
 
     def _find_split(self, seconds: float) -> None:
         """Searches the program in parts, from data parallelism and from the plan of the whole.
 
         Where some ops are faster whole, it is the form in which they are that is searched.
         """
-        split, own, began_s = self._in_parts, self.found[0], time.monotonic()
+        split, own, began_s = self.in_parts, self.found[0], time.monotonic()
         if split is None:
             return
         # To split it once more takes as long as the first time.
         is_late = 2 * (self.stages.took_s(SPLIT_STAGE) or 0.0) > seconds
         own_s = own.seconds(Clock.SIMULATED)
-        form = split if is_late or own_s is None else split.where_it_pays(self.program, own_s)
-        self._in_parts = form
+        form = split if is_late or own_s is None else split.where_it_pays(own_s)
+        self.in_parts = form
         budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
-        found = self._searched_in(form, budget, form.starts(own.placement))
+        starts = form.starts([] if own.placement is None else [own.placement])
+        found = self._searched_in(form, budget, starts)
         data_parallel = next(one for one in self.found if one.name == DATA_PARALLEL)
         if (
             fastest([data_parallel, found], SPLIT) is data_parallel
@@ -483,11 +476,11 @@ class _Placing(_Finding):
         self.found.append(found)
         self._close_where_ended()
 
-    def _searched_in(self, form: InParts, budget: Budget, starts: Sequence[Placement]) -> Timed:
+    def _searched_in(self, form: Form, budget: Budget, starts: Sequence[Placement]) -> Timed:
         """The best plan that a search of a form with its batch in parts finds."""
         method = self.asked.method
         start = starts if methods.find(method).uses_start else None
-        title = f"{method}, the batch in {form.program.parts} parts,"
+        title = f"{method}, the batch in {form.parts} parts,"
         try:
             found = self.search(method, budget, self._progress(title, budget), start, problem=form.problem)
         except NothingFits as error:
@@ -530,21 +523,9 @@ class _Placing(_Finding):
             )
         written = own if self.request.write == METHOD and own is not None else found.written
         found = found.with_written(written, written if self.request.fuse else self._traced(written))
-        placement = found.placement
-        form = None if self._in_parts is None else self._in_parts.form_of(placement)
-        if form is not None:
-            outcome = dataclasses.replace(found, problem=placement.problem, **form.as_written())
-        else:
-            source = self.request.source
-            outcome = dataclasses.replace(
-                found,
-                item=self.item,
-                problem=placement.problem,
-                parts=source.parts,
-                stayed_whole=(),
-                batch_statistics=source.batch_statistics,
-                why_not_split=self._why_not_split,
-            )
+        form = self._form_written(found.placement)
+        why_not_split = "" if form.split is not None else self._why_not_split
+        outcome = dataclasses.replace(found, form=form).noted({Note.WHY_NOT_SPLIT: why_not_split})
         self._make_outcome, self._has_plan = lambda: outcome, True
         if not self.request.fuse:
             self.stop()
@@ -561,17 +542,17 @@ class _Placing(_Finding):
         self.runtime.limit.ends_in(seconds)
         outcome = self._make_outcome()
         placement = outcome.placement
-        item = program_of_plan(self.program, placement)
+        item = outcome.form.item
+        assert item is not None  # it ran
         try:
             share_s = CLUSTERS_SHARE * seconds
             found = find_clusters(item, placement, self.timing(placement).try_programs, share_s)
             outcome = with_fusing(outcome, found, self.timing)
         except KeyboardInterrupt:
-            outcome = dataclasses.replace(
-                outcome, fused="Nothing is fused: the search for clusters was interrupted."
-            )
+            why_not = "Nothing is fused: the search for clusters was interrupted."
+            outcome = outcome.noted({Note.FUSED: why_not})
         except (WorkerError, InputError) as error:
-            outcome = dataclasses.replace(outcome, fused=f"Nothing is fused: {error}.")
+            outcome = outcome.noted({Note.FUSED: f"Nothing is fused: {error}."})
         else:
             outcome = outcome.with_written(outcome.written, self._traced(outcome.written))
         self._make_outcome = lambda: outcome
@@ -579,21 +560,18 @@ class _Placing(_Finding):
 
     def _fuse_simulated(self, _: float) -> None:
         outcome = self._reported_fastest()
-        item = program_of_plan(self.program, outcome.placement)
-        fused = with_simulated_clusters(outcome, item)
+        fused = with_simulated_clusters(outcome)
         self._make_outcome = lambda: fused
 
+    def _form_written(self, plan: Placement) -> Form:
+        """The form that a plan is of, with the costs that it was found with."""
+        return dataclasses.replace(self.form_of(plan), problem=plan.problem)
+
     def _reported_first(self) -> Outcome:
-        source = self.request.source
+        assert self.form is not None  # it is built
+        written, *others = self.found
         return Outcome(
-            self.item,
-            self.problem,
-            self._told_of_ctrl_c(self.found[0]),
-            tuple(self.found[1:]),
-            asked=self.found[0].name,
-            parts=source.parts,
-            batch_statistics=source.batch_statistics,
-            **self._race,
+            self.form, self._told_of_ctrl_c(written), tuple(others), asked=written.name, notes=self._race
         )
 
     def _reported_fastest(self) -> Outcome:
@@ -604,22 +582,11 @@ class _Placing(_Finding):
         chosen = asked if is_own else fastest(self.found, asked.name) or asked
         others = tuple(one for one in self.found if one is not chosen)
         chosen = self._told_of_ctrl_c(chosen)
-        split = self._in_parts
-        form = None if split is None or chosen.placement is None else split.form_of(chosen.placement)
-        if form is None:
-            parts, why_not = self.request.source.parts, self._why_not_split
-            return Outcome(
-                self.item,
-                self.problem,
-                chosen,
-                others,
-                asked=asked.name,
-                parts=parts,
-                why_not_split=why_not,
-                batch_statistics=self.request.source.batch_statistics,
-            )
-        found = Outcome(form.program.item, form.problem, chosen, others, asked=asked.name)
-        return dataclasses.replace(found, **form.as_written())
+        form = self.form if chosen.placement is None else self._form_written(chosen.placement)
+        assert form is not None  # it is built
+        why_not_split = "" if form.split is not None else self._why_not_split
+        notes = {Note.WHY_NOT_SPLIT: why_not_split}
+        return Outcome(form, chosen, others, asked=asked.name, notes=notes)
 
 
 class _Comparing(_Finding):
@@ -647,5 +614,6 @@ class _Comparing(_Finding):
         if chosen is None:
             raise InputError(self.found[0].message)
         others = tuple(one for one in self.found if one is not chosen)
-        outcome = Outcome(self.item, self.problem, self._told_of_ctrl_c(chosen), others, **self._race)
+        assert self.form is not None  # it is built
+        outcome = Outcome(self.form, self._told_of_ctrl_c(chosen), others, notes=self._race)
         return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome

@@ -15,6 +15,7 @@ from tf_placer.calibration.times import Hop, OpTimes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
+from tf_placer.planning.forms import Form
 from tf_placer.planning.road import compiling
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
@@ -101,7 +102,7 @@ def _profiled(request: Request, console: rich.console.Console) -> Shown:
 
     def build(_: float) -> None:
         road.item = request.source.item()
-        road.built = analytic_problem(road.item, cluster)
+        road.form = Form(analytic_problem(road.item, cluster), road.item)
 
     def ask(_: float) -> None:
         road.expect_profile(road.program)

@@ -92,8 +92,8 @@ def _place_saved_model(
     several = "," in values.signature
 
     def finish(name: str, outcome: Outcome) -> None:
-        assert outcome.item is not None  # a SavedModel's
-        placements[name], items[name], outcomes[name] = outcome.placement, outcome.item, outcome
+        assert outcome.form.item is not None  # a SavedModel's
+        placements[name], items[name], outcomes[name] = outcome.placement, outcome.form.item, outcome
         if several:
             print_report(outcome, console)
         else:
@@ -116,7 +116,7 @@ def _place_saved_model(
 
 def _made_for(values: flags.FlagValues, outcome: Outcome, signature: str = "") -> dict[str, Any]:
     found = flag_values.made_for(values) | ({"signature": signature} if signature else {})
-    return found | ({"parts": outcome.parts} if outcome.parts > 1 else {})
+    return found | ({"parts": outcome.form.parts} if outcome.form.parts > 1 else {})
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _write_meta_graph(
     request: Request, outcome: Outcome, console: rich.console.Console, folder: pathlib.Path
 ) -> None:
     try:
-        file = request.source.placed_meta_graph(outcome.placement, outcome.item)
+        file = request.source.placed_meta_graph(outcome.placement, outcome.form.item)
         (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
     except InputError as error:
         text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"

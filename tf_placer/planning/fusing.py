@@ -22,8 +22,8 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.kept import outcome_of_plan
-from tf_placer.planning.outcome import AS_IT_IS, FUSED, PLAN, SINGLE, Outcome, Timed, in_words
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import AS_IT_IS, FUSED, PLAN, SINGLE, Note, Outcome, Timed, in_words
 from tf_placer.planning.race import raced_anew
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
@@ -190,23 +190,26 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
     plain = Placement(problem, problem.everything_on(0))
     load = OtherLoad()
     found = find_clusters_here(item, plain, budget_s)
-    plans = Decisions.joined([found.placement.decisions, plain.decisions])
-    fused_s, plain_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s.tolist()
-    of_fused: dict[str, Any] = {
-        "raced_s": found.fused_s,
-        "spread_s": found.fused_spread_s,
-        "is_clear": found.is_faster,
-    }
-    of_plain: dict[str, Any] = {"raced_s": found.unfused_s, "spread_s": found.unfused_spread_s}
-    return outcome_of_plan(
+    unfused: dict[str, Any] = {"raced_s": found.unfused_s, "spread_s": found.unfused_spread_s}
+    plan = Timed.simulated(
+        PLAN,
         found.placement,
-        Timed(PLAN, simulated_s=fused_s, **of_fused),
-        (Timed(SINGLE, simulated_s=plain_s, **of_plain), Timed(AS_IT_IS, **of_plain)),
-        why=f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
-        fused=found.sentence,
-        beside_unplaced=f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
-        load=load.share,
-        timed_at_s=time.time(),
+        raced_s=found.fused_s,
+        spread_s=found.fused_spread_s,
+        is_clear=found.is_faster,
+    )
+    is_faster = in_words(found.is_faster)
+    return Outcome(
+        Form(problem, item),
+        plan,
+        (Timed.simulated(SINGLE, plain, **unfused), Timed(AS_IT_IS, **unfused)),
+        notes={
+            Note.WHY: f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
+            Note.FUSED: found.sentence,
+            Note.BESIDE_UNPLACED: f"{is_faster} than the function as it is, in a process like this one",
+            Note.LOAD: load.share,
+            Note.TIMED_AT_S: time.time(),
+        },
     )
 
 
@@ -219,42 +222,32 @@ def with_fusing(outcome: Outcome, found: Fusing, timing: Callable[[Placement], R
       timing: as ``race`` takes it.
     """
     before = outcome.written
-    told = dataclasses.replace(outcome, fused=found.sentence)
+    outcome = outcome.noted({Note.FUSED: found.sentence})
     if not found.is_faster:
-        return told
-    simulated_s = float(SimulatedEvaluator(outcome.problem).evaluate(found.placement.decisions).runtime_s[0])
-    fused = dataclasses.replace(
-        before,
-        name=FUSED,
-        placement=found.placement,
-        simulated_s=simulated_s,
-        measured_s=None,
-        raced_s=None,
-        spread_s=None,
-        is_clear=None,
-        traced=None,
-    )
+        return outcome
+    plan = Placement.from_decisions(outcome.problem, found.placement.decisions)
+    of_method = ("status", "message", "found_by", "evaluations", "search_s", "search")
+    fused = Timed.simulated(FUSED, plan, **{name: getattr(before, name) for name in of_method})
     plain = dataclasses.replace(before, traced=None)
-    decided = fused if outcome.decided is before else outcome.decided
-    told = dataclasses.replace(told, written=fused, beside=(*outcome.beside, plain), decided=decided)
-    return raced_anew(told, timing)
+    if outcome.notes.get(Note.DECIDED) == before.name:
+        outcome = outcome.noted({Note.DECIDED: FUSED})
+    outcome = dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, plain))
+    return raced_anew(outcome, timing)
 
 
-def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
+def with_simulated_clusters(outcome: Outcome) -> Outcome:
     """The outcome for described devices with the rule's clusters that are fastest in the simulator, if any gains there.
 
     Args:
       outcome: its plan has no clusters.
-      item: the program of the plan.
     """
-    written = outcome.written
+    written, item = outcome.written, outcome.form.item
+    assert item is not None  # profiled graphs are not fused
     found = fastest_clusters(item, outcome.placement)
     if found is None or written.simulated_s is None:
-        return dataclasses.replace(outcome, fused="Nothing is fused: no cluster has kernels enough.")
+        return outcome.noted({Note.FUSED: "Nothing is fused: no cluster has kernels enough."})
     if found.runtime_s >= written.simulated_s:
-        return dataclasses.replace(
-            outcome, fused="Nothing is fused: no rule's clusters gain in the simulator."
-        )
+        return outcome.noted({Note.FUSED: "Nothing is fused: no rule's clusters gain in the simulator."})
     sentence = (
         f"{savings_of(found.placement).sentence(found.rule)}: {ratio(found.runtime_s / written.simulated_s)} of the "
         "step without, in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
@@ -262,7 +255,8 @@ def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
     fused = dataclasses.replace(
         written, name=FUSED, placement=found.placement, simulated_s=found.runtime_s, traced=None
     )
-    return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written), fused=sentence)
+    outcome = outcome.noted({Note.FUSED: sentence})
+    return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written))
 
 
 class SimulatedClusters(NamedTuple):

@@ -1,96 +1,115 @@
-"""Entries of a function's plan file, made of its outcome and back."""
+"""Plans of functions: what lasts of an outcome, as data and back."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import known, percentage
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Kept, Note, Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import with_fixed_ops
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.runtime.timing import BUSY
-from tf_placer.search.recorder import SearchCurve, SearchResult, progress_of
 
 _DAY_S = 24 * 3600.0
 _OLD_S = 30 * _DAY_S
+
+
 _TIMES = (*(clock.field for clock in Clock), "spread_s", "is_clear")
-_KEPT_OF_PARTS = ("parts", "stayed_whole", "batch_statistics", "why_not_split")
-_KEPT = (
-    *("why", "beside_unplaced", "searched", "progress", "fused", "load", "timed_at_s"),
-    *_KEPT_OF_PARTS,
-)
 
 
-def outcome_of_plan(
-    placement: Placement,
-    plan: Timed,
-    beside: Sequence[Timed] = (),
-    correction: Correction | None = None,
-    **more: Any,
-) -> Outcome:
-    """The outcome for a function's plan.
+def lasting(outcome: Outcome, kept: Kept) -> Outcome:
+    """A function's plan: of other plans names and times last, and of searches their progress."""
+    rows = [Timed(row.name, **{name: getattr(row, name) for name in _TIMES}) for row in outcome.beside]
+    singles = [row for row in rows if row.is_single] or [Timed(SINGLE)]
+    plan = {name: getattr(outcome.written, name) for name in ("placement", "peak_bytes", *_TIMES)}
+    return Outcome(
+        outcome.form,
+        Timed(PLAN, **plan),
+        (*singles, *(row for row in rows if not row.is_single)),
+        notes={note: value for note, value in outcome.notes.items() if note is not Note.DECIDED},
+        correction=outcome.correction,
+        kept=kept,
+    )
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """A function's plan as data: what is decided is by the positions of ops, which equal graphs share."""
+    plan, kept = outcome.placement, outcome.kept
+    assert kept is not None  # a search found it
+    decided = {"device_of_op": plan.device_of_op} | {name: getattr(plan, name) for name in UNDECIDED}
+    return {
+        "parts": outcome.form.parts,
+        "decided": {name: value.tolist() for name, value in decided.items() if value is not None},
+        "peak_bytes": list(outcome.written.peak_bytes.values()),
+        "rows": {
+            row.name: {name: getattr(row, name) for name in _TIMES}
+            for row in (outcome.written, *outcome.beside)
+        },
+        "notes": {note.value: value for note, value in outcome.notes.items()},
+        "correction": None if outcome.correction is None else dataclasses.asdict(outcome.correction),
+        "searched": kept.searched,
+        "progress": kept.progress,
+    }
+
+
+def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
+    """The function's plan that ``as_json`` made data of.
+
+    Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
+    the same only if op for op the graphs are, so what is decided is kept by the position of its op.
 
     Args:
-      placement: the plan, on the problem with the costs that were profiled.
-      plan: its times.
-      beside: rows of others; their names and times alone are taken.
-      correction: of the simulator, by all that was measured.
-      more: other fields of the outcome.
-    """
-    problem = placement.problem if correction is None else correction.apply(placement.problem)
-    peak_bytes = SimulatedEvaluator(problem).evaluate(placement.decisions).peak_bytes
-    assert peak_bytes is not None, "the simulator counts memory"
-    peaks = {
-        device.name: int(peak) for device, peak in zip(problem.cluster.devices, peak_bytes[0], strict=True)
-    }
-    rows = [Timed(row.name, **_times(row)) for row in beside]
-    singles = [row for row in rows if row.is_single] or [Timed(SINGLE)]
-    others = [row for row in rows if not row.is_single]
-    written = Timed(PLAN, placement, peak_bytes=peaks, **_times(plan))
-    return Outcome(None, problem, written, (*singles, *others), correction=correction, **more)
-
-
-def _times(row: Timed) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in _TIMES}
-
-
-def outcome_kept(placement: Placement, kept: Mapping[str, Any]) -> Outcome:
-    """The outcome that ``kept_of_plan`` made entries of.
+      form: an equal program; names may differ.
+      data: from the file.
+      key: that it was kept under.
 
     Raises:
-      LookupError, TypeError, ValueError, AttributeError: they are damaged.
+      InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or no plan of this form.
     """
-    plan, *beside = (
-        Timed(str(name), **{key: _of_json(key, times.get(key)) for key in _TIMES})
-        for name, times in kept["rows"].items()
-    )
+    problem, device_of_op = form.problem, np.array(data["decided"]["device_of_op"])
+    device_of_unit = np.full(problem.num_units, -1)
+    device_of_unit[problem.unit_of_op] = device_of_op
+    placement = Placement(problem, device_of_unit, *(data["decided"].get(name) for name in UNDECIDED))
+    if (placement.device_of_op != device_of_op).any():
+        raise InputError("it parts ops that must share a device")
+    clusters = placement.cluster_of_op
+    if clusters is not None and (clusters[~problem.fusible_of_op] != NO_CLUSTER).any():
+        raise InputError("it fuses ops that stay outside of clusters now")
+    rows = []
+    for name, times in data["rows"].items():
+        fields: dict[str, Any] = {
+            clock.field: None if (s := times[clock.field]) is None else float(s) for clock in Clock
+        }
+        fields["spread_s"] = None if times["spread_s"] is None else tuple(map(float, times["spread_s"]))
+        rows.append(Timed(str(name), **fields, is_clear=times["is_clear"]))
+    plan, *beside = rows
     if plan.name != PLAN or plan.simulated_s is None:
         raise ValueError("its plan has no time")
-    more = {name: kept[name] for name in _KEPT if name in kept}
-    more["searched"] = tuple(
-        (str(method), float(s), float(of_s)) for method, s, of_s in kept.get("searched", ())
+    devices = (device.name for device in problem.cluster.devices)
+    peaks = dict(zip(devices, map(int, data["peak_bytes"]), strict=True))
+    correction = None if data["correction"] is None else Correction(**data["correction"])
+    searched = tuple((str(method), float(s), float(of_s)) for method, s, of_s in data["searched"])
+    return Outcome(
+        form if correction is None else dataclasses.replace(form, problem=correction.apply(problem)),
+        dataclasses.replace(plan, placement=placement, peak_bytes=peaks),
+        tuple(beside),
+        notes={Note(name): value for name, value in data["notes"].items()},
+        correction=correction,
+        kept=Kept(key, searched, data["progress"], is_from_cache=True),
     )
-    more["stayed_whole"] = tuple(map(str, kept.get("stayed_whole", ())))
-    correction = Correction(**kept["correction"]) if kept.get("correction") else None
-    return outcome_of_plan(placement, plan, beside, correction, **more)
-
-
-def _of_json(key: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if key == "spread_s":
-        return tuple(map(float, value))
-    return bool(value) if key == "is_clear" else float(value)
 
 
 def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping[int, int]) -> Outcome:
@@ -107,35 +126,23 @@ def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping
     """
     problem = with_fixed_ops(item, analytic_problem(item, cluster), fixed)
     placement = Placement.from_plan(plan, problem)
-    evaluator = SimulatedEvaluator(problem)
     rows = np.stack([problem.everything_on(device) for device in range(problem.num_devices)])
-    singles_s = [s for s in map(known, evaluator.evaluate(rows).runtime_s) if s is not None]
-    step_s = known(evaluator.evaluate(placement.decisions).runtime_s[0])
-    return outcome_of_plan(
-        placement,
-        Timed(PLAN, simulated_s=step_s),
-        (Timed(SINGLE, simulated_s=min(singles_s, default=None)),),
-        why=f"it is the plan of {plan.source}",
+    times_s = map(known, SimulatedEvaluator(problem).evaluate(rows).runtime_s)
+    single_s = min((s for s in times_s if s is not None), default=None)
+    return Outcome(
+        Form(problem, item),
+        Timed.simulated(PLAN, placement),
+        (Timed(SINGLE, simulated_s=single_s),),
+        notes={Note.WHY: f"it is the plan of {plan.source}"},
     )
-
-
-def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
-    """Entries of a function's plan file besides its devices."""
-    rows = {row.name: _times(row) for row in (outcome.written, *outcome.beside)}
-    correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
-    return {"rows": rows, "correction": correction} | {name: getattr(outcome, name) for name in _KEPT}
 
 
 def why_measured_again(kept: Outcome) -> str:
     """Reason why a verdict of the runtime holds no longer, as a clause; "" where it does."""
-    if kept.timed_at_s is None or kept.written.raced_s is None:
+    load, timed_at_s = kept.notes.get(Note.LOAD), kept.notes.get(Note.TIMED_AT_S)
+    if timed_at_s is None or kept.written.raced_s is None:
         return ""
-    if kept.load is not None and kept.load >= BUSY:
-        return f"its verdict is of a busy machine, of which other processes took {percentage(kept.load)}"
-    age_s = time.time() - kept.timed_at_s
+    if load is not None and load >= BUSY:
+        return f"its verdict is of a busy machine, of which other processes took {percentage(load)}"
+    age_s = time.time() - timed_at_s
     return f"its verdict is {age_s / _DAY_S:.0f} days old" if age_s > _OLD_S else ""
-
-
-def progress_of_all(searches: Sequence[SearchResult]) -> list[SearchCurve]:
-    """The curve of each of several searches, numbered."""
-    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]

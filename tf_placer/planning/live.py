@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tf_placer.base import interrupt
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.evaluator import FleetTiming
+from tf_placer.planning.forms import Form
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
 from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.road import CONTROL_SHARE, LEAST_S, MEASURE, RACE, SPLIT_STAGE, Road, searching
@@ -74,7 +75,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = LiveSearch(problem, evaluator, seed, config, {}, make_parts=make_parts, fleet=fleet)
+    live = LiveSearch(Form(problem), evaluator, seed, config, {}, make_parts=make_parts, fleet=fleet)
     with interrupt.stoppable():
         for part in live_parts(method, config.searches, make_parts is not None):
             live.do(part.run, budget.share(config.searches))
@@ -154,7 +155,8 @@ def live_stages(
 
     def do(part: Part, seconds: float) -> None:
         if not running:
-            of_road = road.problem, road.runtime, asked.seed, config, asked.settings
+            assert road.form is not None  # it is built
+            of_road = road.form, road.runtime, asked.seed, config, asked.settings
             running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
         share = asked.budget.share(config.searches)
         seconds = road.control_s(seconds) if part.method == CONTROL != asked.method else seconds
@@ -188,7 +190,9 @@ def live_stages(
             seconds = road.stages.durations.known(keys[part.name], rules_s[part.name]) / counts[part.name]
             is_cut = part.name != SPLIT_STAGE
             stages.append(Stage(part.name, run, seconds, keys[part.name], is_cut=is_cut))
-    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)), _tracing_s(road))]
+    # The plan that is written is loaded once more, and a step of it is traced.
+    tracing_s = 2 * _load_s(road) + (RuntimeConfig().warmup_steps + 1) * road.step_s
+    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)), tracing_s)]
 
 
 def config_within(road: Road) -> LiveConfig:
@@ -204,11 +208,6 @@ def config_within(road: Road) -> LiveConfig:
 
 def _load_s(road: Road) -> float:
     return _LOAD_S + _LOAD_S_PER_OP * road.assumed_ops
-
-
-def _tracing_s(road: Road) -> float:
-    """To load the plan that is written once more, and to trace a step of it."""
-    return 2 * _load_s(road) + (RuntimeConfig().warmup_steps + 1) * road.step_s
 
 
 def _measuring_s(road: Road, config: LiveConfig) -> float:

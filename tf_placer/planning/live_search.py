@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
 from tf_placer.fleet.evaluator import FleetTiming
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planning.in_parts import InParts
-from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SINGLE, SPLIT, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SINGLE, SPLIT, Note, Outcome, Timed
 from tf_placer.planning.race import Race, race
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
@@ -36,7 +37,7 @@ CONSTRUCTIVE_PLANS = 4
 _START = "start"  # what proposed a plan that was there before the search
 _FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 
-MakeParts = Callable[[], InParts | str]
+MakeParts = Callable[[], Form | str]
 """Gives the program with its batch in parts, or one clause that says why there is none."""
 
 
@@ -83,29 +84,24 @@ def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
     return Timed.of_search(trial.name, search, **more)
 
 
-def _not_raced(why: str) -> dict[str, str]:
-    return {"beside_unplaced": f"not run to its end beside the function as it is ({why or 'nothing ran'})"}
-
-
-class _Form:
-    """A form of the program, its batch whole or in parts.
+class _Measured:
+    """A form of the program with what times its plans.
 
     Attributes:
-      problem: it on the devices.
+      form: the program on the devices.
       evaluator: races its plans.
       timing: times one plan, or several at once (a fleet); the evaluator itself where there is no fleet.
       correction: of its simulator, by all of its plans that ran.
     """
 
-    def __init__(
-        self, problem: Problem, evaluator: RuntimeEvaluator, timing: Evaluator | None = None
-    ) -> None:
-        self.problem, self.evaluator, self.timing = problem, evaluator, timing or evaluator
+    def __init__(self, form: Form, evaluator: RuntimeEvaluator, timing: Evaluator | None = None) -> None:
+        self.form, self.problem = form, form.problem
+        self.evaluator, self.timing = evaluator, timing or evaluator
         self.correction = Correction()
 
     def has(self, plan: Timed) -> bool:
         """True if a plan is one of this form."""
-        return plan.placement is not None and plan.placement.problem.fingerprint == self.problem.fingerprint
+        return self.form.has(plan.placement)
 
     @property
     def corrected(self) -> Problem:
@@ -117,7 +113,7 @@ class LiveSearch:
 
     def __init__(
         self,
-        problem: Problem,
+        form: Form,
         evaluator: RuntimeEvaluator,
         seed: int,
         config: LiveConfig,
@@ -130,7 +126,8 @@ class LiveSearch:
         """Begins.
 
         Args:
-          problem, evaluator, seed, config: as ``search_live`` takes them.
+          form: the program, whole.
+          evaluator, seed, config: as ``search_live`` takes them.
           settings: method -> its settings, see ``search``.
           progress: makes what shows a search, from its title and budget.
           start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced
@@ -142,12 +139,13 @@ class LiveSearch:
         self._constructed: list[tuple[np.ndarray, str]] = []
         timing = None
         if fleet is not None:
+            problem = form.problem
             starts = Starts(problem, SimulatedEvaluator(problem), methods.having(Role.BESIDE))
             self._constructed = list(zip(starts.plans, starts.made_by, strict=True))
             timing = fleet.whole(problem, evaluator, Decisions(starts.plans[:1]))
-        self._forms = [_Form(problem, evaluator, timing)]
+        self._forms = [_Measured(form, evaluator, timing)]
         self._make_parts = make_parts
-        self._in_parts: InParts | str = ""
+        self._why_not_split = ""
         self._seed = seed
         self._progress = progress
         self._config = config
@@ -200,7 +198,7 @@ class LiveSearch:
         )
         self._measure_start(self._whole)
 
-    def _measure_start(self, form: _Form) -> None:
+    def _measure_start(self, form: _Measured) -> None:
         """Measures the plan that was there before, if it is one of this form."""
         if self._start is None or self._is_known(self._start):
             return
@@ -214,25 +212,27 @@ class LiveSearch:
             return
         if self._whole.evaluator.limit.is_over:
             return
-        self._in_parts = self._make_parts()
-        if isinstance(self._in_parts, InParts):
-            item, problem = self._in_parts.program.item, self._in_parts.problem
-            evaluator, timing = self._whole.evaluator.of_form(item, problem), None
-            if self._fleet is not None:
-                data_parallel = Decisions([self._in_parts.data_parallel])
-                timing = self._fleet.of_form(item, problem, evaluator, data_parallel)
-            self._forms.append(_Form(problem, evaluator, timing))
+        form = self._make_parts()
+        if isinstance(form, str):
+            self._why_not_split = f"The batch is not split: {form}."
+            return
+        assert form.item is not None  # it was split
+        evaluator, timing = self._whole.evaluator.of_form(form.item, form.problem), None
+        if self._fleet is not None:
+            data_parallel = form.data_parallel.decisions
+            timing = self._fleet.of_form(form.item, form.problem, evaluator, data_parallel)
+        self._forms.append(_Measured(form, evaluator, timing))
 
     def measure_parts(self) -> None:
         """Measures data parallelism, and the best plan of the whole with all copies together."""
-        if not isinstance(self._in_parts, InParts):
+        if len(self._forms) < 2:
             return
-        plan = Placement(self._in_parts.problem, self._in_parts.data_parallel)
-        self._measure(Timed(DATA_PARALLEL, plan, evaluations=1))
+        form = self._forms[-1].form
+        self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
         whole = [self._trials[i] for i in self._ran() if self._whole.has(self._trials[i])]
         best = next((one for one in whole if not one.is_single), None)
         if best is not None and best.placement is not None:
-            together = self._in_parts.together(best.placement)
+            together = form.lift(best.placement)
             if not self._is_known(together):
                 self._measure(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
         self._measure_start(self._forms[-1])
@@ -246,15 +246,13 @@ class LiveSearch:
           turn: which of its searches it is.
           searches: how many there are.
         """
-        if self._is_interrupted or not isinstance(self._in_parts, InParts):
+        if self._is_interrupted or len(self._forms) < 2:
             return
         form = self._forms[-1]
         trials = [self._trials[i] for i in self._ran()]
         ran = [trial.placement for trial in trials if trial.placement is not None and form.has(trial)]
         start = ran[:_FROM] if ran and methods.find(method).uses_start else None
-        title = (
-            f"{method}, the batch in {self._in_parts.program.parts} parts, search {turn + 1} of {searches}"
-        )
+        title = f"{method}, the batch in {form.form.parts} parts, search {turn + 1} of {searches}"
         self._search(form, SPLIT, method, share, self._seed + turn, title, start)
 
     def propose(self, share: Budget, method: str, name: str, turn: int, searches: int) -> None:
@@ -282,7 +280,7 @@ class LiveSearch:
 
     def _search(
         self,
-        form: _Form,
+        form: _Measured,
         name: str,
         method: str,
         share: Budget,
@@ -335,11 +333,11 @@ class LiveSearch:
         )
 
     @property
-    def _whole(self) -> _Form:
+    def _whole(self) -> _Measured:
         """The program as it is."""
         return self._forms[0]
 
-    def _form_of(self, trial: Timed) -> _Form:
+    def _form_of(self, trial: Timed) -> _Measured:
         return next(form for form in self._forms if form.has(trial))
 
     def _measure(self, *trials: Timed) -> None:
@@ -448,24 +446,24 @@ class LiveSearch:
                     seen[trial] = _as_simulated(trial, problem, self._is_interrupted)
                 except NothingFits:  # it ran all the same: its measured time stands
                     seen[trial] = trial
-        found = Outcome(
-            None,
-            corrected[form],
+        if self._race is None:
+            why_not = f"not run to its end beside the function as it is ({self._why or 'nothing ran'})"
+            notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: why_not}
+        else:
+            notes = self._race.verdict(written)
+        notes |= {Note.WHY: verdict, Note.DECIDED: written.name, Note.WHY_NOT_SPLIT: self._why_not_split}
+        if self._fleet is not None:
+            notes[Note.MEASURED_ON] = self._fleet.sentence()
+        return Outcome(
+            dataclasses.replace(form.form, problem=corrected[form]),
             written,
             (*seen.values(), *self._as_it_is),
             asked=method,
-            why=verdict,
-            decided=written,
+            notes=notes,
+            correction=form.correction,
             trials=tuple(self._trials),
             searches=tuple(search for _, search in self._searches),
-            correction=form.correction,
-            measured_on="" if self._fleet is None else self._fleet.sentence(),
-            **(_not_raced(self._why) if self._race is None else self._race.verdict(written)),
         )
-        if isinstance(self._in_parts, str):
-            why_not = f"The batch is not split: {self._in_parts}." if self._in_parts else ""
-            return dataclasses.replace(found, why_not_split=why_not)
-        return found if form is self._whole else dataclasses.replace(found, **self._in_parts.as_written())
 
     def _best_of(self, method: str) -> Timed | None:
         """The fastest trial of a method, None when none ran; what another method had found before is its own too."""

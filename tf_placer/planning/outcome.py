@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,18 +18,17 @@ from tf_placer.base.quantities import excess, html_table, known, milliseconds
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.graph.item import Item
 from tf_placer.planners.local_search import WholeLayers, whole_layers
-from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search.known import REFERENCE
-from tf_placer.search.recorder import PROVEN, SIMULATED, SearchCurve, SearchResult, takes_no_more
+from tf_placer.search.recorder import SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
-from tf_placer.transform import PART, WHOLE
+from tf_placer.search.shortest import NothingFits, evaluate_given
 
 SINGLE = REFERENCE
 NOT_RUN = "NOT_RUN"
@@ -96,6 +95,7 @@ class Timed:
       is_clear: it takes clearly less time than the best single device and than the program as it is, turn by turn or
         call by call; of the single device, than the program as it is; None where that is not known.
       traced: one step of it on the runtime; of the plan that is written.
+      is_candidate: it may be written; else it is only told.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Timed:
     search: SearchResult | None = None
     is_clear: bool | None = None
     traced: tf.compat.v1.RunMetadata | None = None
+    is_candidate: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "found_by", self.found_by or self.name)
@@ -123,6 +124,16 @@ class Timed:
         """The plan that a search found; ``more`` are other fields."""
         found = {field: getattr(search, field) for field in _OF_SEARCH}
         return Timed(name, simulated_s=search.runtime_s, search=search, **{**found, **more})
+
+    @staticmethod
+    def simulated(name: str, placement: Placement, **more: Any) -> Timed:
+        """A plan with its step and its memory in the simulator; ``more`` are other fields."""
+        times = SimulatedEvaluator(placement.problem).evaluate(placement.decisions)
+        assert times.peak_bytes is not None  # simulated
+        names = (device.name for device in placement.problem.cluster.devices)
+        peaks = dict(zip(names, times.peak_bytes[0].tolist(), strict=True))
+        simulated_s = known(float(times.runtime_s[0]))
+        return Timed(name, placement, **{"simulated_s": simulated_s, "peak_bytes": peaks, **more})
 
     def measured(self, times: Measurement, row: int = 0) -> Timed:
         """Candidate with the time that the plan takes by itself, or with the reason why it does not run.
@@ -239,21 +250,13 @@ def with_race(
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-    """The plan that is written beside the best of what needs no plan, by one clock.
+    """The plan that is written beside the best of what needs no plan, by one clock."""
 
-    Attributes:
-      clock: the last that timed the plan.
-      plan_s: its step.
-      rival: the fastest single device, or the program as it is where that takes less; None where neither was timed.
-      rival_s: its step; infinite where there is none.
-      is_clear: the plan takes less, and by more than samples are off.
-    """
-
-    clock: Clock
+    clock: Clock  # the last that timed the plan
     plan_s: float
-    rival: Timed | None
-    rival_s: float
-    is_clear: bool
+    rival: Timed | None  # the fastest single device, or the program as it is; None where neither was timed
+    rival_s: float  # infinite where there is none
+    is_clear: bool  # the plan takes less, and by more than samples are off
 
     @property
     def saved(self) -> float:
@@ -273,62 +276,51 @@ class Gain:
         }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Form:
-    """A form of the program, its batch whole or in parts, with what is proven of all of its plans.
-
-    Attributes:
-      problem: it on the cluster.
-      lower: its lower bounds.
-      proven_s: the largest that a method has proven; 0 where none has.
-    """
-
-    problem: Problem
-    lower: LowerBounds
-    proven_s: float = 0.0
-
-    @property
-    def parts(self) -> int:
-        """Parts of its batch; 1 of the whole."""
-        return 1 if self.problem.splitting is None else self.problem.splitting.parts
-
-    @property
-    def title(self) -> str:
-        """``"whole"``, or in how many parts the batch is."""
-        splitting = self.problem.splitting
-        if splitting is None:
-            return WHOLE
-        own = ", statistics of each" if splitting.batch_statistics == PART else ""
-        return f"in {splitting.parts} parts{own}"
-
-    @property
-    def bounds(self) -> list[tuple[str, float]]:
-        """(name, seconds) of every lower bound, and of what a method has proven beyond them."""
-        rows = [(name, bound_ns / 1e9) for name, bound_ns in self.lower.rows]
-        return rows + ([(PROVEN, self.proven_s)] if self.tightest_bound == PROVEN else [])
-
-    @property
-    def tightest_bound(self) -> str:
-        """The name of the largest of ``bounds``."""
-        return PROVEN if self.proven_s > self.lower.best_s else self.lower.tightest
-
-    @property
-    def lower_bound_s(self) -> float:
-        """Lower bound on the step time of any of its placements in the simulator, in seconds."""
-        return max(self.lower.best_s, self.proven_s)
-
-
 @dataclasses.dataclass(frozen=True)
 class ScheduleWorth:
-    """Worth of a plan's order, or of its clusters, in the simulator.
+    """Seconds of a step in the simulator with a plan's order, or its clusters, and without.
 
-    Attributes:
-      with_s: seconds of a step of the plan; None where it does not fit in memory.
-      without_s: of the plan without its order, or without its clusters; None likewise.
+    None where that does not fit in memory.
     """
 
     with_s: float | None
     without_s: float | None
+
+
+class Note(enum.Enum):
+    """What is known of an outcome besides times."""
+
+    WHY = "why"  # a clause on why this plan and no other, where the runtime decided
+    DECIDED = "decided"  # name of the candidate that the runtime recommends; without, times decide
+    BESIDE_UNPLACED = "beside_unplaced"  # a clause that compares the plan with the function as it is
+    FUSED = "fused"  # a sentence on what is fused and what that is worth, or on why nothing is
+    WHY_NOT_SPLIT = "why_not_split"  # a sentence, where the batch cannot be split, or there was no time
+    MEASURED_ON = (
+        "measured_on"  # a sentence on the machines that plans were measured on, if not this one alone
+    )
+    LOAD = "load"  # share of the CPUs that other processes took while plans were raced or called
+    TIMED_AT_S = "timed_at_s"  # when that was, in seconds since 1970
+
+
+class ByLayer(NamedTuple):
+    """A plan of whole layers; none where none fits, or the plan was given."""
+
+    layers: Layers
+    whole: WholeLayers | None
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that have ops of their own, besides those of layers inside them."""
+        return len(np.unique(self.layers.layer_of_op))
+
+
+class Kept(NamedTuple):
+    """What is kept of a function's plan."""
+
+    key: Mapping[str, str]
+    searched: Sequence[tuple[str, float, float]] = ()  # method, budget and seconds of each search
+    progress: Sequence[SearchCurve] = ()
+    is_from_cache: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -336,63 +328,31 @@ class Outcome:
     """The plan that is written, or used, beside the others that were found.
 
     Attributes:
-      item: the program; None of a profiled graph, which has none to write.
-      problem: the program on the cluster, with the costs that the plans are simulated with.
+      form: the program that is written, on the cluster, with the costs that its plans are simulated with.
       written: the plan.
-      beside: the other candidates.
+      beside: the other candidates, and rows that are only told.
       asked: the method that was asked for; that of ``written`` where it is not given.
-      why: one clause that says why this plan and no other, where the runtime decided.
-      decided: the candidate that the runtime recommends; None where the times of the candidates decide.
+      notes: what is known besides times.
+      correction: of the simulator, by all that was measured; None where nothing was.
       trials: every plan that a live search measured, in order; those of its race with the race's times.
       searches: of a live search, in order.
-      correction: of the simulator, by all that was measured; None where nothing was.
-      layers: of the program, where the plan is written by layer.
-      whole: the fastest plan found of whole layers, which is written where there are ``layers``.
-      instead: rows that are told and not written: what splitting the batch over the devices gives.
-      parts: of the batch in the program that is written.
-      stayed_whole: a sentence for each kind of op that works on examples and has no parts.
-      batch_statistics: of a split program: of the ``"whole"`` batch, or of each ``"part"``.
-      why_not_split: a sentence, where the batch cannot be split, or there was no time to see what that gives.
-      measured_on: a sentence on the machines that plans were measured on; "" where it was this one alone.
-      fused: what is fused and what that is worth, or why nothing is; "" where nobody asked.
-      beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
-      from_cache: it was found by an earlier process.
-      searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
-      progress: of each search of a function's plan.
-      key: under which a function's plan is kept; empty for others.
-      load: share of the CPUs that other processes took while plans were raced or called; None where nobody knows.
-      timed_at_s: when that was, in seconds since 1970; None where nothing was timed on the runtime.
+      by_layer: the plan of whole layers, where it was asked for.
+      kept: of a function's plan, what its file has besides.
 
     Raises:
       InputError: there is no plan to write; the message is that of ``written``.
     """
 
-    item: Item | None
-    problem: Problem
+    form: Form
     written: Timed
     beside: tuple[Timed, ...] = ()
     asked: str = ""
-    why: str = ""
-    decided: Timed | None = None
+    notes: Mapping[Note, Any] = dataclasses.field(default_factory=dict)
+    correction: Correction | None = None
     trials: tuple[Timed, ...] = ()
     searches: tuple[SearchResult, ...] = ()
-    correction: Correction | None = None
-    layers: Layers | None = None
-    whole: WholeLayers | None = None
-    instead: tuple[Timed, ...] = ()
-    parts: int = 1
-    stayed_whole: tuple[str, ...] = ()
-    batch_statistics: str = WHOLE
-    why_not_split: str = ""
-    measured_on: str = ""
-    fused: str = ""
-    beside_unplaced: str = ""
-    from_cache: bool = False
-    searched: Sequence[tuple[str, float, float]] = ()
-    progress: Sequence[SearchCurve] = ()
-    key: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    load: float | None = None
-    timed_at_s: float | None = None
+    by_layer: ByLayer | None = None
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         if self.written.placement is None:
@@ -410,6 +370,16 @@ class Outcome:
         return html_table(("step time of", *(clock.value for clock in self.clocks)), rows)
 
     @property
+    def problem(self) -> Problem:
+        """The program that is written, on the cluster."""
+        return self.form.problem
+
+    @property
+    def is_from_cache(self) -> bool:
+        """It was found by an earlier process."""
+        return self.kept is not None and self.kept.is_from_cache
+
+    @property
     def method(self) -> str:
         """The method that was asked for."""
         return self.asked or self.written.name
@@ -423,11 +393,11 @@ class Outcome:
     @functools.cached_property
     def placement(self) -> Placement:
         """The plan that is written."""
-        found = self.written.placement
-        assert found is not None  # checked when made
-        if self.layers is None or self.whole is None:
-            return found
-        return Placement(found.problem, self.whole.device_of_unit)
+        plan = self.written.placement
+        assert plan is not None  # checked when made
+        if self.by_layer is None or self.by_layer.whole is None:
+            return plan
+        return Placement(plan.problem, self.by_layer.whole.device_of_unit)
 
     @functools.cached_property
     def schedule(self) -> Mapping[str, ScheduleWorth]:
@@ -445,14 +415,9 @@ class Outcome:
         return {what: ScheduleWorth(with_s, one_s) for what, one_s in zip(without, without_s, strict=True)}
 
     @property
-    def num_layers(self) -> int:
-        """Number of layers that have ops of their own, besides those of layers inside them."""
-        return 0 if self.layers is None else len(np.unique(self.layers.layer_of_op))
-
-    @property
     def candidates(self) -> tuple[Timed, ...]:
         """All of them, the written one last."""
-        return (*self.beside, self.written)
+        return (*(row for row in self.beside if row.is_candidate), self.written)
 
     @property
     def clock(self) -> Clock:
@@ -482,13 +447,13 @@ class Outcome:
 
         return (
             *sorted(candidates, key=lambda row: (row.is_below_bound, *standing(row))),
-            *self.instead,
+            *(row for row in self.beside if not row.is_candidate),
         )
 
     @functools.cached_property
     def _whole_layers(self) -> tuple[Timed, ...]:
         """The plan of whole layers, where there is one."""
-        whole = self.whole
+        whole = None if self.by_layer is None else self.by_layer.whole
         if whole is None:
             return ()
         names = (device.name for device in self.problem.cluster.devices)
@@ -502,8 +467,9 @@ class Outcome:
         Where that is not clearly faster than what needs no plan: the faster of a single device and the program as it
         is.
         """
-        if self.decided is not None:
-            plan = self.decided
+        decided = self.named(self.notes.get(Note.DECIDED, ""))
+        if decided is not None:
+            plan = decided
         elif self.written.search is not None and self.written.search.least_memory is not None:
             return self.written
         else:
@@ -567,8 +533,11 @@ class Outcome:
             self,
             written=written,
             beside=tuple(one for one in self.candidates if one is not candidate),
-            decided=written if self.decided is candidate else self.decided,
         )
+
+    def noted(self, notes: Mapping[Note, Any]) -> Outcome:
+        """The outcome with more notes."""
+        return dataclasses.replace(self, notes={**self.notes, **notes})
 
     @functools.cached_property
     def room(self) -> Room | None:
@@ -578,23 +547,21 @@ class Outcome:
     @functools.cached_property
     def forms(self) -> tuple[Form, ...]:
         """The program as it is written, and then in each other form that a row is a plan of."""
-        found = {self.problem.fingerprint: self._form(self.problem)}
-        for one in (*self.beside, *self.instead):
-            if one.placement is not None and one.placement.problem.fingerprint not in found:
-                problem = one.placement.problem
-                found[problem.fingerprint] = self._form(problem)
-        return tuple(found.values())
-
-    def _form(self, problem: Problem) -> Form:
-        rows = [
-            one.search
-            for one in (self.written, *self.beside, *self.instead)
-            if one.search is not None
-            and one.placement is not None
-            and one.placement.problem.fingerprint == problem.fingerprint
-        ]
-        lower = rows[0].bounds if rows else lower_bounds(problem)
-        return Form(problem, lower, max((search.proven_s for search in rows), default=0.0))
+        forms = {self.problem.fingerprint: self.form}
+        proven_s = dict[str, float]()
+        for row in (self.written, *self.beside):
+            if row.placement is None:
+                continue
+            problem = row.placement.problem
+            forms.setdefault(problem.fingerprint, Form(problem))
+            if row.search is not None:
+                proven_s[problem.fingerprint] = max(
+                    proven_s.get(problem.fingerprint, 0.0), row.search.proven_s
+                )
+        return tuple(
+            dataclasses.replace(form, proven_s=proven_s.get(fingerprint, 0.0))
+            for fingerprint, form in forms.items()
+        )
 
     def form_of(self, row: Timed) -> Form | None:
         """The form of the program that a row is a plan of; None of a row without a plan."""
@@ -640,7 +607,7 @@ class Outcome:
     def single_device_s(self) -> float | None:
         """Step time of the program as it is on the best single device, simulated; None where none runs it."""
         single = self.single
-        return self.search.single_device_s if single is None or self.parts == 1 else single.simulated_s
+        return self.search.single_device_s if single is None or self.form.parts == 1 else single.simulated_s
 
     def is_optimal(self, candidate: Timed) -> bool:
         """True if it is proven that no placement that fits is faster in the simulator."""
@@ -662,20 +629,18 @@ class Outcome:
         Args:
           is_worth_it: calls run by the plan.
           placed_s, unplaced_s: seconds of a call by the plan, and as it is.
-          load: as the field of that name.
+          load: as ``Note.LOAD``.
         """
         as_it_is = self.named(AS_IT_IS) or Timed(AS_IT_IS)
+        verdict = f"{in_words(is_worth_it)} than the function as it is, call by call in its own process"
         return dataclasses.replace(
             self,
             written=dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it),
-            beside_unplaced=f"{in_words(is_worth_it)} than the function as it is, call by call in its own process",
             beside=(
                 *(one for one in self.beside if one is not as_it_is),
                 dataclasses.replace(as_it_is, called_s=unplaced_s, spread_s=None),
             ),
-            load=load,
-            timed_at_s=time.time(),
-        )
+        ).noted({Note.BESIDE_UNPLACED: verdict, Note.LOAD: load, Note.TIMED_AT_S: time.time()})
 
 
 def in_words(is_worth_it: bool) -> str:
@@ -689,4 +654,35 @@ def in_layers(outcome: Outcome, seed: int) -> Outcome:
     plan, whole = outcome.placement.decisions, None
     if outcome.written.name != GIVEN:
         whole = whole_layers(outcome.problem, layers, plan, seed)
-    return dataclasses.replace(outcome, layers=layers, whole=whole)
+    return dataclasses.replace(outcome, by_layer=ByLayer(layers, whole))
+
+
+def data_parallel_row(form: Form) -> Timed:
+    """The row of data parallelism, without a time where a device does not hold its part."""
+    try:
+        search = evaluate_given(form.problem, form.data_parallel.decisions, DATA_PARALLEL)
+    except NothingFits as error:
+        return Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message=str(error))
+    return Timed.of_search(DATA_PARALLEL, search)
+
+
+def with_data_parallel(outcome: Outcome) -> Outcome:
+    """An outcome with what splitting the batch over the devices gives, or with a sentence on why it cannot be split.
+
+    That is a row that a run only tells of, by costs for which nothing is profiled. There is none
+    where the program is in parts, or was tried in parts.
+    """
+    form, parts = outcome.form, len(replicas_of(outcome.problem.cluster.devices))
+    if (
+        form.item is None
+        or form.parts > 1
+        or parts < 2
+        or outcome.best_split
+        or outcome.notes.get(Note.WHY_NOT_SPLIT)
+    ):
+        return outcome
+    split = estimated_in_parts(form)
+    if isinstance(split, str):
+        return outcome.noted({Note.WHY_NOT_SPLIT: f"The batch cannot be split: {split}."})
+    row = dataclasses.replace(data_parallel_row(split), is_candidate=False)
+    return dataclasses.replace(outcome, beside=(*outcome.beside, row))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
-from tf_placer.planning.outcome import AS_IT_IS, Outcome, Timed, in_words, with_race
+from tf_placer.planning.outcome import AS_IT_IS, Note, Outcome, Timed, in_words, with_race
 from tf_placer.planning.road import MEASURE, RACE, Road
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import Decisions
@@ -46,13 +46,13 @@ class Race:
             return with_race(rows, racing, self.samples)
         return with_race([*rows, Timed(AS_IT_IS)], [*racing, len(rows)], self.samples)
 
-    def verdict(self, plan: Timed) -> dict[str, Any]:
-        """Fields of an ``Outcome`` on a plan that raced beside the program as it is."""
+    def verdict(self, plan: Timed) -> dict[Note, Any]:
+        """Notes on a plan that raced beside the program as it is."""
         if self.why_not_unplaced:
             beside = f"used because the function does not run as it is ({self.why_not_unplaced})"
         else:
             beside = f"{in_words(plan.is_clear is True)} than the function as it is, on the whole machine"
-        return {"beside_unplaced": beside, "load": self.load, "timed_at_s": self.timed_at_s}
+        return {Note.BESIDE_UNPLACED: beside, Note.LOAD: self.load, Note.TIMED_AT_S: self.timed_at_s}
 
 
 def race(
@@ -118,18 +118,12 @@ def raced_anew(
     except RaceFailed as error:
         failed = f"the race failed ({error})"
         rows[position] = dataclasses.replace(rows[position], message=failed, is_clear=False)
-        told: dict[str, Any] = {"beside_unplaced": f"not raced beside the function as it is ({error})"}
+        notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: f"not raced beside the function as it is ({error})"}
     else:
         rows = raced.added(rows, racing)
-        told = raced.verdict(rows[position])
+        notes = raced.verdict(rows[position])
     written = rows.pop(position)
-    return dataclasses.replace(
-        outcome,
-        written=written,
-        beside=tuple(rows),
-        decided=written if outcome.decided is outcome.written else outcome.decided,
-        **told,
-    )
+    return dataclasses.replace(outcome, written=written, beside=tuple(rows)).noted(notes)
 
 
 _TIMED_S, _RACED_S = 0.5, 1.5

@@ -22,6 +22,7 @@ from tf_placer.fleet.evaluator import FleetTiming
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements
+from tf_placer.planning.forms import Form, in_parts
 from tf_placer.planning.outcome import SINGLE, Timed
 from tf_placer.planning.stages import Stage, Stages, roughly
 from tf_placer.problem.decisions import Decisions
@@ -126,7 +127,8 @@ class Road:
       asked: what a plan is searched for.
       stages: run it.
       item: the program; None before it is read, and of a profiled graph, which has none.
-      built: its problem; None before it is built.
+      form: it on the cluster; None before that is known.
+      in_parts: the same with its batch in parts; None where that is not tried, or cannot be.
       as_it_is: the program before its batch was put in parts; None where it is whole.
       evaluator: on the live devices, from ``starting`` until ``stop``.
       fleet: times plans on many machines, likewise; None where this one alone measures.
@@ -154,7 +156,8 @@ class Road:
         self.stages = Stages(console, asked.whole_s, is_equal=is_equal)
         self.item = item
         self.as_it_is = as_it_is
-        self.built: Problem | None = None
+        self.form: Form | None = None
+        self.in_parts: Form | None = None
         self.evaluator: RuntimeEvaluator | None = None
         self.fleet: FleetTiming | None = None
         self.profiles = Cache(is_anew=asked.is_anew)
@@ -169,8 +172,8 @@ class Road:
     @property
     def problem(self) -> Problem:
         """The program on the cluster, from when it is built."""
-        assert self.built is not None  # stages that ask for it come behind the one that builds it
-        return self.built
+        assert self.form is not None  # stages that ask for it come behind the one that builds it
+        return self.form.problem
 
     @property
     def runtime(self) -> RuntimeEvaluator:
@@ -182,13 +185,13 @@ class Road:
     def runs(self) -> bool:
         """The devices can be asked; taken for granted of a program that is not read yet."""
         cluster, item = self.asked.cluster, self.item
-        return cluster.is_live and (self.built is None if item is None else item.runs_standalone)
+        return cluster.is_live and (self.form is None if item is None else item.runs_standalone)
 
     @property
     def num_ops(self) -> int:
         """0 where it is not known yet."""
-        if self.built is not None:
-            return self.built.num_ops
+        if self.form is not None:
+            return self.form.problem.num_ops
         return 0 if self.item is None else self.item.index.num_ops
 
     @property
@@ -199,9 +202,9 @@ class Road:
     @property
     def step_s(self) -> float:
         """Step time of the best single device, one op after the other, by the costs; by a rule where none are known."""
-        if self.built is None:
+        if self.form is None:
             return self.assumed_ops * _OP_S
-        return float(self.built.compute_ns.sum(axis=0).min()) / 1e9
+        return float(self.problem.compute_ns.sum(axis=0).min()) / 1e9
 
     def searching(
         self, run: Callable[[float], object], method: str, share: float = 1.0, parts: int = 1
@@ -274,6 +277,30 @@ class Road:
             robust=self.asked.robust,
             order=self.asked.order if decides_order else NO_ORDER,
         )
+
+    def put_in_parts(self, batch_statistics: str, costs: str | None = None) -> Form | str:
+        """The program with a part of its batch for each device, or one clause on why that cannot be, or does not run.
+
+        Args:
+          batch_statistics, costs: as ``in_parts`` takes them.
+        """
+        assert self.form is not None  # it is built
+        form = in_parts(self.form, batch_statistics, costs, self.profiles, self.expect_profile)
+        self.in_parts = None if isinstance(form, str) else form
+        return form
+
+    def form_of(self, plan: Placement) -> Form:
+        """The form of the program that a plan is of."""
+        form = self.in_parts or self.form
+        assert form is not None  # it is built
+        return form.of(plan)
+
+    def timing(self, plan: Placement) -> RuntimeEvaluator:
+        """What times a plan, of the batch whole or in parts."""
+        form = self.form_of(plan)
+        if form.split is None or form.item is None:
+            return self.runtime
+        return self.runtime.of_form(form.item, form.problem)
 
     def beside_singles(self, name: str, plan: Decisions) -> list[Timed]:
         """A plan, and behind it everything on one device, for each of them in turn."""

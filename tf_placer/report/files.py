@@ -12,14 +12,14 @@ from typing import Any
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import replacing, reserved
-from tf_placer.planning.outcome import DATA_PARALLEL, Clock, Form, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import DATA_PARALLEL, ByLayer, Clock, Note, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report.page import page_of_run
 from tf_placer.report.sentences import headline
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search.known import NO_ORDER
-from tf_placer.transform import WHOLE
 from tf_placer.transform.fusion.costs import savings_of
 
 # Files of a run, in the order in which they appear.
@@ -62,7 +62,7 @@ def write_report(
     Raises:
       InputError: what ``also`` raises.
     """
-    placed = None if outcome.item is None else apply_placement(outcome.item, outcome.placement)
+    placed = None if outcome.form.item is None else apply_placement(outcome.form.item, outcome.placement)
     # With it `explain` has the costs that the plan was searched with.
     correction = None if outcome.correction is None else list(dataclasses.astuple(outcome.correction))
     with replacing(out, RESULTS) as unfinished:
@@ -72,7 +72,7 @@ def write_report(
         outcome.placement.save(
             unfinished / "placement.json",
             plan_of if made_for is not None or plan_of else None,
-            by_layer=outcome.layers is not None,
+            by_layer=outcome.by_layer is not None,
         )
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
@@ -112,7 +112,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     """The content of summary.json: seconds are floats, what was not measured is None."""
     written, search, problem = outcome.written, outcome.search, outcome.problem
     row, gained = outcome.row_written, outcome.gain
-    beside = list(outcome.beside)
+    beside = [row for row in outcome.beside if row.is_candidate]
     searched = [one for one in outcome.candidates if one.search is not None]
     if written.is_single and outcome.method != written.name:
         beside.append(written)
@@ -131,8 +131,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         **{clock.field: row.seconds(clock) for clock in Clock if clock is not Clock.SIMULATED},
         "gain": None if gained is None else gained.as_data(),
         "rows": [_timed(outcome, one) for one in outcome.rows],
-        "load": outcome.load,
-        "timed_at_s": outcome.timed_at_s,
+        "load": outcome.notes.get(Note.LOAD),
+        "timed_at_s": outcome.notes.get(Note.TIMED_AT_S),
         "lower_bound_s": outcome.lower_bound_s,
         "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
         "tightest_bound": outcome.tightest_bound,
@@ -148,26 +148,45 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
         "peak_bytes": row.peak_bytes,
         "order": NO_ORDER if written.search is None else written.search.order,
-        "parts": outcome.parts,
-        "batch_statistics": outcome.batch_statistics,
-        "stayed_whole": list(outcome.stayed_whole),
+        "parts": outcome.form.parts,
+        "batch_statistics": outcome.form.batch_statistics,
+        "stayed_whole": list(outcome.form.stayed_whole),
         "status": written.status.name,
         "evaluations": written.evaluations,
         "search_s": written.search_s,
         "interrupted": search.interrupted,
         "recommended": outcome.recommended.name,
         DATA_PARALLEL: _data_parallel(outcome),
-        "why_not_split": outcome.why_not_split,
-        "measured_on": outcome.measured_on,
-        "fused": outcome.fused,
+        "why_not_split": outcome.notes.get(Note.WHY_NOT_SPLIT, ""),
+        "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
+        "fused": outcome.notes.get(Note.FUSED, ""),
         "schedule": {what: dataclasses.asdict(worth) for what, worth in outcome.schedule.items()},
         "savings": dataclasses.asdict(savings_of(outcome.placement)),
         "forms": [_form(form) for form in outcome.forms],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,
-        **(_of_layers(outcome) if outcome.layers is not None else {}),
+        **({} if outcome.by_layer is None else _of_layers(outcome, outcome.by_layer)),
         **_of_memory(outcome),
-        **(_of_trials(outcome) if outcome.trials else {}),
+        **(
+            {}
+            if outcome.correction is None
+            else {
+                "why": outcome.notes[Note.WHY],
+                "correction": dataclasses.asdict(outcome.correction),
+                "trials": [
+                    {
+                        "method": trial.name,
+                        "simulated_s": trial.simulated_s,
+                        "measured_s": trial.measured_s,
+                        "raced_s": trial.raced_s,
+                        "status": trial.status.name,
+                        "message": trial.message,
+                        "evaluations": trial.evaluations,
+                    }
+                    for trial in outcome.trials
+                ],
+            }
+        ),
     }
 
 
@@ -186,8 +205,7 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
 
 def _data_parallel(outcome: Outcome) -> dict[str, Any] | None:
     """The plan with a part of the batch on each device, a candidate or only told; None where there is none."""
-    rows = (*outcome.candidates, *outcome.instead)
-    row = next((row for row in rows if row.name == DATA_PARALLEL), None)
+    row = next((row for row in outcome.rows if row.name == DATA_PARALLEL), None)
     if row is None:
         return None
     form = outcome.form_of(row)
@@ -202,10 +220,9 @@ def _data_parallel(outcome: Outcome) -> dict[str, Any] | None:
 
 def _form(form: Form) -> dict[str, Any]:
     """A form of the program, its batch whole or in parts, with the bound on all of its plans."""
-    splitting = form.problem.splitting
     return {
         "parts": form.parts,
-        "batch_statistics": WHOLE if splitting is None else splitting.batch_statistics,
+        "batch_statistics": form.batch_statistics,
         "ops": form.problem.num_ops,
         "units": form.problem.num_units,
         "lower_bound_s": form.lower_bound_s,
@@ -213,11 +230,11 @@ def _form(form: Form) -> dict[str, Any]:
     }
 
 
-def _of_layers(outcome: Outcome) -> dict[str, Any]:
+def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
     """Number of layers that have ops, and step time of a plan of whole layers, if there is one."""
-    whole, devices = outcome.whole, [device.name for device in outcome.problem.cluster.devices]
+    whole, devices = by_layer.whole, [device.name for device in outcome.problem.cluster.devices]
     return {
-        "layers": outcome.num_layers,
+        "layers": by_layer.num_layers,
         "by_layer_s": None if whole is None else whole.runtime_s,
         "by_op_s": outcome.written.simulated_s,
         "by_layer_peak_bytes": None
@@ -245,24 +262,4 @@ def _of_memory(outcome: Outcome) -> dict[str, Any]:
             "holders": dict(room.holders),
             "smallest_preset": room.preset,
         },
-    }
-
-
-def _of_trials(outcome: Outcome) -> dict[str, Any]:
-    assert outcome.correction is not None, "a live search has it"
-    return {
-        "why": outcome.why,
-        "correction": dataclasses.asdict(outcome.correction),
-        "trials": [
-            {
-                "method": trial.name,
-                "simulated_s": trial.simulated_s,
-                "measured_s": trial.measured_s,
-                "raced_s": trial.raced_s,
-                "status": trial.status.name,
-                "message": trial.message,
-                "evaluations": trial.evaluations,
-            }
-            for trial in outcome.trials
-        ],
     }

@@ -19,6 +19,7 @@ from tf_placer.planning.outcome import (
     SPLIT,
     WHOLE_LAYERS,
     Clock,
+    Note,
     Outcome,
     Timed,
 )
@@ -249,14 +250,18 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
       is_used: calls run by it; None where the first calls are still to decide.
     """
     applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
-    beside = f"it is {outcome.beside_unplaced}; " if outcome.beside_unplaced else ""
+    beside = (
+        f"it is {outcome.notes.get(Note.BESIDE_UNPLACED, '')}; "
+        if outcome.notes.get(Note.BESIDE_UNPLACED, "")
+        else ""
+    )
     return _section(
         outcome,
         f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
         name,
         f"{capital(use_of_plan(outcome, is_used))}.",
         (
-            f"{capital(beside + outcome.why)}.",
+            f"{capital(beside + outcome.notes.get(Note.WHY, ''))}.",
             *finding_sentences(outcome),
             *load_sentences(outcome),
             *parts_of_plan(outcome),
@@ -291,7 +296,7 @@ def _section(
         f"{problem.num_ops:,} ops in {problem.num_units:,} units (ops that must share a device are one unit)"
     )
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
-    kept = ", by a plan that was kept" if outcome.from_cache else ""
+    kept = ", by a plan that was kept" if outcome.is_from_cache else ""
     return Section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {size}{kept}",
@@ -379,8 +384,8 @@ def _curves(outcome: Outcome) -> tuple[Row, ...]:
         name, elapsed_s, best_s = progress
         return {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
 
-    if outcome.progress:
-        return tuple(map(curve, outcome.progress))
+    if outcome.kept is not None:
+        return tuple(map(curve, outcome.kept.progress))
     if not outcome.searches:
         return tuple(
             curve(progress_of(one.title, one.search.history), one is outcome.written)

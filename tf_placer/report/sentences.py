@@ -17,7 +17,7 @@ from tf_placer.base.quantities import excess, gain, milliseconds, percentage, si
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import short_device_name
 from tf_placer.graph.program import COPY, SHARED
-from tf_placer.planning.in_parts import replicas_of
+from tf_placer.planning.forms import replicas_of
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,
     GIVEN,
@@ -25,6 +25,7 @@ from tf_placer.planning.outcome import (
     SPLIT,
     Clock,
     Gain,
+    Note,
     Outcome,
     Timed,
     clock_of,
@@ -96,7 +97,7 @@ _RIVALS = {True: "the program as it is on the whole machine", False: "a single d
 
 def _splitting_gains(outcome: Outcome, gained: Gain) -> bool:
     """True if data parallelism takes less than what needs no plan, by the same clock."""
-    rows = [row for row in (*outcome.candidates, *outcome.instead) if row.name in (DATA_PARALLEL, SPLIT)]
+    rows = [row for row in (outcome.written, *outcome.beside) if row.name in (DATA_PARALLEL, SPLIT)]
     times_s = [row.seconds(gained.clock) for row in rows if row is not outcome.row_written]
     least_s = gained.plan_s if gained.rival is None else gained.rival_s
     return any(s is not None and -excess(s, least_s) > SAME for s in times_s)
@@ -112,20 +113,22 @@ def _why_not_clear(gained: Gain) -> str:
 def _other_plans(outcome: Outcome) -> list[str]:
     """Sentences where a live search decided, where another row is faster, and where another method was asked for."""
     found, written, row = list[str](), outcome.written, outcome.row_written
-    if outcome.decided is not None:
-        found.append(f"Recommended: {outcome.recommended.title}. Among plans: {outcome.why}.")
-        if outcome.beside_unplaced:
-            found.append(f"Beside the program as it is: {outcome.beside_unplaced}.")
+    if Note.DECIDED in outcome.notes:
+        found.append(
+            f"Recommended: {outcome.recommended.title}. Among plans: {outcome.notes.get(Note.WHY, '')}."
+        )
+        if outcome.notes.get(Note.BESIDE_UNPLACED, ""):
+            found.append(f"Beside the program as it is: {outcome.notes.get(Note.BESIDE_UNPLACED, '')}.")
     if written.search is not None and written.search.least_memory is not None:
         return found
-    if written is outcome.best_split and outcome.parts > 1:
+    if written is outcome.best_split and outcome.form.parts > 1:
         found.append(_in_parts(outcome, written))
     first, asked = outcome.rows[0], outcome.named(outcome.method)
     rival = None if outcome.gain is None else outcome.gain.rival
     # A difference below the digits that the table shows would contradict it.
     if first not in (row, rival) and first.clock is row.clock and _time_of(first) != _time_of(row):
         found.append(f"{capital(outcome.title_of(first))} takes less still, {_time_of(first)}.")
-    if asked is not None and asked is not written and outcome.layers is None:
+    if asked is not None and asked is not written and outcome.by_layer is None:
         how = "--write=method writes its plan"
         found.append(
             f"{asked.name}, which was asked for, takes {_time_of(asked)} ({how})."
@@ -163,10 +166,11 @@ def finding_sentences(outcome: Outcome) -> list[str]:
 
 def load_sentences(outcome: Outcome) -> list[str]:
     """A sentence where other processes took much of the machine while plans were timed."""
-    if outcome.load is None or outcome.load < BUSY:
+    load = outcome.notes.get(Note.LOAD)
+    if load is None or load < BUSY:
         return []
     return [
-        f"The machine was busy: other processes took {percentage(outcome.load)} of its CPUs while plans were timed. "
+        f"The machine was busy: other processes took {percentage(load)} of its CPUs while plans were timed. "
         "Time them again when it is idle."
     ]
 
@@ -182,8 +186,8 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
             "The plan also has an order of execution, written as control edges: without them its step would "
             f"{_takes(worth['order'].without_s)}, with them {milliseconds(worth['order'].with_s)} in the simulator."
         )
-    if outcome.fused:
-        found.append(outcome.fused)
+    if outcome.notes.get(Note.FUSED, ""):
+        found.append(outcome.notes.get(Note.FUSED, ""))
     elif "fused" in worth:
         found.append(
             f"{savings_of(outcome.placement).sentence()}: without them the step would "
@@ -209,8 +213,8 @@ def remarks(outcome: Outcome) -> list[str]:
     found = []
     if outcome.search.interrupted:
         found.append("The search was interrupted; this is the best it had found.")
-    if outcome.measured_on:
-        found.append(outcome.measured_on)
+    if outcome.notes.get(Note.MEASURED_ON, ""):
+        found.append(outcome.notes.get(Note.MEASURED_ON, ""))
     if problem.guessed_op_types:
         guesses = ", ".join(f"{op} x {count}" for op, count in problem.guessed_op_types.items())
         found.append(f"The cost of these ops is a guess: {guesses}.")
@@ -224,14 +228,14 @@ def remarks(outcome: Outcome) -> list[str]:
 def about_parts(outcome: Outcome) -> list[str]:
     """Sentences on what of a plan whose batch is in parts is of each part, and what is not in parts."""
     found = []
-    if outcome.parts > 1 and outcome.batch_statistics == PART:
+    if outcome.form.parts > 1 and outcome.form.batch_statistics == PART:
         found.append(
             "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
             '("whole" batch statistics keep them).'
         )
-    if outcome.stayed_whole:
+    if outcome.form.stayed_whole:
         found.append(
-            "Not everything that works on examples is split: " + "; ".join(outcome.stayed_whole) + "."
+            "Not everything that works on examples is split: " + "; ".join(outcome.form.stayed_whole) + "."
         )
     return found
 
@@ -247,7 +251,7 @@ def parts_of_plan(outcome: Outcome) -> list[str]:
 def _in_parts(outcome: Outcome, written: Timed) -> str:
     """One sentence on a plan that splits the batch, beside the best that does not."""
     whole, clock = outcome.best_whole, written.clock
-    start = f"The plan written is of the split program, with the batch in {outcome.parts} parts"
+    start = f"The plan written is of the split program, with the batch in {outcome.form.parts} parts"
     whole_s = None if whole is None or clock is None else whole.seconds(clock)
     written_s = None if clock is None else written.seconds(clock)
     if whole_s is None or written_s is None:
@@ -270,7 +274,7 @@ def fit_sentences(outcome: Outcome) -> list[str]:
         return []
     name, peak_bytes, has_bytes = _fullest(outcome.search)
     # Of the program that is written: the whole may take less.
-    in_parts = f" with its batch in {outcome.parts} parts" if outcome.parts > 1 else ""
+    in_parts = f" with its batch in {outcome.form.parts} parts" if outcome.form.parts > 1 else ""
     return [
         f"No single device holds the step{in_parts}: {outcome.room}.",
         f"The plan of {outcome.written.name} fits: {short_device_name(name)}, its fullest device, takes "
@@ -311,13 +315,14 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
 
 def _layer_sentences(outcome: Outcome) -> list[str]:
     """Sentences on how much slower a plan of whole layers is; none unless it was asked for."""
-    whole, plan = outcome.whole, outcome.written.placement
-    if outcome.layers is None:
+    by_layer, plan = outcome.by_layer, outcome.written.placement
+    if by_layer is None:
         return []
     if outcome.written.name == GIVEN:
         return [
             "The plan was given: it is written by layer, and lists the ops that are not where their layer is."
         ]
+    whole = by_layer.whole
     if whole is None:
         return [
             "No plan of whole layers that fits in memory was found: the plan written is that of single ops, by layer, "
@@ -327,7 +332,7 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     share = f"{percentage(abs(slower))} {'more' if slower > 0 else 'less'}" if slower else "no more"
     start = "With" if outcome.written.clock is Clock.SIMULATED else "In the simulator, with"
     sentences = [
-        f"{start} whole layers ({outcome.num_layers} of them) the step takes {milliseconds(whole.runtime_s)}, "
+        f"{start} whole layers ({by_layer.num_layers} of them) the step takes {milliseconds(whole.runtime_s)}, "
         f"{share} than with a place for every op. The plan written is that of whole layers (--by=op writes the other)."
     ]
     lost = [] if plan is None or plan.priority_of_op is None else ["order"]
@@ -403,8 +408,8 @@ def _on(place: tuple[int, ...], devices: Sequence[str]) -> str:
 
 def split_batch_sentences(outcome: Outcome) -> list[str]:
     """Sentences on plans with the batch in parts that are not written, or on why there is none."""
-    told = {one.name: one for one in outcome.instead}
-    found = [outcome.why_not_split] if outcome.why_not_split else []
+    told = {row.name: row for row in outcome.beside if not row.is_candidate}
+    found = [outcome.notes.get(Note.WHY_NOT_SPLIT, "")] if outcome.notes.get(Note.WHY_NOT_SPLIT, "") else []
     split, written = outcome.best_split, outcome.written
     clock = clock_of([written])
     split_s = None if split is None else split.seconds(clock)
@@ -476,7 +481,7 @@ def why_not_used(outcome: Outcome) -> str:
 
 def why_not(outcome: Outcome) -> str:
     """The same without the setting of ``auto_place`` that uses it all the same."""
-    found = outcome.beside_unplaced or "not clearly faster than the function as it is"
+    found = outcome.notes.get(Note.BESIDE_UNPLACED, "") or "not clearly faster than the function as it is"
     return f"a plan was found and is {found} ({_last_times(outcome)})"
 
 

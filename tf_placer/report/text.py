@@ -8,7 +8,8 @@ import rich.console
 import rich.table
 
 from tf_placer.base.quantities import UNKNOWN, excess, in_unit, milliseconds, percentage
-from tf_placer.planning.outcome import NOT_RUN, Clock, Form, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import NOT_RUN, Clock, Note, Outcome, Timed
 from tf_placer.problem.layers import MOST_ROWS, LayerRow, Layers, layer_rows, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
@@ -32,8 +33,15 @@ _LAYERS = 12
 def print_report(outcome: Outcome, console: rich.console.Console) -> None:
     """Prints the table, the verdict, and what to know before believing either."""
     console.print(table(outcome))
-    if outcome.layers is not None:
-        console.print(_layer_table(outcome.placement, outcome.layers))
+    if outcome.by_layer is not None:
+        layers = rich.table.Table(title="layers of the plan written")
+        for column in LAYER_COLUMNS[:2]:
+            layers.add_column(column, overflow="fold")
+        for column in LAYER_COLUMNS[2:]:
+            layers.add_column(column, justify="right")
+        for _, cells in layer_cells(outcome.placement, outcome.by_layer.layers):
+            layers.add_row(*cells)
+        console.print(layers)
     messages = [f"{one.name}: {one.message}" for one in outcome.candidates if one.message]
     for line in (verdict(outcome), *messages, *remarks(outcome)):
         console.print(line, soft_wrap=True)
@@ -115,17 +123,6 @@ def layer_cells(
         yield row, [row.name, row.on(labels), str(row.num_ops), milliseconds(row.compute_s), *sizes]
 
 
-def _layer_table(placement: Placement, layers: Layers) -> rich.table.Table:
-    found = rich.table.Table(title="layers of the plan written")
-    for column in LAYER_COLUMNS[:2]:
-        found.add_column(column, overflow="fold")
-    for column in LAYER_COLUMNS[2:]:
-        found.add_column(column, justify="right")
-    for _, cells in layer_cells(placement, layers):
-        found.add_row(*cells)
-    return found
-
-
 def _simulated(candidate: Timed) -> str:
     """The step time in the simulator, or why there is none."""
     if candidate.simulated_s is not None or candidate.status_name == "OK":
@@ -146,10 +143,14 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     row = placement.device_of_unit
     lines = [
         f"{name} is {use_of_plan(outcome, is_used)}",
-        *([f"beside the function as it is: {outcome.beside_unplaced}"] if outcome.beside_unplaced else []),
+        *(
+            [f"beside the function as it is: {outcome.notes.get(Note.BESIDE_UNPLACED, '')}"]
+            if outcome.notes.get(Note.BESIDE_UNPLACED, "")
+            else []
+        ),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
-        + (", by a plan that was kept" if outcome.from_cache else ""),
-        f"among plans: {outcome.why}",
+        + (", by a plan that was kept" if outcome.is_from_cache else ""),
+        f"among plans: {outcome.notes.get(Note.WHY, '')}",
         *(_times(outcome, clock) for clock in Clock if any(one.seconds(clock) for one in outcome.rows)),
         f"no placement can take less than {milliseconds(outcome.lower_bound_s)} in the simulator",
         *([] if written.clock is not Clock.SIMULATED else ["not timed beside the function as it is"]),

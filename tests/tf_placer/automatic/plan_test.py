@@ -24,8 +24,9 @@ from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import road
-from tf_placer.planning.kept import outcome_of_plan, why_measured_again
-from tf_placer.planning.outcome import AS_IT_IS, PLAN, Clock, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.kept import why_measured_again
+from tf_placer.planning.outcome import AS_IT_IS, PLAN, Clock, Note, Outcome, Timed
 from tf_placer.planning.road import RACE, START, searching
 from tf_placer.planning.stages import Stages, begins_at
 from tf_placer.problem.placement import Placement
@@ -70,16 +71,16 @@ def of_a_smaller_program(kept):
     ],
 )
 def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, change):
-    assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
-    assert find_plan(item, CLUSTER, config(tmp_path)).from_cache and caplog.messages == []
+    assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
+    assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache and caplog.messages == []
     (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], change(document["value"]))
 
-    assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
+    assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
     (message,) = caplog.messages
     assert f"{file} is damaged" in message
-    assert find_plan(item, CLUSTER, config(tmp_path)).from_cache
+    assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
 
 
 @pytest.mark.medium
@@ -92,7 +93,7 @@ def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
     order = list(range(found.problem.num_ops))
     Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
     kept = find_plan(item, CLUSTER, config(tmp_path))
-    assert kept.from_cache and kept.placement.priority_of_op.tolist() == order
+    assert kept.is_from_cache and kept.placement.priority_of_op.tolist() == order
     assert kept.placement.device_of_unit.tolist() == found.device_of_unit.tolist()
 
 
@@ -103,7 +104,7 @@ def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, o
     (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
-    assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
+    assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
     assert "is damaged" in caplog.text
 
 
@@ -116,7 +117,7 @@ def test_a_kept_plan_that_fuses_what_stays_outside_now_is_searched_anew(item, tm
         assert fused.any()
         clusters = np.where(fused, 0, -1).tolist()
         Cache(tmp_path).save(document["key"], {**document["value"], "cluster_of_op": clusters})
-        assert find_plan(item, CLUSTER, config(tmp_path)).from_cache is is_taken
+        assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache is is_taken
     assert "is damaged" in caplog.text
 
 
@@ -125,7 +126,7 @@ def test_a_home_that_cannot_be_written_to_is_one_warning(item, tmp_path, caplog,
     (tmp_path / "home").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     for _ in range(2):
-        assert not find_plan(item, CLUSTER, config()).from_cache
+        assert not find_plan(item, CLUSTER, config()).is_from_cache
     # On a slow machine a search ends late, and how late cannot be kept either.
     (message,) = [one for one in caplog.messages if "durations.json" not in one]
     assert "nothing can be kept in" in message
@@ -140,19 +141,21 @@ def test_a_plan_of_least_memory(tmp_path):
     sought = AutoPlaceConfig(**settings, objective="memory", slow_down=1.0)
     plan = find_plan(item, CLUSTER, sought)
     assert plan.is_worth_it and plan.clock is Clock.SIMULATED
-    assert plan.why.startswith("the least memory, ") and plan.why.endswith("in the simulator")
+    assert plan.notes[Note.WHY].startswith("the least memory, ") and plan.notes[Note.WHY].endswith(
+        "in the simulator"
+    )
     problem = plan.placement.problem
     rows = np.stack([plan.placement.device_of_unit, problem.everything_on(0)])
     peak_bytes = SimulatedEvaluator(problem).evaluate(rows).peak_bytes.max(axis=1)
     assert peak_bytes[0] < 0.6 * peak_bytes[1]
-    ((name, elapsed_s, best_s),) = plan.progress
+    ((name, elapsed_s, best_s),) = plan.kept.progress
     assert name == "random, search 1" and len(elapsed_s) == len(best_s) > 0
     # It is kept apart from a plan for time, and from one of another slow-down.
-    assert find_plan(item, CLUSTER, sought).from_cache
-    assert not find_plan(item, CLUSTER, AutoPlaceConfig(**settings)).from_cache
+    assert find_plan(item, CLUSTER, sought).is_from_cache
+    assert not find_plan(item, CLUSTER, AutoPlaceConfig(**settings)).is_from_cache
     assert not find_plan(
         item, CLUSTER, AutoPlaceConfig(**settings, objective="memory", slow_down=0.5)
-    ).from_cache
+    ).is_from_cache
 
 
 @pytest.mark.medium
@@ -181,10 +184,10 @@ def test_a_plan_of_least_memory(tmp_path):
 def test_a_kept_plan_answers_what_was_searched_as_long(item, tmp_path, kept, asked, is_taken):
     settings = {"cluster": CLUSTER, "cache_dir": tmp_path}
     find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **kept))
-    assert find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **asked)).from_cache is is_taken
+    assert find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **asked)).is_from_cache is is_taken
     # Both questions are answered from then on.
     for known in (kept, asked):
-        assert find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **known)).from_cache
+        assert find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **known)).is_from_cache
 
 
 def crossing(item, folder, step_s):
@@ -217,8 +220,8 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
     monkeypatch.setattr(road, "search", found)
     longer = AutoPlaceConfig(cluster=CLUSTER, method=method, budget_s=9.0, cache_dir=tmp_path)
     plan = find_plan(item, CLUSTER, longer)
-    assert not plan.from_cache and plan.placement.device_of_unit.tolist() == row.tolist()
-    assert [tuple(entry[:2]) for entry in plan.searched] == [("single", 5.0), (method, 9.0)]
+    assert not plan.is_from_cache and plan.placement.device_of_unit.tolist() == row.tolist()
+    assert [tuple(entry[:2]) for entry in plan.kept.searched] == [("single", 5.0), (method, 9.0)]
 
 
 @pytest.mark.medium
@@ -227,8 +230,8 @@ def test_a_plan_of_before_it_was_kept_what_was_searched_is_where_a_search_begins
     (file,) = tmp_path.glob("plan_by_clock-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], without("searched")(document["value"]))
-    assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache and caplog.messages == []
-    assert find_plan(item, CLUSTER, config(tmp_path)).from_cache
+    assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache and caplog.messages == []
+    assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
 
 
 @pytest.mark.medium
@@ -236,12 +239,12 @@ def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_pat
     plan = find_plan(item, CLUSTER, config(tmp_path))
     keep(plan.tried(False, 0.2, 0.1), config(tmp_path))
     kept = find_plan(item, CLUSTER, config(tmp_path))
-    assert kept.from_cache and not kept.is_worth_it
+    assert kept.is_from_cache and not kept.is_worth_it
     assert (kept.written.called_s, kept.named(AS_IT_IS).called_s) == (0.2, 0.1)
     longer = dataclasses.replace(config(tmp_path), budget_s=9.0)
     again = find_plan(item, CLUSTER, longer)
     assert (
-        not again.from_cache
+        not again.is_from_cache
         and again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
     )
     assert not again.is_worth_it and again.written.called_s == 0.2
@@ -256,7 +259,7 @@ def test_what_keeps_a_plan_from_use_is_known_before_a_search(item, tmp_path):
         find_plan(item, CLUSTER, config(tmp_path), before_search=refused)
     assert not list(tmp_path.glob("*")), "nothing was searched"
     find_plan(item, CLUSTER, config(tmp_path))
-    assert find_plan(item, CLUSTER, config(tmp_path), before_search=refused).from_cache, "nor is it then"
+    assert find_plan(item, CLUSTER, config(tmp_path), before_search=refused).is_from_cache, "nor is it then"
 
 
 class Stopped(Exception):
@@ -340,15 +343,12 @@ def test_where_nothing_can_be_measured_all_is_for_the_search(item, tmp_path, mon
     [(0.02, 1, ""), (None, 1, ""), (0.5, 1, "busy"), (0.02, 60, "60 days old")],
 )
 def test_a_verdict_of_a_busy_machine_or_an_old_one_is_measured_again(load, age_days, is_again):
-    plan = outcome_of_plan(
-        striped(layered_problem(40)),
-        Timed(PLAN, simulated_s=0.3, raced_s=0.2),
-        load=load,
-        timed_at_s=time.time() - age_days * 24 * 3600,
-    )
+    placement = striped(layered_problem(40))
+    notes = {Note.LOAD: load, Note.TIMED_AT_S: time.time() - age_days * 24 * 3600}
+    plan = Outcome(Form(placement.problem), Timed(PLAN, placement, raced_s=0.2), notes=notes)
     again = why_measured_again(plan)
     assert bool(again) == bool(is_again) and is_again in again
-    assert why_measured_again(dataclasses.replace(plan, timed_at_s=None)) == "", "only simulated"
+    assert why_measured_again(plan.noted({Note.TIMED_AT_S: None})) == "", "only simulated"
 
 
 @pytest.mark.medium
@@ -357,5 +357,5 @@ def test_refresh_takes_no_kept_plan_and_keeps_the_new_one(item, tmp_path):
     keep(first.tried(False, 0.2, 0.1), config(tmp_path))
     refreshed = dataclasses.replace(config(tmp_path), refresh=True)
     again = find_plan(item, CLUSTER, refreshed)
-    assert not again.from_cache and again.written.called_s is None and len(again.searched) == 1
+    assert not again.is_from_cache and again.written.called_s is None and len(again.kept.searched) == 1
     assert find_plan(item, CLUSTER, config(tmp_path)).written.called_s is None

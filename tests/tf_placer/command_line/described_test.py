@@ -157,10 +157,9 @@ def test_a_plan_that_is_applied_is_not_searched(tmp_path, monkeypatch):
     assert list(given) == ["single"] and searching("") not in told
 
 
-@pytest.mark.parametrize("is_in_parts", [True, False])
-def test_what_splitting_took_before_comes_before_rules(is_in_parts):
+def test_what_splitting_took_before_comes_before_rules():
     def stage():
-        (found,) = Reading(request_of(), quiet()).splitting(lambda about_s, left_s: None, is_in_parts)
+        (found,) = Reading(request_of(), quiet()).splitting(lambda about_s, left_s: None)
         return found
 
     by_rule = stage()
@@ -169,19 +168,11 @@ def test_what_splitting_took_before_comes_before_rules(is_in_parts):
     assert stage().seconds == 3.5
 
 
-def test_half_of_it_is_done_where_a_run_has_the_program_in_parts():
-    in_parts, whole = (
-        Reading(request_of(), quiet()).splitting(lambda about_s, left_s: None, is_in_parts)[0]
-        for is_in_parts in (True, False)
-    )
-    assert whole.seconds == 2 * in_parts.seconds and whole.key != in_parts.key
-
-
 def test_where_no_batch_is_split_there_is_no_stage():
     one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
     in_parts = dataclasses.replace(request_of(), source=Source("dense_small", parts=2))
     for request in (one, in_parts, dataclasses.replace(one, source=Source(graph="x"))):
-        assert Reading(request, quiet()).splitting(lambda about_s, left_s: None, False) == []
+        assert Reading(request, quiet()).splitting(lambda about_s, left_s: None) == []
 
 
 @pytest.mark.medium

@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.command_line import run_command
-from tf_placer.planning import in_parts
+from tf_placer.command_line import place, run_command
+from tf_placer.planning import forms
 from tf_placer.planning.road import Road
 from tf_placer.search import recorder
 
@@ -37,12 +37,13 @@ def ctrl_c_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> li
     return calls
 
 
-@pytest.mark.parametrize("name", ["of", "as_data_parallel", "where_it_pays", "starts"])
+@pytest.mark.parametrize("name", ["put_in_parts", "data_parallel_row", "where_it_pays", "starts"])
 def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(
     name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the batch is split and while the search in parts begins; once more as it is reported changes nothing."""
-    pressed = ctrl_c_when(monkeypatch, in_parts.InParts, name)
+    owner = {"put_in_parts": Road, "data_parallel_row": place}.get(name, forms.Form)
+    pressed = ctrl_c_when(monkeypatch, owner, name)
     told = ctrl_c_when(monkeypatch, run_command, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search")
     assert pressed == [name] and told == ["print_report"]
@@ -64,7 +65,7 @@ def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
         show(progress, entry)
 
     monkeypatch.setattr(recorder.ConsoleProgress, "show", pressed_once)
-    split = ctrl_c_when(monkeypatch, in_parts.InParts, "of")
+    split = ctrl_c_when(monkeypatch, Road, "put_in_parts")
     pressed = ctrl_c_when(monkeypatch, run_command, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search", "--write=method")
     assert not split and pressed == ["print_report"] and summary["interrupted"]

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
@@ -175,7 +176,7 @@ def a_report(item: Item, placement: Placement, step_s: float) -> Outcome:
     """What a search that found this placement reports."""
     bounds = lower_bounds(placement.problem)
     result = SearchResult(placement, "single", 0, "simulated", step_s, {}, bounds, step_s, 1, 0.0, False, ())
-    return Outcome(item, placement.problem, Timed.of_search("single", result), ())
+    return Outcome(Form(placement.problem, item), Timed.of_search("single", result), ())
 
 
 def check_results(out: pathlib.Path, sets: dict[str, Tree], found: Found) -> None:
@@ -205,11 +206,7 @@ def replaced_results(
         write(report)
         sets[name] = tree(out)
     moments = killed_at_random(
-        lambda: write(new),
-        lambda: write(old),
-        out / ".results.new",
-        kills,
-        random.Random(seed),
+        lambda: write(new), lambda: write(old), out / ".results.new", kills, random.Random(seed)
     )
     for _ in itertools.islice(moments, 1, None):
         check_results(out, sets, found)

@@ -19,7 +19,8 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Status
 from tf_placer.planning import road
-from tf_placer.planning.outcome import DATA_PARALLEL, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed
 from tf_placer.planning.stages import begins_at
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import split_batch_sentences
@@ -28,7 +29,7 @@ from tf_placer.search.known import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 
-FOUND = (Timed(DATA_PARALLEL, simulated_s=1e-9, peak_bytes={"GPU:0": 1 << 30}),)
+FOUND = Timed(DATA_PARALLEL, simulated_s=1e-9, peak_bytes={"GPU:0": 1 << 30}, is_candidate=False)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def report() -> Outcome:
     written, single = (
         Timed.of_search(name, search(problem, name, budget_evaluations=4)) for name in ("random", "single")
     )
-    return Outcome(None, problem, written, (single,))
+    return Outcome(Form(problem), written, (single,))
 
 
 def printed(report: Outcome) -> str:
@@ -78,7 +79,7 @@ def test_a_reason_is_a_sentence_and_no_row(tmp_path: pathlib.Path, capsys) -> No
 def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
     """The report of a run whose split batch takes about 5 s."""
     monkeypatch.setattr(
-        placing, "with_splitting", lambda found, *_: dataclasses.replace(found, instead=FOUND)
+        placing, "with_data_parallel", lambda found: dataclasses.replace(found, beside=(*found.beside, FOUND))
     )
     monkeypatch.setattr("tf_placer.planning.stages.Durations.known", lambda self, key, rule_s: 5.0)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(budget_s, 4), 0, **more)
@@ -88,7 +89,7 @@ def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> O
 
 def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = split_in(0.1, monkeypatch)
-    assert found.instead == ()
+    assert FOUND not in found.beside
     assert split_batch_sentences(found) == [
         "Splitting the batch over the devices was left out: that takes about 5 s; --budget_s=20 has room for it."
     ]
@@ -99,7 +100,7 @@ def test_a_split_batch_that_fits_is_found(
     monkeypatch: pytest.MonkeyPatch, budget_s: float, budget_of: str
 ) -> None:
     found = split_in(budget_s, monkeypatch, budget_of=budget_of)
-    assert found.instead == FOUND and found.why_not_split == ""
+    assert FOUND in found.beside and not found.notes.get(Note.WHY_NOT_SPLIT)
 
 
 @pytest.mark.parametrize("is_interrupted", [True, False])
@@ -113,16 +114,18 @@ def test_ctrl_c_before_it_or_while_it_is_split_keeps_the_plan(
         return dataclasses.replace(search(*given, **more), interrupted=is_interrupted)
 
     monkeypatch.setattr(road, "search", ended)
-    monkeypatch.setattr(placing, "with_splitting", pressed)
+    monkeypatch.setattr(placing, "with_data_parallel", pressed)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(evaluations=4), 0)
     found = placing.place(request, "single", rich.console.Console(quiet=True))
-    assert found.instead == () and found.search.interrupted is is_interrupted
+    assert FOUND not in found.beside and found.search.interrupted is is_interrupted
 
 
 def test_a_row(report: Outcome) -> None:
-    found = dataclasses.replace(FOUND[0], simulated_s=report.search.single_device_s / 2)
-    shown = printed(dataclasses.replace(report, instead=(found,)))
+    found = dataclasses.replace(FOUND, simulated_s=report.search.single_device_s / 2)
+    shown = printed(dataclasses.replace(report, beside=(*report.beside, found)))
     row = next(line for line in shown.splitlines() if "data parallel" in line)
     assert "-50.0%" in row and "1.00 GiB" in row
-    too_large = Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message="it does not fit")
-    assert "OOM" in printed(dataclasses.replace(report, instead=(too_large,)))
+    too_large = Timed(
+        DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message="it does not fit", is_candidate=False
+    )
+    assert "OOM" in printed(dataclasses.replace(report, beside=(*report.beside, too_large)))

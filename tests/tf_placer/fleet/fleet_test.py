@@ -19,7 +19,7 @@ from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetLost, UnreachableFlee
 from tf_placer.fleet.machine import Program, Reply, machine_class, software
 from tf_placer.planning.live import search_live
 from tf_placer.planning.live_search import LiveConfig
-from tf_placer.planning.outcome import CONSTRUCTED
+from tf_placer.planning.outcome import CONSTRUCTED, Note
 from tf_placer.problem.decisions import Decisions
 from tf_placer.report.sentences import remarks
 from tf_placer.runtime.timing import RuntimeConfig
@@ -340,9 +340,10 @@ def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
     assert fleet.counts.counted == len(found.trials)
     assert len([one for one in found.trials if one.name == CONSTRUCTED]) >= 2
     assert (
-        f"{len(found.trials)} plans were measured by 2 actors of a fleet on 2 machines" in found.measured_on
+        f"{len(found.trials)} plans were measured by 2 actors of a fleet on 2 machines"
+        in found.notes[Note.MEASURED_ON]
     )
-    assert found.measured_on in remarks(found)
+    assert found.notes[Note.MEASURED_ON] in remarks(found)
     level_s = found.trials[0].measured_s
     truth = TRUTH.evaluate(np.stack([one.placement.device_of_unit for one in found.trials])).runtime_s
     for trial, true_s in zip(found.trials, truth, strict=True):

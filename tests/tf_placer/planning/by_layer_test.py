@@ -18,6 +18,7 @@ from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed, in_layers
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
@@ -155,11 +156,13 @@ def test_whole_layers_have_no_order_and_no_clusters_and_that_is_said(problem: Pr
     clusters = np.full(problem.num_ops, NO_CLUSTER)
     clusters[0] = 0
     plan = Placement(problem, chosen.placement.device_of_unit, np.arange(problem.num_ops), clusters)
-    outcome = Outcome(None, problem, dataclasses.replace(chosen, placement=plan))
+    outcome = Outcome(Form(problem), dataclasses.replace(chosen, placement=plan))
     report = in_layers(outcome, seed=0)
     text = "Whole layers are another plan, without the order and the clusters of that of single"
     assert text in verdict(report)
-    assert report.whole.op_level_s == SimulatedEvaluator(problem).evaluate(plan.decisions).runtime_s[0]
+    assert (
+        report.by_layer.whole.op_level_s == SimulatedEvaluator(problem).evaluate(plan.decisions).runtime_s[0]
+    )
 
 
 @pytest.mark.medium
@@ -168,9 +171,9 @@ def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
     names = [f"layer_{op % 4}/op_{op}" for op in range(problem.num_ops)]
     problem = dataclasses.replace(problem, op_names=tuple(names))
     report = in_layers(report_of(problem, OtherMachine(problem)), seed=0)
-    assert report.layers is not None and report.whole is not None
+    assert report.by_layer is not None and report.by_layer.whole is not None
     assert "\nIn the simulator, with whole layers (4 of them)" in verdict(report)
-    assert summary(report)["by_layer_s"] == report.whole.runtime_s
+    assert summary(report)["by_layer_s"] == report.by_layer.whole.runtime_s
     assert report.placement.problem is report.search.placement.problem
     on = report.placement.device_of_op
     assert all(len(np.unique(on[layer::4])) == 1 for layer in range(4))

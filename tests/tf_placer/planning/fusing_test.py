@@ -17,6 +17,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.graph.item import Item
 from tf_placer.planning import fusing
 from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here, fused_here
+from tf_placer.planning.outcome import Note
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
@@ -221,4 +222,4 @@ def test_a_chain_over_much_data_is_faster_in_one_cluster():
     found = find_clusters_here(item, plan(item), 20.0)
     assert found.is_faster and found.fused_s < 0.5 * found.unfused_s
     outcome = fused_here(item, plan(item).problem, 10.0)
-    assert outcome.is_worth_it and outcome.placement.cluster_of_op is not None and outcome.fused
+    assert outcome.is_worth_it and outcome.placement.cluster_of_op is not None and outcome.notes[Note.FUSED]

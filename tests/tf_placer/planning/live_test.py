@@ -13,17 +13,16 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
-from tf_placer.planning.in_parts import InParts
+from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.live import live_parts, search_live
 from tf_placer.planning.live_search import LiveConfig, LiveSearch
-from tf_placer.planning.outcome import Clock
+from tf_placer.planning.outcome import Clock, Note
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search.known import Budget
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
-from tf_placer.transform.split.plans import data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import WorkerError
 
@@ -56,7 +55,7 @@ def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(prob
     assert found.written.simulated_s == pytest.approx(found.written.measured_s, rel=0.1)
     assert found.written.simulated_s == found.search.runtime_s
     assert found.search.evaluations == 200, "a third of the budget"
-    assert "clearly faster" in found.why
+    assert "clearly faster" in found.notes[Note.WHY]
     assert [one.method for one in found.searches] == ["random", "local_search"] * 3
 
 
@@ -100,7 +99,7 @@ def test_a_gain_within_noise_is_no_gain(problem):
     truth = Correction(alone=1e4).apply(problem)
     found = live(problem, OtherMachine(truth))
     assert found.written.name == "single"
-    assert "best single device" in found.why
+    assert "best single device" in found.notes[Note.WHY]
     assert found.written is found.single
 
 
@@ -142,7 +141,7 @@ def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(probl
     found = live(problem, OtherMachine(problem, fails=is_single))
     assert found.single is None
     assert not is_single(found.placement.device_of_unit)
-    assert "no single device runs" in found.why
+    assert "no single device runs" in found.notes[Note.WHY]
     assert [trial.status for trial in found.trials[:2]] == [Status.OUT_OF_MEMORY] * 2
 
 
@@ -159,7 +158,7 @@ def test_nothing_that_runs_is_said_with_the_reason(problem):
 def test_a_race_that_does_not_end_recommends_nothing_new(problem, error, why):
     found = live(problem, OtherMachine(problem, race_error=error))
     assert found.written.name == "single"
-    assert why in found.why
+    assert why in found.notes[Note.WHY]
     assert found.search.interrupted == isinstance(error, KeyboardInterrupt)
     assert found.named("random").measured_s is not None
 
@@ -177,7 +176,7 @@ def test_workers_that_cannot_be_started_again_end_it_with_what_was_measured(prob
     machine.evaluate = evaluate_twice
     found = live(problem, machine)
     assert found.written.name == "single"
-    assert "worker 0 did not listen" in found.why
+    assert "worker 0 did not listen" in found.notes[Note.WHY]
     machine.evaluated = 2
     with pytest.raises(WorkerError):
         live(problem, machine)
@@ -204,7 +203,7 @@ def test_the_program_as_it_is_races_and_only_what_beats_it_is_recommended(
     assert found.written.name in ("random", "local_search"), "the fastest of the plans is written in any case"
     assert found.is_worth_it is is_worth_it
     assert found.recommended is (row if recommended else found.written)
-    assert ("no device for it" in found.beside_unplaced) == (as_it_is is None)
+    assert ("no device for it" in found.notes[Note.BESIDE_UNPLACED]) == (as_it_is is None)
     if row is not None:
         assert row.raced_s == pytest.approx(as_it_is * found.single.raced_s, rel=0.03)
         assert (found.rows[0] is row) == (not is_worth_it)
@@ -220,20 +219,20 @@ def test_a_single_device_too_has_to_beat_the_program_as_it_is(problem, as_it_is,
 
 
 @pytest.fixture(scope="module")
-def towers() -> InParts:
+def towers() -> Form:
     """Two layers on two K40s, whole and with the batch in two."""
     cluster = Cluster.preset("k40x2")
     item = workloads.build("dense_small")
     program = split_program(item, 2)
     whole, split = (slower(build_problem(one, cluster), 10_000) for one in (item, program.item))
-    return InParts(program, whole, split, data_parallel_plan(split, (0, 1)))
+    return split_form(program, split, Form(whole, item))
 
 
-def live_in_parts(towers: InParts, truth: Problem, make_parts, **more):
+def live_in_parts(towers: Form, truth: Problem, make_parts, **more):
     found = dataclasses.replace(towers, problem=truth)
     return search_live(
-        towers.whole,
-        OtherMachine(towers.whole, **more),
+        towers.whole.problem,
+        OtherMachine(towers.whole.problem, **more),
         "local_search",
         Budget(evaluations=120),
         config=LiveConfig(rounds=15),
@@ -250,7 +249,7 @@ def test_plans_of_the_batch_in_parts_are_measured_raced_and_recommended(towers):
     found = live_in_parts(towers, slower(towers.problem, 0.1), None)
     assert found.written.name in ("split", "data_parallel")
     assert found.written.raced_s is not None and found.named("single").raced_s is not None
-    assert found.parts == 2 and found.item is towers.program.item
+    assert found.form.parts == 2 and found.form.item is towers.item
     assert found.placement.problem.splitting.parts == 2
     assert found.problem.fingerprint == towers.problem.fingerprint
     assert [one.raced_s is None for one in found.trials if one.name == "data_parallel"] == [False]
@@ -263,14 +262,14 @@ def test_plans_of_the_batch_in_parts_are_measured_raced_and_recommended(towers):
 @pytest.mark.medium
 def test_where_the_batch_whole_is_faster_that_is_recommended(towers):
     found = live_in_parts(towers, slower(towers.problem, 100), None)
-    assert found.parts == 1 and found.problem.splitting is None
+    assert found.form.parts == 1 and found.problem.splitting is None
     assert found.best_split is not None and found.best_split.raced_s > found.written.raced_s
 
 
 @pytest.mark.medium
 def test_why_the_batch_is_whole_is_told(towers):
     found = live_in_parts(towers, towers.problem, lambda: "it has no batch")
-    assert found.why_not_split == "The batch is not split: it has no batch."
+    assert found.notes[Note.WHY_NOT_SPLIT] == "The batch is not split: it has no batch."
     assert found.best_split is None
 
 
@@ -291,7 +290,7 @@ def test_a_method_that_does_not_search_splits_nothing():
 
 def test_where_time_is_over_one_device_alone_is_measured(problem):
     machine = OtherMachine(problem)
-    live = LiveSearch(problem, machine, 0, LiveConfig(), {})
+    live = LiveSearch(Form(problem), machine, 0, LiveConfig(), {})
     for part in live_parts("random", 1):
         live.do(part.run, Budget(evaluations=50), left_s=0.0)
     found = live.result("random")

@@ -17,6 +17,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.planning import road as road_module
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Timed
 from tf_placer.planning.race import Measuring
 from tf_placer.planning.road import Asked, Road
@@ -82,7 +83,7 @@ def use(monkeypatch):
 
 def measured(plans=PLANS, **more):
     road = Road(Asked("small", LIVE, "", Budget(1.0)), rich.console.Console(quiet=True), item=object())
-    road.built = PROBLEM
+    road.form = Form(PROBLEM)
     measuring = Measuring(road, lambda: plans, **more)
     ended = []
     road.stages.run(measuring.stages(3, ended.append))

@@ -12,9 +12,11 @@ from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.in_parts import InParts, replicas_of
-from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Outcome
+from tf_placer.graph.item import Item
+from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
+from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Note, Outcome
 from tf_placer.search.known import Budget
+from tf_placer.transform.split import SplitProgram, split_program
 
 PRESETS = ("k40x2", "p100x4")
 SMALL = tuple(name for name in workloads.names() if name.endswith("_small"))
@@ -33,10 +35,12 @@ def check(workload: str, preset: str) -> None:
     times = {one.name: one.simulated_s for one in found.candidates if one.simulated_s is not None}
     batch, devices = workloads.batch_of(workload), len(replicas_of(found.problem.cluster.devices))
     if batch is not None and batch < devices:
-        assert found.why_not_split.endswith(f"parts is {devices}, but the batch has {batch} examples.")
+        assert found.notes[Note.WHY_NOT_SPLIT].endswith(
+            f"parts is {devices}, but the batch has {batch} examples."
+        )
         assert found.written.simulated_s == min(times.values())
         return
-    assert {DATA_PARALLEL, SPLIT, METHOD, "single"} <= set(times), found.why_not_split
+    assert {DATA_PARALLEL, SPLIT, METHOD, "single"} <= set(times), found.notes[Note.WHY_NOT_SPLIT]
     assert times[SPLIT] <= times[DATA_PARALLEL], "the search began at it, or at something faster"
     assert found.written.simulated_s == min(times.values())
 
@@ -61,8 +65,22 @@ def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(
     found = placed(workload, "p100x2", evaluations=1)
     whole, split = found.named(METHOD), found.named(SPLIT)
     assert whole is not None and whole.placement is not None and split is not None
-    in_parts = InParts.estimated(workloads.build(workload), whole.placement.problem, "whole")
-    rows = np.stack([in_parts.data_parallel, in_parts.together(whole.placement).device_of_unit])
+    in_parts = estimated_in_parts(Form(whole.placement.problem, workloads.build(workload)))
+    plans = in_parts.data_parallel, in_parts.lift(whole.placement)
+    rows = np.stack([plan.device_of_unit for plan in plans])
     apart_s, together_s = SimulatedEvaluator(in_parts.problem).evaluate(rows).runtime_s.tolist()
     assert (together_s < apart_s) == starts_together, "or one of the starts is not looked at"
     assert split.simulated_s == min(apart_s, together_s)
+
+
+@pytest.mark.parametrize("preset", ["p100x2", "k40x4"])
+def test_a_program_is_split_once_for_each_form(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms: list[tuple[object, ...]] = []
+
+    def counted(item: Item, *form: object) -> SplitProgram:
+        forms.append(form)
+        return split_program(item, *form)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tf_placer.planning.forms.split_program", counted)
+    placed("two_towers", preset, evaluations=50)
+    assert 1 <= len(forms) == len(set(forms)) <= 2

@@ -11,6 +11,7 @@ from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.base import store
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.planning import road as road_module
+from tf_placer.planning.forms import Form
 from tf_placer.planning.live import config_within, live_stages, searchers
 from tf_placer.planning.live_search import LiveConfig
 from tf_placer.planning.road import MEASURE, RACE, START, Asked, Road, searching
@@ -28,7 +29,7 @@ def nothing_was_done_before(tmp_path, monkeypatch):
 def road_of(method, budget_s=60.0, built=PROBLEM, evaluations=None, **more):
     asked = Asked("small", Cluster.logical(2), method, Budget(budget_s, evaluations), **more)
     road = Road(asked, rich.console.Console(file=io.StringIO()))
-    road.built = built
+    road.form = None if built is None else Form(built)
     return road
 
 

@@ -79,11 +79,7 @@ def test_they_run_in_their_order_and_are_told_as_one_line(work):
     ("seconds", "sentence"),
     [
         ((0.0,), "This takes less than a second: a under 1 s."),
-        ((0.3, 0.4), "This takes less than a second: a under 1 s, b under 1 s."),
-        ((0.6, 0.6), "This takes about 1 s: a under 1 s, b under 1 s."),
-        ((200.0,), "This takes about 3 min: a 3 min."),
         ((None,), "Duration unknown."),
-        ((0.2, None), "Duration unknown."),
         ((2.0, None), "This takes at least 2 s: a 2 s, b unknown."),
     ],
 )
@@ -96,21 +92,7 @@ def test_every_sentence_is_english(work, seconds, sentence):
 def test_a_time_is_never_nothing_and_never_about_under(seconds):
     for text in (about(seconds), roughly(seconds), roughly(seconds, is_all=False)):
         assert not re.search(r"about under|least under|\b0 s|\b0 min", text), text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "under 1 s"),
-        (0.9, "under 1 s"),
-        (1.4, "1 s"),
-        (99.0, "99 s"),
-        (150.0, "2 min"),
-        (3600.0, "60 min"),
-    ],
-)
-def test_seconds_as_people_say_them(seconds, text):
-    assert about(seconds) == text
+    assert [about(s) for s in (0.9, 1.4, 99.0, 150.0)] == ["under 1 s", "1 s", "99 s", "2 min"]
 
 
 def test_a_slow_machine_is_slow_for_what_comes_too_but_not_for_what_is_decided(work):

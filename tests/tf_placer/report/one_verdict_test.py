@@ -14,6 +14,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import problem_of
 from tests.tf_placer.report.one_verdict import check_says_one_thing
 from tf_placer.evaluation.measurement import Status
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import (
     AS_IT_IS,
     DATA_PARALLEL,
@@ -21,6 +22,7 @@ from tf_placer.planning.outcome import (
     GIVEN,
     SINGLE,
     SPLIT,
+    Note,
     Outcome,
     Timed,
     in_layers,
@@ -56,10 +58,12 @@ def raced(*rows: tuple[Timed, float], as_it_is: float | None, sway: float = 0.0)
 
 
 def outcome(written: Timed, *beside: Timed, **more: Any) -> Outcome:
-    return Outcome(None, PROBLEM, written, beside, **more)
+    return Outcome(Form(PROBLEM), written, beside, **more)
 
 
-def live(plan_s: float, single_s: float, as_it_is_s: float | None, sway: float = 0.0, **more: Any) -> Outcome:
+def live(
+    plan_s: float, single_s: float, as_it_is_s: float | None, sway: float = 0.0, load: float | None = None
+) -> Outcome:
     """A live search that decided as it does: a plan that is clearly faster than a single device, or that."""
     plan, single, *behind = raced(
         (row("auto", 9 * MS), plan_s),
@@ -69,8 +73,8 @@ def live(plan_s: float, single_s: float, as_it_is_s: float | None, sway: float =
     )
     is_ahead = plan_s < single_s and not sway
     written, other = (plan, single) if is_ahead else (single, plan)
-    told = {"asked": "auto", "why": "turn by turn", "decided": written} | more
-    return outcome(written, other, *behind, **told)
+    notes = {Note.WHY: "turn by turn", Note.DECIDED: written.name, Note.LOAD: load}
+    return outcome(written, other, *behind, asked="auto", notes=notes)
 
 
 def described(plan_s: float, single_s: float) -> Outcome:
@@ -94,9 +98,8 @@ def fused() -> Outcome:
         (row(SINGLE, 8 * MS, TOGETHER), 8 * MS),
         as_it_is=9 * MS,
     )
-    return outcome(
-        plan, plain, single, *behind, asked="auto", why="w", decided=plan, fused="2 ops are fused."
-    )
+    notes = {Note.WHY: "w", Note.DECIDED: FUSED, Note.FUSED: "2 ops are fused."}
+    return outcome(plan, plain, single, *behind, asked="auto", notes=notes)
 
 
 def race_that_failed() -> Outcome:
@@ -153,8 +156,8 @@ KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
         lambda: outcome(
             row(SINGLE, 8 * MS, TOGETHER),
             row("auto", 9 * MS),
+            row(DATA_PARALLEL, 5 * MS, is_candidate=False),
             asked="auto",
-            instead=(row(DATA_PARALLEL, 5 * MS),),
         ),
         False,
         "No gain: use one device or split the batch",

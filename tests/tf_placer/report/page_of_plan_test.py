@@ -11,9 +11,8 @@ import pytest
 from tests.tf_placer.problem.small_problems import without_overheads
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.calibration.refit import Correction
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.kept import outcome_of_plan
-from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Kept, Note, Outcome, Timed
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report.page import section_of_plan
@@ -33,17 +32,16 @@ Make = Callable[..., Outcome]
 @pytest.fixture(scope="module")
 def make(placement: Placement) -> Make:
     """Makes the outcome of a plan, by times of it and of others, as its file has them."""
-    predicted_s = float(SimulatedEvaluator(placement.problem).evaluate(placement.decisions).runtime_s[0])
 
     def made(*beside: Timed, correction: Correction | None = None, said: str = "", **times: Any) -> Outcome:
-        return outcome_of_plan(
-            placement,
-            Timed(PLAN, simulated_s=predicted_s, **times),
+        problem = placement.problem if correction is None else correction.apply(placement.problem)
+        return Outcome(
+            Form(problem),
+            Timed.simulated(PLAN, placement, **times),
             (Timed(SINGLE, simulated_s=0.5), *beside),
-            correction,
-            why="the fastest in the simulator",
-            progress=[("auto, search 1", [0.5, 2.0], [0.3, 0.2])],
-            beside_unplaced=said,
+            notes={Note.WHY: "the fastest in the simulator", Note.BESIDE_UNPLACED: said},
+            correction=correction,
+            kept=Kept({}, progress=[("auto, search 1", [0.5, 2.0], [0.3, 0.2])]),
         )
 
     return made
@@ -92,12 +90,13 @@ def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, m
 
 
 def test_what_splitting_the_batch_gives_is_a_note_and_a_row(plan: Outcome) -> None:
-    row = Timed(DATA_PARALLEL, simulated_s=plan.written.simulated_s / 2)
-    section = section_of_plan("train_step", 1, dataclasses.replace(plan, instead=(row,)), is_used=True)
+    row = Timed(DATA_PARALLEL, simulated_s=plan.written.simulated_s / 2, is_candidate=False)
+    with_row = dataclasses.replace(plan, beside=(*plan.beside, row))
+    section = section_of_plan("train_step", 1, with_row, is_used=True)
     assert section.notes[1].startswith("Data parallel over 2 GPUs would") and "50.0% less" in section.notes[1]
     (shown,) = (row for row in section.step_times if row["name"] == "data parallel")
     assert shown["simulated_s"] == plan.written.simulated_s / 2
-    why_not = dataclasses.replace(plan, why_not_split="The batch cannot be split: it has none.")
+    why_not = plan.noted({Note.WHY_NOT_SPLIT: "The batch cannot be split: it has none."})
     section = section_of_plan("train_step", 1, why_not, is_used=True)
     assert "cannot be split" in section.notes[1] and len(section.step_times) == 2
 

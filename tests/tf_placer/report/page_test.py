@@ -12,6 +12,7 @@ import pytest
 
 from tests.tf_placer.report_page.drawn_pages import layered_problem
 from tf_placer.evaluation.measurement import Status
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds
 from tf_placer.report.files import write_report
@@ -29,8 +30,7 @@ def report() -> Outcome:
     random = search(problem, "random", budget_evaluations=64, seed=1)
     single = search(problem, "single", budget_evaluations=3)
     return Outcome(
-        None,
-        problem,
+        Form(problem),
         Timed.of_search(
             "random",
             random,

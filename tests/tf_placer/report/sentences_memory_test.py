@@ -15,7 +15,9 @@ from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.graph.program import Splitting
 from tf_placer.planning import road
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.problem import Problem
 from tf_placer.report.files import summary
@@ -33,7 +35,7 @@ def towers(memory_bytes: int) -> Problem:
 
 def report_of(problem: Problem, **settings) -> Outcome:
     found = search(problem, budget_evaluations=400, **settings)
-    return Outcome(None, problem, Timed.of_search(found.method, found), ())
+    return Outcome(Form(problem), Timed.of_search(found.method, found), ())
 
 
 def test_where_one_device_holds_the_step_nothing_is_said() -> None:
@@ -57,7 +59,9 @@ def test_where_none_does_it_is_said_what_it_needs_and_how_the_plan_fits() -> Non
         f"The plan of {report.written.name} fits: GPU:0, its fullest device, takes 500 B of 600 B, 16.7% "
         "of it free."
     )
-    in_parts = fit_sentences(dataclasses.replace(report, parts=2))[0]
+    splitting = Splitting("", 8, 2, "whole")
+    form = Form(dataclasses.replace(report.problem, splitting=splitting))
+    in_parts = fit_sentences(dataclasses.replace(report, form=form))[0]
     assert in_parts.startswith("No single device holds the step with its batch in 2 parts: "), (
         "the whole may fit"
     )

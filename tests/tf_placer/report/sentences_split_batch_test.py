@@ -10,7 +10,8 @@ import pytest
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
-from tf_placer.planning.outcome import DATA_PARALLEL, Outcome, Timed
+from tf_placer.planning.forms import Form
+from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.report.sentences import plan_in_parts_sentences, split_batch_sentences
@@ -35,12 +36,14 @@ def in_parts(program: SplitProgram) -> Problem:
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     problem = build_problem(registry.build("dense_small"), CLUSTER)
-    return Outcome(None, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)))
+    return Outcome(Form(problem), Timed.of_search("random", search(problem, "random", budget_evaluations=4)))
 
 
-def said(outcome: Outcome, plan_s: float | None, *instead: Timed, **more: object) -> list[str]:
+def said(outcome: Outcome, plan_s: float | None, *beside: Timed, why_not: str = "") -> list[str]:
     written = dataclasses.replace(outcome.written, simulated_s=plan_s)
-    return split_batch_sentences(dataclasses.replace(outcome, written=written, instead=instead, **more))
+    rows = [dataclasses.replace(row, is_candidate=False) for row in beside]
+    notes = {Note.WHY_NOT_SPLIT: why_not}
+    return split_batch_sentences(dataclasses.replace(outcome, written=written, beside=rows, notes=notes))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_it_does_not_fit(outcome: Outcome) -> None:
 
 
 def test_why_not(outcome: Outcome) -> None:
-    assert said(outcome, 0.4, why_not_split="The batch cannot be split: it has none.") == [
+    assert said(outcome, 0.4, why_not="The batch cannot be split: it has none.") == [
         "The batch cannot be split: it has none."
     ]
 

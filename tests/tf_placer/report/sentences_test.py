@@ -10,6 +10,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed, fastest
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import summary
@@ -39,7 +40,7 @@ def report(problem, result):
             )
             for method, simulated_s, measured_s in (chosen, *baselines)
         ]
-        return Outcome(None, problem, candidates[0], tuple(candidates[1:]), asked=asked)
+        return Outcome(Form(problem), candidates[0], tuple(candidates[1:]), asked=asked)
 
     return make
 
@@ -63,7 +64,7 @@ def test_order_and_clusters_of_a_plan_are_told_with_what_they_are_worth(report):
     plan = Placement(chain, [0, 0, 0], [2, 0, 1], [0, 0, -1])
     found = report(("plan", 0.8, None))
     found = dataclasses.replace(
-        found, problem=chain, written=dataclasses.replace(found.written, placement=plan)
+        found, form=Form(chain), written=dataclasses.replace(found.written, placement=plan)
     )
     said, told = verdict(found), summary(found)
     assert "The plan also has an order of execution" in said
@@ -149,10 +150,10 @@ def test_what_did_not_run_is_told_and_not_recommended(report, problem, result):
     assert "hdp: worker 1 died" in console.file.getvalue()
     nothing = Timed("hdp", status=Status.OUT_OF_MEMORY, message="nothing fits")
     with pytest.raises(InputError, match="nothing fits"):
-        Outcome(None, problem, nothing, ())
+        Outcome(Form(problem), nothing, ())
     unmeasured_single = Timed("single", status=Status.OUT_OF_MEMORY, message="too large")
     assert "No single device was timed" in verdict(
-        Outcome(None, problem, Timed.of_search("hdp", result), (unmeasured_single,))
+        Outcome(Form(problem), Timed.of_search("hdp", result), (unmeasured_single,))
     )
 
 
@@ -172,17 +173,17 @@ def test_what_one_method_proves_is_the_bound_of_all(problem, result):
         Timed.of_search(method, dataclasses.replace(result, runtime_s=runtime_s, proven_s=proven_s))
         for method, (runtime_s, proven_s) in by_time.items()
     )
-    told = summary(Outcome(None, problem, random, (single, exact)))
+    told = summary(Outcome(Form(problem), random, (single, exact)))
     assert (told["tightest_bound"], told["lower_bound_s"]) == ("proven", 400e-9)
     assert told["lower_bounds"]["proven_s"] == 400e-9
     assert told["proven_optimal"] == ["exact", "random"]
-    assert shown(Outcome(None, problem, random, (single, exact))) == {
+    assert shown(Outcome(Form(problem), random, (single, exact))) == {
         "single device",
         "exact (random), proven optimal",
         "random, proven optimal",
         "bound: proven (tightest)",
     }
-    without = Outcome(None, problem, random, (single,))
+    without = Outcome(Form(problem), random, (single,))
     assert "proven_s" not in summary(without)["lower_bounds"]
     assert summary(without)["proven_optimal"] == []
     assert shown(without) == {"single device", "random"}

@@ -16,12 +16,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!
 
 _ROW = dict.fromkeys(
     ("simulated_s", "measured_s", "raced_s", "called_s", "spread_s", "evaluations", "peak_bytes")
-) | {
-    "is_single": False,
-    "is_written": False,
-    "note": "",
-    "about": "",
-}
+) | {"is_single": False, "is_written": False, "note": "", "about": ""}
 
 
 def layered_problem(num_ops: int, seed: int = 0) -> Problem:

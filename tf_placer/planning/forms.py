@@ -1,0 +1,231 @@
+"""Forms of a program on a cluster: its batch whole, or in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tf_placer.base.arguments import InputError
+from tf_placer.calibration.build_problem import Cache, build_problem
+from tf_placer.cluster.device import Device
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
+from tf_placer.search.recorder import PROVEN
+from tf_placer.transform import PART, WHOLE
+from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole
+from tf_placer.transform.split.split_batch import SplitProgram, split_program
+
+
+def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
+    """Positions of the devices that a batch is split over: the GPUs, or the CPUs where there is none."""
+    kind = "GPU" if any(device.type == "GPU" for device in devices) else "CPU"
+    return tuple(d for d, device in enumerate(devices) if device.type == kind)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Form:
+    """One program in one shape on one cluster.
+
+    A program that a user wants in parts is whole here: what this module splits has a ``split``.
+    """
+
+    problem: Problem
+    item: Item | None = None  # None of a profiled graph
+    split: SplitProgram | None = None  # how the item was made of the whole program
+    whole: Form | None = None  # the form that was split
+    all_in_parts: Form | None = None  # of a form with ops kept whole that could be split: the one without
+    stayed_whole: tuple[
+        str, ...
+    ] = ()  # a sentence for each kind of op that has no parts, the longest time first
+    proven_s: float = 0.0  # largest lower bound on the step that a search has proven
+
+    @property
+    def parts(self) -> int:
+        """Parts of its batch; 1 of the whole."""
+        return 1 if self.problem.splitting is None else self.problem.splitting.parts
+
+    @property
+    def batch_statistics(self) -> str:
+        """Of the ``"whole"`` batch, or of each ``"part"``."""
+        return WHOLE if self.problem.splitting is None else self.problem.splitting.batch_statistics
+
+    @property
+    def title(self) -> str:
+        """``"whole"``, or in how many parts the batch is."""
+        if self.problem.splitting is None:
+            return WHOLE
+        return f"in {self.parts} parts{', statistics of each' if self.batch_statistics == PART else ''}"
+
+    @property
+    def lower(self) -> LowerBounds:
+        """Lower bounds on all of its plans."""
+        return lower_bounds(self.problem)
+
+    @property
+    def bounds(self) -> list[tuple[str, float]]:
+        """(name, seconds) of every lower bound, and of what a method has proven beyond them."""
+        rows = [(name, bound_ns / 1e9) for name, bound_ns in self.lower.rows]
+        return rows + ([(PROVEN, self.proven_s)] if self.tightest_bound == PROVEN else [])
+
+    @property
+    def tightest_bound(self) -> str:
+        """The name of the largest of ``bounds``."""
+        return PROVEN if self.proven_s > self.lower.best_s else self.lower.tightest
+
+    @property
+    def lower_bound_s(self) -> float:
+        """Lower bound on the step time of any of its placements in the simulator, in seconds."""
+        return max(self.lower.best_s, self.proven_s)
+
+    def has(self, plan: Placement | None) -> bool:
+        """True if a plan is one of this form, whatever its costs."""
+        return plan is not None and plan.problem.fingerprint == self.problem.fingerprint
+
+    def of(self, plan: Placement) -> Form:
+        """The form that a plan is of: this one, that with all in parts, or the whole."""
+        forms = [form for form in (self, self.all_in_parts, self.whole) if form is not None]
+        return next((form for form in forms if form.has(plan)), forms[-1])
+
+    @functools.cached_property
+    def data_parallel(self) -> Placement:
+        """The plan in which every device computes its part of the batch."""
+        devices = replicas_of(self.problem.cluster.devices)
+        return Placement(self.problem, data_parallel_plan(self.problem, devices))
+
+    def lift(self, plan: Placement) -> Placement:
+        """A plan of the whole program on this form: all copies of an op are where the op is."""
+        if self.split is None:
+            return plan
+        return Placement(self.problem, carried_over(self.split, self.problem, plan))
+
+    def starts(self, plans: Sequence[Placement]) -> list[Placement]:
+        """Plans that a search begins with: data parallelism and plans of the whole, lifted, the fastest first.
+
+        Neither leads further everywhere: on WaveNet 2x18 the slower one did, by a fifth.
+        """
+        rows = np.stack([plan.device_of_unit for plan in (self.data_parallel, *map(self.lift, plans))])
+        times = SimulatedEvaluator(self.problem).evaluate(rows)
+        runtime_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
+        return [Placement(self.problem, rows[i]) for i in np.argsort(runtime_s, kind="stable")]
+
+    def where_it_pays(self, whole_s: float) -> Form:
+        """The form in which ops stay whole that are faster so (``faster_whole``); this one where none is.
+
+        On live devices it is this one: what an op takes there is profiled program by program.
+
+        Args:
+          whole_s: step of the best placement of the whole program.
+        """
+        cluster, whole = self.problem.cluster, self.whole
+        if cluster.is_live or self.split is None or whole is None or whole.item is None:
+            return self
+        devices = replicas_of(cluster.devices)
+        kept = faster_whole(self.split, self.problem, whole.problem, devices, whole_s)
+        if not kept:
+            return self
+        try:
+            split = split_program(whole.item, self.parts, self.batch_statistics, kept)
+        except InputError:  # what is left can be split only together with what is kept
+            return self
+        form = split_form(split, analytic_problem(split.item, cluster), whole)
+        return dataclasses.replace(form, all_in_parts=self)
+
+    def within(self, is_narrowed: np.ndarray) -> Form:
+        """The form, its ops where those that they were made of may be, by pins, requests and what stays where it is.
+
+        Args:
+          is_narrowed: [U] units of the whole from which something took devices.
+
+        Raises:
+          InputError: ops that share a device were made of some that must be apart.
+        """
+        assert self.split is not None and self.whole is not None  # asked of forms in parts
+        whole, problem = self.whole.problem, self.problem
+        op_of = {name: op for op, name in enumerate(whole.op_names)}
+        made_of = np.array([op_of[self.split.origin_of[name]] for name in problem.op_names])
+        unit = whole.unit_of_op[made_of]
+        narrowed, allowed = np.flatnonzero(is_narrowed[unit]), problem.allowed.copy()
+        np.logical_and.at(allowed, problem.unit_of_op[narrowed], whole.allowed[unit[narrowed]])
+        nowhere = np.flatnonzero(~allowed.any(axis=1))
+        if len(nowhere):
+            name = problem.op_names[int(np.flatnonzero(problem.unit_of_op == nowhere[0])[0])]
+            raise InputError(f"op {name!r} and what shares its device were made of ops that must be apart")
+        return dataclasses.replace(self, problem=dataclasses.replace(problem, allowed=allowed))
+
+
+def split_form(split: SplitProgram, problem: Problem, whole: Form | None = None) -> Form:
+    """The form of a split program.
+
+    Args:
+      split: the program.
+      problem: it on a cluster; what stayed whole is sorted by its costs.
+      whole: the form that was split.
+    """
+    time_of_op: Counter[str] = Counter()
+    for name, nanoseconds in zip(problem.op_names, problem.compute_ns.min(axis=1).tolist(), strict=True):
+        time_of_op[split.origin_of[name]] += nanoseconds
+    return Form(problem, split.item, split, whole, stayed_whole=tuple(split.sentences(time_of_op)))
+
+
+def in_parts(
+    whole: Form,
+    batch_statistics: str,
+    costs: str | None = None,
+    profiles: Cache | None = None,
+    before_profiling: Callable[[Item], object] = lambda item: None,
+) -> Form | str:
+    """A program with a part of the batch for each device, or one clause on why that cannot be, or does not run.
+
+    Args:
+      whole: the program.
+      batch_statistics: as ``split_program`` takes it.
+      costs: as ``build_problem`` takes them; on live devices the split program is profiled like any other.
+      profiles: where measured costs are kept.
+      before_profiling: is given the split program.
+
+    Raises:
+      WorkerError: as ``build_problem``.
+    """
+    cluster = whole.problem.cluster
+    parts = len(replicas_of(cluster.devices))
+    if parts < 2:
+        return f"cluster {cluster.name!r} has one device to compute it all"
+    assert whole.item is not None  # a profiled graph has none to split
+    try:
+        split = split_program(whole.item, parts, batch_statistics)
+        announce = None if costs == "analytic" else lambda problem: before_profiling(split.item)
+        problem = build_problem(split.item, cluster, costs, profiles, announce)
+    except (InputError, WorkerDied, DeadlineExceeded) as error:
+        return str(error).partition(";")[0]  # nothing was asked for that needs the remedy
+    return split_form(split, problem, whole)
+
+
+def estimated_in_parts(whole: Form, batch_statistics: str = WHOLE) -> Form | str:
+    """The same with costs for which nothing is profiled.
+
+    An op takes as much more than its estimate as the op that it was made of does; on described devices that is the
+    estimate.
+    """
+    form = in_parts(whole, batch_statistics, "analytic")
+    cluster, item = whole.problem.cluster, whole.item
+    if isinstance(form, str) or not cluster.is_live or item is None or form.split is None:
+        return form
+    split = form.split
+    estimated_ns = analytic_costs(item, cluster).compute_ns.astype(np.float64)
+    factor = np.divide(
+        whole.problem.compute_ns, estimated_ns, out=np.ones_like(estimated_ns), where=estimated_ns > 0
+    )
+    position = item.index.id_of_name
+    made_of = [position[split.origin_of[name]] for name in form.problem.op_names]
+    compute_ns = np.rint(form.problem.compute_ns * factor[made_of]).astype(np.int64)
+    return dataclasses.replace(form, problem=dataclasses.replace(form.problem, compute_ns=compute_ns))
