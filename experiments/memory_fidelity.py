@@ -125,7 +125,7 @@ def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
 def measure(workers: Workers, program: GraphProgram) -> tuple[dict[str, int], dict[str, int]]:
     """Device -> most bytes that a step's tensors hold, by its trace, and what the worker grew by in a plain step."""
     workers.start()
-    watch, target, readers = MemoryWatch(workers), workers.target, readers_of(program)
+    watch, target, readers = MemoryWatch(workers), workers.target, readers_of(program.graph_def)
 
     def traced() -> tuple[dict[str, int], dict[str, int]]:
         watch.settle()

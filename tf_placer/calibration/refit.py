@@ -1,4 +1,4 @@
-"""Corrections of the simulator from measured placements, and from a program of our own."""
+"""Corrections of the simulator, fitted to measured placements of a program or of a synthetic one with much traffic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import scipy.optimize
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.device import Link
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -21,30 +20,33 @@ from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.timing import RuntimeConfig
 
 _MAX_STEPS = 30
-_RELATIVE_STEP = 0.05  # of derivatives: a smaller one sees little but single ops that change places
+_RELATIVE_STEP = 0.05  # of derivatives; a smaller one shows little but single ops that change places
 _RANGE = (0.01, 100.0)
-# A factor of e costs as much as an error of 20 % in one placement: few measurements move the factors little.
+# A factor of e costs as much as an error of 20 % in one placement, so few measurements move the factors little.
 _PRIOR_WEIGHT = 0.2
+
+# The synthetic program.
+_LAYERS = 24
+_ROWS = (8, 64, 512, 8, 64, 2048)  # of the lanes' activations: tensors of 4 KB to 1 MB
+_MAX_PRODUCT_ROWS = 512
+_COLUMNS = 128
+_LAYERS_PER_UPDATE = 2
+_CHAIN, _SCOPE = 40, "chain"
+_RANDOM, _PARTS, _LINKS = 4, (2, 4, 8, 16, 32, 64, 128), (1, 2, 8)
+_ROUNDS = 15
 
 
 @dataclasses.dataclass(frozen=True)
 class Correction:
-    """Factors on what was profiled.
+    """Factors on profiled times."""
 
-    Attributes:
-      compute: of every op's time. Above 1 where the threads of a worker disturb each other.
-      alone: of the constant part of what a tensor by itself takes from end to end.
-      ends: of what sending and receiving have in that, at most all of it. Below 1 where messages come in bursts: a
-        thread that is awake already costs nothing to wake. The rest the tensor spends on its way.
-      per_byte: of the ends' part that grows with the tensor.
-      join: of what a step takes longer when a device takes part in it.
-    """
-
-    compute: float = 1.0
-    alone: float = 1.0
+    compute: float = 1.0  # of every op's time; above 1 where the threads of a worker disturb each other
+    alone: float = 1.0  # of the constant part of a single tensor's time from end to end
+    # Of the part of sending and receiving in that, at most all of it. Below 1 where messages come in bursts: a thread
+    # that is awake already costs nothing to wake. The rest is the tensor's time on its way.
     ends: float = 1.0
-    per_byte: float = 1.0
-    join: float = 1.0
+    per_byte: float = 1.0  # of the part of sending and receiving that grows with the tensor
+    join: float = 1.0  # of the extra time of a step when a device takes part in it
 
     def apply(self, problem: Problem) -> Problem:
         """The problem with corrected times."""
@@ -55,30 +57,26 @@ class Correction:
         )
 
     def apply_to_cluster(self, cluster: Cluster) -> Cluster:
-        """The cluster with corrected links and devices that join alike."""
+        """The cluster with corrected links, whose bandwidths stay, and devices."""
         devices = tuple(
             dataclasses.replace(device, join_ns=round(self.join * device.join_ns))
             for device in cluster.devices
         )
-        return dataclasses.replace(
-            cluster, devices=devices, links=tuple(map(self.apply_to_link, cluster.links))
-        )
-
-    def apply_to_link(self, link: Link) -> Link:
-        """The link with corrected times; its bandwidth stays."""
-        alone_ns = link.send_ns + link.latency_ns + link.receive_ns
-        most = alone_ns / max(link.send_ns + link.receive_ns, 1)
-        send_ns, receive_ns = (
-            round(self.alone * min(self.ends, most) * ns) for ns in (link.send_ns, link.receive_ns)
-        )
-        return dataclasses.replace(
-            link,
-            latency_ns=max(round(self.alone * alone_ns) - send_ns - receive_ns, 0),
-            send_ns=send_ns,
-            receive_ns=receive_ns,
-            send_ps_per_byte=round(self.per_byte * link.send_ps_per_byte),
-            receive_ps_per_byte=round(self.per_byte * link.receive_ps_per_byte),
-        )
+        links = []
+        for link in cluster.links:
+            alone_ns = link.send_ns + link.latency_ns + link.receive_ns
+            ends = min(self.ends, alone_ns / max(link.send_ns + link.receive_ns, 1))
+            send_ns, receive_ns = (round(self.alone * ends * ns) for ns in (link.send_ns, link.receive_ns))
+            corrected = dataclasses.replace(
+                link,
+                latency_ns=max(round(self.alone * alone_ns) - send_ns - receive_ns, 0),
+                send_ns=send_ns,
+                receive_ns=receive_ns,
+                send_ps_per_byte=round(self.per_byte * link.send_ps_per_byte),
+                receive_ps_per_byte=round(self.per_byte * link.receive_ps_per_byte),
+            )
+            links.append(corrected)
+        return dataclasses.replace(cluster, devices=devices, links=tuple(links))
 
 
 def refit(
@@ -86,14 +84,14 @@ def refit(
     device_of_unit: np.ndarray | Decisions,
     measured_s: np.ndarray,
 ) -> Correction:
-    """The factors under which simulated times are nearest to measured ones.
+    """Factors that bring simulated times nearest to measured ones.
 
-    Least squares of the logarithm of their ratio, each factor held near 1 by a prior, in a trust region (Branch,
+    Least squares of the logarithm of their ratio with a prior on each factor around 1, in a trust region (Branch,
     Coleman & Li 1999).
 
     Args:
       problem: as profiled.
-      device_of_unit: [B, U] placements that ran, or all that B plans decide.
+      device_of_unit: [B, U] placements that ran, or the decisions of B plans.
       measured_s: [B].
     """
 
@@ -109,46 +107,28 @@ def refit(
     return Correction(*map(float, best.x))
 
 
-# Costs of transfers among other work, fitted on a program of our own and used for every other.
-
-_LAYERS = 24
-_ROWS = (8, 64, 512, 8, 64, 2048)  # of the lanes' activations: tensors of 4 KB to 1 MB
-_MAX_PRODUCT_ROWS = 512
-_COLUMNS = 128
-_LAYERS_PER_UPDATE = 2
-_CHAIN, _SCOPE = 40, "chain"
-_RANDOM, _PARTS, _LINKS = 4, (2, 4, 8, 16, 32, 64, 128), (1, 2, 8)
-_ROUNDS = 15
-
-
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """Placements of the traffic program, simulated and measured.
+    """Placements of the traffic program, simulated and measured."""
 
-    Attributes:
-      correction: of links that were measured tensor by tensor.
-      measured_s: step times on the runtime.
-      before_s, after_s: simulated, ops as fast as they were then, without the correction and with it.
-    """
-
-    correction: Correction
-    measured_s: tuple[float, ...]
-    before_s: tuple[float, ...]
-    after_s: tuple[float, ...]
+    correction: Correction  # of links that were measured tensor by tensor
+    measured_s: tuple[float, ...]  # step times on the runtime
+    before_s: tuple[float, ...]  # simulated without the correction, but with the speed of ops at that time
+    after_s: tuple[float, ...]  # simulated with the correction
 
     @property
     def error(self) -> float:
-        """Median absolute error of the corrected simulation, relative."""
+        """Median absolute relative error of the corrected simulation."""
         return float(np.median(np.abs(np.array(self.after_s) / np.array(self.measured_s) - 1)))
 
 
 def traffic_item() -> Item:
-    """Lanes of small layers with tensors of several sizes, which now and then mix; a chain; an optimizer's scalars.
+    """Lanes of small layers with tensors of several sizes, which mix now and then; a chain; an optimizer's scalars.
 
-    Like training steps it has stretches where messages come one by one and others where they come in bursts. The bursts
-    are the scalars: what Adam corrects its moments with is computed as a step begins and needed as it ends. In random
-    placements of the small transformer about half of all messages are of this kind. While the lanes keep a worker busy
-    nothing waits for one message; in the chain, as in a recurrent network, everything does, and so its latency shows.
+    Like a training step it has stretches with single messages and others with bursts. The bursts are the scalars: the
+    corrections of Adam's moments are computed as a step begins and needed as it ends. In random placements of the small
+    transformer about half of all messages are of this kind. While the lanes keep a worker busy nothing waits for a
+    message. In the chain, as in a recurrent network, everything does, and so its latency shows.
     """
     random = np.random.default_rng(0)
     weights = [tf.constant(random.normal(0, 0.05, (_COLUMNS, _COLUMNS)), tf.float32) for _ in _ROWS]
@@ -160,12 +140,16 @@ def traffic_item() -> Item:
     def step(lanes, weights, count):
         updates = []
         for layer in range(_LAYERS):
-            products = [tf.nn.relu(_layer(x, w)) for x, w in zip(lanes, weights, strict=True)]
+            # A product or, where that takes longer than sending the tensor, a sum.
+            products = [
+                tf.nn.relu(tf.matmul(x, w) if x.shape[0] <= _MAX_PRODUCT_ROWS else x + w[0])
+                for x, w in zip(lanes, weights, strict=True)
+            ]
             means = [tf.reduce_mean(x, axis=0) for x in products]
             lanes = [x + means[neighbor[layer, lane]] for lane, x in enumerate(products)]
             if layer % _LAYERS_PER_UPDATE == 0:
-                for mean, one_decay in zip(means, decay[layer], strict=True):
-                    power = tf.pow(float(one_decay), count)
+                for mean, rate in zip(means, decay[layer], strict=True):
+                    power = tf.pow(float(rate), count)
                     updates.append(mean * power * (tf.sqrt(1 - power) / (1 + power)))
         state = lanes[0]
         with tf.name_scope(_SCOPE):
@@ -176,13 +160,8 @@ def traffic_item() -> Item:
     return Item.from_function(step, inputs, weights, tf.constant(3.0), name="traffic")
 
 
-def _layer(x: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-    """A product, or, where that takes longer than sending the tensor, a sum."""
-    return tf.matmul(x, weight) if x.shape[0] <= _MAX_PRODUCT_ROWS else x + weight[0]
-
-
 def traffic_placements(problem: Problem) -> np.ndarray:
-    """[B, U] placements from no crossing tensor to most; in some only the chain crosses, link by link."""
+    """[B, U] placements with no to most tensors crossing; in some only the chain crosses, link by link."""
     graph, devices = unit_graph(problem), problem.num_devices
     cuts = [min_cut_partition(problem, graph, parts) % devices for parts in _PARTS]
     drawn = [row for row in RandomBlocks(problem, seed=0).draw(4 * _RANDOM) if len(np.unique(row)) > 1]
@@ -204,27 +183,26 @@ def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traf
     rows = traffic_placements(problem)
     with RuntimeEvaluator(item, problem, config) as evaluator:
         times = evaluator.race(rows, _ROUNDS, confidence=1.0)
-    return fit_traffic(problem, rows, np.array([np.median(one) for one in times]))
+    return fit_traffic(problem, rows, np.array([np.median(turns) for turns in times]))
 
 
 def fit_traffic(problem: Problem, rows: np.ndarray, measured_s: np.ndarray) -> Traffic:
     """Fits the links of the traffic program's problem to step times of its placements.
 
-    A tensor that is sent by itself costs the cores more than one of many, and how much more cannot be told from
-    sending tensors alone; and what the simulator leaves out, such as threads in each other's way, costs
-    something too. Factors on what single tensors cost stand for all of it but one: how fast the ops themselves were
-    is fitted beside them and left behind, because the machine drifts, and ops as small as these feel a split most.
+    A single tensor costs the cores more than one of many, and measurements of single tensors do not tell how much more.
+    Effects outside of the simulator, such as threads in each other's way, cost something, too. Factors on the costs of
+    single tensors stand for all of this. The speed of the ops is fitted as well and then dropped, because the machine
+    drifts, and ops as small as these suffer most from a split.
 
     Args:
       problem: its ops profiled, its links from hops.
       rows: [B, U] ``traffic_placements(problem)``.
       measured_s: [B].
     """
-    found = refit(problem, rows, measured_s)
+    fitted = refit(problem, rows, measured_s)
     before_s, after_s = (
-        SimulatedEvaluator(one.apply(problem)).evaluate(rows).runtime_s
-        for one in (Correction(compute=found.compute), found)
+        SimulatedEvaluator(correction.apply(problem)).evaluate(rows).runtime_s
+        for correction in (Correction(compute=fitted.compute), fitted)
     )
-    return Traffic(
-        dataclasses.replace(found, compute=1.0), tuple(measured_s), tuple(before_s), tuple(after_s)
-    )
+    correction = dataclasses.replace(fitted, compute=1.0)
+    return Traffic(correction, tuple(measured_s), tuple(before_s), tuple(after_s))

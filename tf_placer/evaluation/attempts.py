@@ -68,7 +68,7 @@ class MemoryWatch:
         """Starts the watch, once the program is loaded."""
         small = program.resident_bytes(below=SMALL_VALUE_BYTES)
         for memory in self._memories:
-            memory.begin(small.get(memory.device.name, 0))
+            memory.begin(small.get(memory.device, 0))
         self._is_on = True
 
     def check(self) -> None:
@@ -85,7 +85,7 @@ class MemoryWatch:
 
     def peak_bytes(self) -> dict[str, int]:
         """Device name -> peak since ``begin`` (``WorkerMemory``), of the devices whose peak is known."""
-        peaks = {memory.device.name: memory.peak_bytes() for memory in self._memories}
+        peaks = {memory.device: memory.peak_bytes() for memory in self._memories}
         return {name: peak for name, peak in peaks.items() if peak is not None}
 
 

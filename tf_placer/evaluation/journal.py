@@ -1,4 +1,4 @@
-"""Journal of measured placements on disk, one line each, and the evaluator that never measures one twice."""
+"""Journal of measured placements on disk, and an evaluator that measures no placement twice, even after a kill."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import fcntl
 import json
 import logging
+import math
 import os
 import pathlib
 import zlib
@@ -19,7 +20,6 @@ from tf_placer.base.files import check_writable, write_atomically
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import Evaluator
 from tf_placer.problem.decisions import Decisions, decisions_of
-from tf_placer.problem.problem import Problem
 
 SCHEMA_VERSION = 1
 _LOG = logging.getLogger(__name__)
@@ -27,20 +27,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """One measured placement.
+    """One measured placement."""
 
-    Attributes:
-      placement: hex digest of all that it decides (``Decisions.digest``).
-      status: name of a ``Status``.
-      runtime_s, spread_s: as in ``Measurement``, None for nan.
-      message: one line.
-    """
-
-    placement: str
-    status: str
-    runtime_s: float | None
+    placement: str  # hex digest of its decisions (``Decisions.digest``)
+    status: str  # name of a ``Status``
+    runtime_s: float | None  # as in ``Measurement``, None for nan
     spread_s: float | None
-    message: str
+    message: str  # one line
 
     def __post_init__(self) -> None:
         if self.status not in Status.__members__ or (self.runtime_s is None) == (self.status == "OK"):
@@ -48,26 +41,26 @@ class Record:
 
 
 class Journal:
-    """A file of JSON lines: a header that says what measured, then a record for each placement.
+    """A file of JSON lines: a header with the evaluator's identity, then a record for each placement.
 
         with Journal(path, evaluator.identity) as journal:
             if digest not in journal.records:
                 journal.append(Record(digest, ...))
 
-    A record is on the disk when ``append`` returns, so it outlives a kill at any moment. A kill while a record is
-    written leaves a last line without its end, which is cut off when the file is opened again; every line carries a
-    checksum, and any other damage is an error. One process at a time has the file.
+    A record is on the disk when ``append`` returns, so it survives a kill at any moment. A kill during the write leaves
+    an incomplete last line, which is cut off when the file is opened again. Every line carries a checksum, and any
+    other damage is an error. One process at a time has the file.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any]) -> None:
         """Opens or creates the file.
 
         Args:
-          path: where it is, or will be.
-          identity: of the evaluator whose answers it holds.
+          path: of the file.
+          identity: of the evaluator.
 
         Raises:
-          InputError: it is damaged, another evaluator's, in use by another process, or cannot be written.
+          InputError: the file is damaged, another evaluator's, in use by another process, or read-only.
         """
         self._path = pathlib.Path(path)
         self.records: dict[str, Record] = {}
@@ -75,10 +68,20 @@ class Journal:
             check_writable(self._path.parent, str(self._path))
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path, _line({"schema_version": SCHEMA_VERSION, **identity}))
-        self._file = self._opened()
         try:
-            self._lock()
+            self._file: BinaryIO = open(self._path, "r+b", buffering=0)  # noqa: SIM115 - closed by close
+        except OSError as error:
+            raise InputError(
+                f"{self._path} cannot be written: {error.strerror}; give another file"
+            ) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process in any case
             self._read(identity)
+        except BlockingIOError:
+            self.close()
+            raise InputError(
+                f"{self._path} is in use by another process; wait for it, or give another file"
+            ) from None
         except BaseException:
             self.close()
             raise
@@ -94,34 +97,32 @@ class Journal:
         self._file.close()
 
     def append(self, record: Record) -> None:
-        """Adds a record of a placement that is not there yet; it is on the disk on return."""
+        """Adds the record of a new placement; it is on the disk on return."""
         if record.placement in self.records:
             raise ValueError(f"placement {record.placement} is in {self._path} already")
         self._file.write(_line(dataclasses.asdict(record)))
         os.fsync(self._file.fileno())
         self.records[record.placement] = record
 
-    def _opened(self) -> BinaryIO:
-        try:
-            return open(self._path, "r+b", buffering=0)
-        except OSError as error:
-            raise InputError(
-                f"{self._path} cannot be written: {error.strerror}; give another file"
-            ) from error
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
-        except BlockingIOError:
-            raise InputError(
-                f"{self._path} is in use by another process; wait for it, or give another file"
-            ) from None
-
     def _read(self, identity: dict[str, Any]) -> None:
-        """Reads everything, and leaves the file at its end, which is the end of a line."""
+        """Reads all records, and leaves the file at the end of its last complete line."""
         whole, _, torn = self._file.read().rpartition(b"\n")
         header, *lines = whole.split(b"\n")
-        self._check_header(_content(header), identity)
+        content = _content(header)
+        if content is None:
+            raise InputError(f"{self._path}, line 1: damaged; delete the file, or give another one")
+        expected = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **identity}))
+        for key in {**expected, **content}:
+            if expected.get(key) != content.get(key):
+                advice = (
+                    "; Cluster.local() describes the machine anew each time, Cluster.local(kept_in=FILE) once"
+                    if key == "cluster"
+                    else ""
+                )
+                raise InputError(
+                    f"{self._path} was measured with {key} {content.get(key)!r}, not {expected.get(key)!r}; give "
+                    f"another file{advice}"
+                )
         for number, line in enumerate(lines, start=2):
             record = _record(line)
             if record is None or record.placement in self.records:
@@ -129,39 +130,23 @@ class Journal:
                     f"{self._path}, line {number}: damaged; delete the line, and its placement is measured again"
                 )
             self.records[record.placement] = record
-        last = _record(torn) if torn else None
-        if last is not None and last.placement not in self.records:
-            self.records[last.placement] = last  # all but its line feed was written
+        record = _record(torn) if torn else None
+        if record is not None and record.placement not in self.records:
+            self.records[record.placement] = record  # only its line feed is missing
             self._file.write(b"\n")
         elif torn:
             _LOG.warning("%s ends within a line: cutting off its last %d bytes", self._path, len(torn))
             self._file.truncate(len(whole) + 1)
             self._file.seek(0, os.SEEK_END)
 
-    def _check_header(self, found: dict[str, Any] | None, identity: dict[str, Any]) -> None:
-        if found is None:
-            raise InputError(f"{self._path}, line 1: damaged; delete the file, or give another one")
-        wanted = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **identity}))
-        for key in {**wanted, **found}:
-            if wanted.get(key) != found.get(key):
-                advice = (
-                    "; Cluster.local() describes the machine anew each time, Cluster.local(kept_in=FILE) once"
-                    if key == "cluster"
-                    else ""
-                )
-                raise InputError(
-                    f"{self._path} was measured with {key} {found.get(key)!r}, not {wanted.get(key)!r}; give "
-                    f"another file{advice}"
-                )
-
 
 def _line(content: dict[str, Any]) -> bytes:
-    """Content and its checksum as one line of JSON."""
+    """Content with its checksum as one line of JSON."""
     return (json.dumps({**content, "crc32": _checksum(content)}) + "\n").encode()
 
 
 def _content(line: bytes) -> dict[str, Any] | None:
-    """Data of a line that ``_line`` made, or None when it is damaged."""
+    """Content of a line of ``_line``, or None if it is damaged."""
     try:
         content = json.loads(line)
         return content if content.pop("crc32") == _checksum(content) else None
@@ -180,40 +165,30 @@ def _checksum(content: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
-# An evaluator that never measures a placement twice, not even after it was killed.
-
-
 @runtime_checkable
 class MeasuresAtOnce(Protocol):
-    """An evaluator that has several plans under way, and times of one unit only by what is kept of a reference plan."""
+    """An evaluator of several plans at once, with times relative to those of a reference plan."""
 
-    @property
-    def reference(self) -> Decisions:
-        """The plan that times are relative to, one row."""
+    reference: Decisions  # one row
 
     def relative_to(self, level_s: float) -> None:
-        """Says how many seconds the reference plan takes."""
+        """Sets the seconds of the reference plan."""
 
     def evaluate_each(self, plans: Decisions) -> Iterator[tuple[int, Measurement]]:
-        """Yields position and measurement of each plan as soon as it is there."""
+        """Yields position and measurement of each plan as soon as possible."""
 
 
 class JournaledEvaluator:
-    """Looks a placement up in a ``Journal``, and measures it only when it is not there.
+    """Looks a placement up in a ``Journal``, and measures only new ones.
 
         with RuntimeEvaluator(item, problem) as runtime, JournaledEvaluator(runtime, path) as evaluator:
             measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
 
-    Each placement is on the disk before the next one is measured, or, of an evaluator that measures several at once,
-    before its next answer is taken; of such a one the reference plan is the first record, and what it took then is the
-    unit of all times, also of later processes. A placement that is asked for again, in the same
-    batch, later or by a later process, gets its first answer again: equal samples of a policy cost nothing, and carry
-    no news about noise. So do failures: delete a record's line to have the placement measured again.
-
-    Attributes:
-      measured: placements measured since then.
-      reused: answers that were one of the records kept.
-      repeated: answers for a placement measured since then.
+    Each placement is on the disk before the next one is measured, or before the next answer of an evaluator that
+    measures several at once. For such an evaluator the reference plan is the first record, and its recorded time is the
+    unit of all times, also in later processes. A repeated placement gets its first answer again, whether in the same
+    batch, later or in a later process: equal samples of a policy cost nothing, and carry no news about noise. So do
+    failures: delete the line of a record to have its placement measured again.
     """
 
     def __init__(self, evaluator: Evaluator, path: str | os.PathLike[str]) -> None:
@@ -222,12 +197,13 @@ class JournaledEvaluator:
         Raises:
           InputError: the file is damaged, another evaluator's, or in use by another process.
         """
-        self._evaluator = evaluator
+        self._evaluator, self.problem = evaluator, evaluator.problem
         self._journal = Journal(path, evaluator.identity)
         self._old = frozenset(self._journal.records)
-        self.measured = 0
-        self.reused = 0
-        self.repeated = 0
+        self.kept = len(self._old)  # records in the file at the start
+        self.measured = 0  # placements measured since then
+        self.reused = 0  # answers from the records kept
+        self.repeated = 0  # answers for placements measured since then
 
     def __enter__(self) -> JournaledEvaluator:
         return self
@@ -240,25 +216,15 @@ class JournaledEvaluator:
         self._journal.close()
 
     @property
-    def kept(self) -> int:
-        """Records that were in the file at the start."""
-        return len(self._old)
-
-    @property
-    def problem(self) -> Problem:
-        """The problem that is placed."""
-        return self._evaluator.problem
-
-    @property
     def identity(self) -> dict[str, Any]:
-        """That of the evaluator inside."""
+        """Identity of the inner evaluator."""
         return self._evaluator.identity
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
-        """Answers for each placement in turn, from the journal or from the evaluator inside.
+        """Answers for each placement in turn, from the journal or from the inner evaluator.
 
         Args:
-          device_of_unit: [B, U] device positions, or all that B plans decide.
+          device_of_unit: [B, U] device positions, or the decisions of B plans.
 
         Returns:
           ``peak_bytes`` is None: the journal does not keep it.
@@ -278,51 +244,43 @@ class JournaledEvaluator:
             self.repeated += not is_first and digest not in self._old
         records = [self._journal.records[digest] for digest in digests]
         return Measurement(
-            runtime_s=np.array([_seconds(record.runtime_s) for record in records]),
+            # None becomes nan.
+            runtime_s=np.array([record.runtime_s for record in records], np.float64),
             peak_bytes=None,
             status=np.array([Status[record.status] for record in records], np.int32),
             messages=tuple(record.message for record in records),
-            spread_s=np.array([_seconds(record.spread_s) for record in records]),
+            spread_s=np.array([record.spread_s for record in records], np.float64),
         )
 
     def _measure(self, missing: dict[str, Decisions]) -> None:
-        """Measures and keeps plans, by their digests; of an evaluator that has a reference plan that one first."""
+        """Measures and records plans, given by digest; the reference plan, where there is one, comes first."""
         if isinstance(self._evaluator, MeasuresAtOnce):
             reference = self._evaluator.reference
             digest = reference.digest(0, self.problem)
             if digest not in self._journal.records:
-                self._keep({digest: reference}, self._evaluator.evaluate_each(reference))
+                self._record({digest: reference}, self._evaluator.evaluate_each(reference))
             record = self._journal.records[digest]
             if record.runtime_s is not None:
                 self._evaluator.relative_to(record.runtime_s)
-            missing = {one: plan for one, plan in missing.items() if one != digest}
+            missing = {key: plan for key, plan in missing.items() if key != digest}
             if missing:
                 plans = Decisions.joined(list(missing.values()))
-                self._keep(missing, self._evaluator.evaluate_each(plans))
+                self._record(missing, self._evaluator.evaluate_each(plans))
             return
         one_by_one = (self._evaluator.evaluate(plan.plain) for plan in missing.values())
-        self._keep(missing, enumerate(one_by_one))
+        self._record(missing, enumerate(one_by_one))
 
-    def _keep(self, plans: dict[str, Decisions], found: Iterator[tuple[int, Measurement]]) -> None:
+    def _record(self, plans: dict[str, Decisions], answers: Iterator[tuple[int, Measurement]]) -> None:
         digests = list(plans)
-        for position, measured in found:
-            self._journal.append(_record_of(digests[position], measured))
+        for position, answer in answers:
+            runtime_s = float(answer.runtime_s[0])
+            spread_s = math.nan if answer.spread_s is None else float(answer.spread_s[0])
+            record = Record(
+                placement=digests[position],
+                status=Status(int(answer.status[0])).name,
+                runtime_s=None if math.isnan(runtime_s) else runtime_s,
+                spread_s=None if math.isnan(spread_s) else spread_s,
+                message=answer.messages[0],
+            )
+            self._journal.append(record)
             self.measured += 1
-
-
-def _record_of(digest: str, found: Measurement) -> Record:
-    return Record(
-        placement=digest,
-        status=Status(int(found.status[0])).name,
-        runtime_s=_finite(found.runtime_s[0]),
-        spread_s=None if found.spread_s is None else _finite(found.spread_s[0]),
-        message=found.messages[0],
-    )
-
-
-def _seconds(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
-def _finite(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

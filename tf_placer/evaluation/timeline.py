@@ -17,32 +17,59 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.fusion.costs import fused_plan
 
-# Spans of each op and each transfer.
-
 Kind = Literal["op", "send", "transfer", "hand_over", "receive"]
+Cause = Literal["input", "device", "channel", "start"]
 ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
-NEVER_NS = -1  # stands for the start and end of what did not happen
+NEVER_NS = -1  # start and end of an event that did not happen
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StepSpans:
-    """The N ops and the K transfers of one step, each from its start to its end, in nanoseconds since the step began.
+class MemoryCurve:
+    """Memory of one device over time: ``num_bytes[i]`` from ``times_ns[i]`` until the next time."""
 
-    A tensor that crosses to a device does so once. Sending and receiving it come before and after, where its link takes
-    time of the devices at its ends; where it does not, both are ``NEVER_NS``. An op that its device takes before the
-    host has dispatched it begins there and then, and waits.
+    times_ns: np.ndarray  # [P] int64, ascending, from 0
+    num_bytes: np.ndarray  # [P] int64, each different from the one before
+
+    @property
+    def peak_bytes(self) -> int:
+        return int(self.num_bytes.max())
+
+
+@dataclasses.dataclass(frozen=True)
+class Stretch:
+    """One op or one part of a transfer on the critical path."""
+
+    kind: Kind  # an op, or a transfer's work of its source, way through the channel, hand-over, work of its target
+    index: int  # the op, or the position of the transfer
+    start_ns: int
+    end_ns: int
+    after: Cause  # it began when an input of it ended, or the previous work of its device or channel
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepTimeline:
+    """The N ops and the K transfers of one simulated step, in nanoseconds since the step began.
+
+        timeline = simulated_timeline(problem, placement.decisions)
+        timeline.start_ns, timeline.end_ns  # [N], of ops
+        timeline.memory[d].times_ns, timeline.memory[d].num_bytes  # [P]
+        timeline.critical_path  # stretches from 0 to the last end
+
+    A tensor that crosses to a device does so once. The work for sending and receiving it comes before and after, where
+    its link has such costs; otherwise their times are ``NEVER_NS``. An op that its device takes before the host has
+    dispatched it begins at once, and waits.
 
     Attributes:
-      problem: what was placed.
-      runtime_ns: how long the step takes; ends behind the last span where workers had to be called.
-      peak_bytes: [D] int64, most memory of each device at a moment.
+      problem: the placed problem.
+      runtime_ns: length of the step, which ends after the last span where workers had to be called.
+      peak_bytes: [D] int64, peak memory of each device.
       device_of_op: [N] int32.
       start_ns, end_ns: [N] int64, of each op.
       transfer_tensor: [K] int32, tensor of ``problem``; transfers are in the order of their starts.
       transfer_source, transfer_target: [K] int32, devices.
-      transfer_start_ns, transfer_end_ns: [K] int64, while it occupies its channel.
-      send_start_ns, send_end_ns: [K] int64, while the source works for it.
-      receive_start_ns, receive_end_ns: [K] int64, while the target works for it.
+      transfer_start_ns, transfer_end_ns: [K] int64, in its channel.
+      send_start_ns, send_end_ns: [K] int64, work of the source.
+      receive_start_ns, receive_end_ns: [K] int64, work of the target.
     """
 
     problem: Problem
@@ -62,19 +89,19 @@ class StepSpans:
     receive_end_ns: np.ndarray
 
     def times_ns(self, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and ends of all ops, or of one part of all transfers: sending, on the way, receiving."""
+        """Starts and ends of all ops, or of one part of all transfers."""
         if kind == "op":
             return self.start_ns, self.end_ns
         return getattr(self, f"{kind}_start_ns"), getattr(self, f"{kind}_end_ns")
 
     def device_of(self, kind: Kind) -> np.ndarray:
-        """The device of every op, or the one at which a part of every transfer takes time: not on its way."""
-        where = {"op": self.device_of_op, "send": self.transfer_source, "receive": self.transfer_target}
-        return where[kind]
+        """The device of every op, or the device that works for a part of every transfer."""
+        devices = {"op": self.device_of_op, "send": self.transfer_source, "receive": self.transfer_target}
+        return devices[kind]
 
     @functools.cached_property
     def hand_over_start_ns(self) -> np.ndarray:
-        """[K] int64, from when on each tensor that has crossed is handed over, occupying nothing."""
+        """[K] int64, start of handing over each tensor after its transfer, which occupies nothing."""
         return np.where(self._hand_over_ns > 0, self.transfer_end_ns, NEVER_NS)
 
     @functools.cached_property
@@ -98,7 +125,7 @@ class StepSpans:
 
     @property
     def transfer_producer(self) -> np.ndarray:
-        """[K] int32, the op whose output each tensor is."""
+        """[K] int32, the op that makes each tensor."""
         return self.problem.tensor_producer[self.transfer_tensor]
 
     @property
@@ -108,129 +135,78 @@ class StepSpans:
 
     @property
     def channel_names(self) -> tuple[str, ...]:
-        """[C] what the cluster calls its channels."""
+        """[C] names of the cluster's channels."""
         return self.problem.cluster.channel_names()
 
+    @functools.cached_property
+    def memory(self) -> tuple[MemoryCurve, ...]:
+        """Memory of each of the D devices over the step, by the simulator's rules; the maximum is ``peak_bytes``.
 
-# Memory of each device over a step, by the rules of the simulator (docs/architecture.md, section 5).
+        Memory that is freed at a moment is available for an allocation at it. Units' variables stay. An op's output
+        lives from the op's start until the op, its consumers on that device and its transfers have ended. A received
+        copy lives from the start of its transfer until its consumers there have ended. A tensor that shares the memory
+        of an input takes none, but keeps the input's as long as a consumer would.
+        """
+        problem = self.problem
+        producer = problem.tensor_producer
+        home = self.device_of_op[producer]  # [T]
+        # [T, D] end of the last consumer of each tensor on each device.
+        last_use_ns = np.zeros((len(producer), problem.num_devices), np.int64)
+        tensor, consumer = problem.op_graph.tensor, problem.consumer_op  # [E]
+        np.maximum.at(last_use_ns, (tensor, self.device_of_op[consumer]), self.end_ns[consumer])
+        tensors = np.arange(len(producer))
+        np.maximum.at(last_use_ns, (tensors, home), self.end_ns[producer])
+        np.maximum.at(last_use_ns, (self.transfer_tensor, home[self.transfer_tensor]), self.transfer_end_ns)
+        # A tensor comes after the one whose memory it shares.
+        for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[::-1]:
+            shared, device = problem.alias_of_tensor[sharing], home[sharing]
+            last_use_ns[shared, device] = max(last_use_ns[shared, device], last_use_ns[sharing, device])
 
+        device_of_unit = np.zeros(problem.num_units, np.int32)
+        device_of_unit[problem.unit_of_op] = self.device_of_op
+        resident_bytes = np.zeros(problem.num_devices, np.int64)
+        np.add.at(resident_bytes, device_of_unit, problem.resident_bytes)
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class MemoryCurve:
-    """Memory of one device over time: ``num_bytes[i]`` from ``times_ns[i]`` until the next time.
+        num_bytes = np.concatenate([problem.own_bytes(), self.transfer_bytes])
+        device = np.concatenate([home, self.transfer_target])
+        born_ns = np.concatenate([self.start_ns[producer], self.transfer_start_ns])
+        copies_dead_ns = last_use_ns[self.transfer_tensor, self.transfer_target]
+        dead_ns = np.concatenate([last_use_ns[tensors, home], copies_dead_ns])
+        curves = []
+        for d, resident in enumerate(resident_bytes.tolist()):
+            rows = device == d
+            moments = np.concatenate([[0], born_ns[rows], dead_ns[rows]])
+            times_ns, position = np.unique(moments, return_inverse=True)
+            change = np.zeros(len(times_ns), np.int64)  # all changes of one moment are one
+            np.add.at(change, position, np.concatenate([[resident], num_bytes[rows], -num_bytes[rows]]))
+            is_kept = change != 0
+            is_kept[0] = True
+            curves.append(MemoryCurve(times_ns[is_kept], np.cumsum(change)[is_kept]))
+        return tuple(curves)
 
-    Attributes:
-      times_ns: [P] int64, ascending, from 0.
-      num_bytes: [P] int64, each different from the one before.
-    """
+    @functools.cached_property
+    def critical_path(self) -> tuple[Stretch, ...]:
+        """Stretches from 0 to the last end; each begins when the one before it ends.
 
-    times_ns: np.ndarray
-    num_bytes: np.ndarray
+        Where several events ended as a stretch began, an input is preferred to the work of its device or channel.
+        """
+        return _Path(self).back_from_the_end()
 
-    @property
-    def peak_bytes(self) -> int:
-        return int(self.num_bytes.max())
-
-
-def memory_curves(spans: StepSpans) -> tuple[MemoryCurve, ...]:
-    """The curve of each of the D devices; what is freed at a moment makes room for what is allocated at it.
-
-    Units' variables stay. An op's output lives from the op's start until the op, its consumers on that device and its
-    transfers have ended; a received copy from the start of its transfer until its consumers there have ended. What
-    shares the memory of an input takes none where it is made, but keeps that input's as long as a consumer would.
-    """
-    problem = spans.problem
-    producer = problem.tensor_producer
-    here = spans.device_of_op[producer]  # [T]
-    # [T, D] when the last consumer of each tensor on each device ends.
-    last_use_ns = np.zeros((len(producer), problem.num_devices), np.int64)
-    tensor = problem.op_graph.tensor  # [E]
-    np.maximum.at(
-        last_use_ns, (tensor, spans.device_of_op[problem.consumer_op]), spans.end_ns[problem.consumer_op]
-    )
-    tensors = np.arange(len(producer))
-    np.maximum.at(last_use_ns, (tensors, here), spans.end_ns[producer])
-    np.maximum.at(last_use_ns, (spans.transfer_tensor, here[spans.transfer_tensor]), spans.transfer_end_ns)
-    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[
-        ::-1
-    ]:  # who shares comes behind what it shares
-        shared, device = problem.alias_of_tensor[sharing], here[sharing]
-        last_use_ns[shared, device] = max(last_use_ns[shared, device], last_use_ns[sharing, device])
-    freed_ns = last_use_ns[tensors, here]
-    copies_freed_ns = last_use_ns[spans.transfer_tensor, spans.transfer_target]
-
-    num_bytes = np.concatenate([problem.own_bytes(), spans.transfer_bytes])
-    device = np.concatenate([here, spans.transfer_target])
-    born_ns = np.concatenate([spans.start_ns[producer], spans.transfer_start_ns])
-    dead_ns = np.concatenate([freed_ns, copies_freed_ns])
-    return tuple(
-        _curve(int(resident), num_bytes[there], born_ns[there], dead_ns[there])
-        for resident, there in zip(
-            _resident_bytes(spans), _by_device(device, problem.num_devices), strict=True
-        )
-    )
-
-
-def _by_device(device: np.ndarray, num_devices: int) -> list[np.ndarray]:
-    return [np.flatnonzero(device == d) for d in range(num_devices)]
-
-
-def _resident_bytes(spans: StepSpans) -> np.ndarray:
-    """[D] int64."""
-    problem = spans.problem
-    device_of_unit = np.zeros(problem.num_units, np.int32)
-    device_of_unit[problem.unit_of_op] = spans.device_of_op
-    resident = np.zeros(problem.num_devices, np.int64)
-    np.add.at(resident, device_of_unit, problem.resident_bytes)
-    return resident
-
-
-def _curve(resident: int, num_bytes: np.ndarray, born_ns: np.ndarray, dead_ns: np.ndarray) -> MemoryCurve:
-    """Changes of one moment are one change."""
-    times_ns, position = np.unique(np.concatenate([[0], born_ns, dead_ns]), return_inverse=True)
-    change = np.zeros(len(times_ns), np.int64)
-    np.add.at(change, position, np.concatenate([[resident], num_bytes, -num_bytes]))
-    changes = change != 0
-    changes[0] = True
-    return MemoryCurve(times_ns[changes], np.cumsum(change)[changes])
-
-
-# Critical path: the chain of events that each waited for the one before.
-
-Cause = Literal["input", "device", "channel", "start"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Stretch:
-    """One op or one part of a transfer on the critical path.
-
-    Attributes:
-      kind: an op; the source's part of a transfer, its way through the channel, its hand-over, or the target's part.
-      index: the op, or the position of the transfer.
-      start_ns, end_ns: when it runs.
-      after: what ended as it began: an input of it, or what kept its device or its channel busy; "start" for the first.
-    """
-
-    kind: Kind
-    index: int
-    start_ns: int
-    end_ns: int
-    after: Cause
-
-
-def critical_path(spans: StepSpans) -> tuple[Stretch, ...]:
-    """Critical path of a simulated step, start to last end: each stretch begins when the one before it ends.
-
-    Where several things ended as a stretch began, an input comes before what kept its device or channel busy.
-    """
-    return _Path(spans).back_from_the_end()
+    @functools.cached_property
+    def busy_ns(self) -> np.ndarray:
+        """[D] int64, time in which each device runs an op or works for a transfer."""
+        device = np.concatenate([self.device_of(kind) for kind in ON_DEVICES])
+        start_ns, end_ns = np.concatenate([self.times_ns(kind) for kind in ON_DEVICES], axis=1)
+        return _covered_ns(device, start_ns, end_ns, self.problem.num_devices)
 
 
 class _Path:
-    def __init__(self, spans: StepSpans) -> None:
+    """Search for the critical path."""
+
+    def __init__(self, spans: StepTimeline) -> None:
         self._spans = spans
         problem = spans.problem
-        self._read = problem.op_graph.tensor[problem.op_graph.in_edge]  # tensors, by the op that reads them
+        self._read = problem.op_graph.tensor[problem.op_graph.in_edge]  # tensors, by consumer
         self._read_begin = problem.op_graph.in_offset
         pairs = zip(spans.transfer_tensor.tolist(), spans.transfer_target.tolist(), strict=True)
         self._transfer_of = {pair: k for k, pair in enumerate(pairs)}
@@ -243,13 +219,13 @@ class _Path:
         self._add_ends(self._ends_on_channel, "transfer", self._channel)
 
     def _add_ends(self, ends: dict[tuple[int, int], tuple[Kind, int]], kind: Kind, where: np.ndarray) -> None:
-        """Adds the ends of events that take time: others keep nothing busy."""
+        """Adds the ends of events that take time; others occupy nothing."""
         start_ns, end_ns = self._spans.times_ns(kind)
         for i in np.flatnonzero(end_ns > start_ns).tolist():
             ends.setdefault((int(where[i]), int(end_ns[i])), (kind, i))
 
     def back_from_the_end(self) -> tuple[Stretch, ...]:
-        found: list[Stretch] = []
+        stretches: list[Stretch] = []
         kind: Kind = "op"
         index = int(self._spans.end_ns.argmax())
         while True:
@@ -258,19 +234,19 @@ class _Path:
             cause: Cause = "input"
             if before is None and start_ns > 0:
                 before, cause = self._busy(kind, index, start_ns)
-            found.append(Stretch(kind, index, start_ns, end_ns, "start" if before is None else cause))
+            stretches.append(Stretch(kind, index, start_ns, end_ns, "start" if before is None else cause))
             if before is None:
-                return tuple(reversed(found))
+                return tuple(reversed(stretches))
             kind, index = before
 
     def _busy(self, kind: Kind, index: int, start_ns: int) -> tuple[tuple[Kind, int], Cause]:
-        """Predecessor that ended there as this began: it was ready before, or an input would have ended then."""
+        """Previous event of the device or channel, which ended as this one began; it was ready before."""
         if kind == "transfer":
             return self._ends_on_channel[int(self._channel[index]), start_ns], "channel"
         return self._ends_on_device[int(self._spans.device_of(kind)[index]), start_ns], "device"
 
     def _input(self, kind: Kind, index: int, start_ns: int) -> tuple[Kind, int] | None:
-        """Input that ended as it began; None without one."""
+        """Input that ended as the event began; None without one."""
         for before in self._waits_for(kind, index):
             if self._spans.times_ns(before[0])[1][before[1]] == start_ns:
                 return before
@@ -291,7 +267,7 @@ class _Path:
         return [("op", int(spans.transfer_producer[index]))]
 
     def _arrival(self, tensor: int, device: int) -> tuple[Kind, int]:
-        """Source of a tensor on a device: its producer, or the last part of its transfer."""
+        """Source of a tensor on a device: its producer, or the end of its transfer."""
         producer = int(self._spans.problem.tensor_producer[tensor])
         if self._spans.device_of_op[producer] == device:
             return "op", producer
@@ -300,46 +276,19 @@ class _Path:
         return ("receive", transfer) if received else self._crossing(transfer)
 
     def _crossing(self, transfer: int) -> tuple[Kind, int]:
-        """The last part of a transfer before the target works for it."""
+        """The last part of a transfer before the work of its target."""
         return ("hand_over" if self._is_handed_over[transfer] else "transfer"), transfer
 
 
-class StepTimeline(StepSpans):
-    """The spans of a simulated step and what follows from them, made when it is first asked for.
-
-    timeline = simulated_timeline(problem, placement.decisions)
-    timeline.start_ns, timeline.end_ns  # [N], of ops; transfers alike, see ``StepSpans``
-    timeline.memory[d].times_ns, timeline.memory[d].num_bytes  # [P]
-    timeline.critical_path  # stretches from 0 to the last end
-    """
-
-    @functools.cached_property
-    def memory(self) -> tuple[MemoryCurve, ...]:
-        """Memory of each of the D devices over the step; the maximum is its ``peak_bytes``."""
-        return memory_curves(self)
-
-    @functools.cached_property
-    def critical_path(self) -> tuple[Stretch, ...]:
-        """Critical path from 0 to the last end, each stretch beginning when the one before it ends."""
-        return critical_path(self)
-
-    @functools.cached_property
-    def busy_ns(self) -> np.ndarray:
-        """[D] int64, time in which each device runs an op or works for a transfer."""
-        device = np.concatenate([self.device_of(kind) for kind in ON_DEVICES])
-        start_ns, end_ns = np.concatenate([self.times_ns(kind) for kind in ON_DEVICES], axis=1)
-        return _covered_ns(device, start_ns, end_ns, self.problem.num_devices)
-
-
 def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> StepTimeline:
-    """Simulates one step of one plan and gives all that happens in it.
+    """Simulates one step of one plan.
 
     Args:
-      problem: what is placed.
-      decisions: [1, U] devices, or all that one plan decides; legal, whether it fits in memory or not.
+      problem: the placed problem.
+      decisions: [1, U] devices, or the decisions of one plan; legal, but it may not fit in memory.
 
     Returns:
-      The timeline; of a plan with clusters its problem has each of them as one op (``fused_plan``).
+      The timeline; the problem of a plan with clusters has each of them as one op (``fused_plan``).
 
     Raises:
       InputError: no problem, wrong shape, more than one plan, or a plan that is not legal.
@@ -377,14 +326,14 @@ def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> S
 
 
 def _covered_ns(where: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, places: int) -> np.ndarray:
-    """[places] int64, time of each in which at least one of its spans is open."""
+    """[places] int64, time with at least one open span at each place."""
     covered_ns = np.zeros(places, np.int64)
     order = np.lexsort((start_ns, where))
     for place in range(places):
-        there = order[where[order] == place]
-        if not len(there):
+        rows = order[where[order] == place]
+        if not len(rows):
             continue
-        start, end = start_ns[there], np.maximum.accumulate(end_ns[there])
+        start, end = start_ns[rows], np.maximum.accumulate(end_ns[rows])
         begins_ns = np.maximum(start[1:], end[:-1])
         covered_ns[place] = end[0] - start[0] + np.maximum(end[1:] - begins_ns, 0).sum()
     return covered_ns

@@ -1,4 +1,4 @@
-"""Draws of what is not known of described devices: other times of ops, links and hosts, and plans under each."""
+"""Draws of the uncertain times of ops, links and hosts of described devices, and an evaluator of their mean."""
 
 from __future__ import annotations
 
@@ -9,43 +9,30 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base import arguments
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.formulas import Kind, WorkClass
 from tf_placer.evaluation.simulated import SampleAverageEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.ops.simulator import simulate
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
-# Standard deviations of the natural logarithm of what is measured over what is estimated.
-
 
 @dataclasses.dataclass(frozen=True)
 class Spreads:
-    """How far off each thing may be, as the standard deviation of the logarithm of its factor.
+    """Standard deviations of the natural logarithm of measured over estimated times."""
 
-    Attributes:
-      of_class: of each class of work on GPUs; a class that is not here has ``of_kind``.
-      of_kind: of each kind of work.
-      model: of all ops on all devices of one model together.
-      bandwidth: of all links of one bandwidth together.
-      tensor: of the time to hand over a tensor, of all links together.
-      dispatch: of the hosts' time for a kernel, of all devices together.
-    """
-
-    of_class: Mapping[WorkClass, float]
+    of_class: Mapping[WorkClass, float]  # classes of work on GPUs; other classes have the value of their kind
     of_kind: Mapping[Kind, float]
-    model: float
-    bandwidth: float
-    tensor: float
-    dispatch: float
+    model: float  # common factor of all ops on devices of one model
+    bandwidth: float  # common factor of all links of one bandwidth
+    tensor: float  # of the time to hand over a tensor, common to all links
+    dispatch: float  # of the hosts' time for a kernel, common to all devices
 
 
-# Classes: what single kernels of libraries scatter around the fitted shares (`python -m experiments.fit_gpu_costs`,
-# 2,854 rows). A class that has fewer than 30 rows has what its kind has together. Kinds that nobody measured have the
-# largest that is known. Models: what several sources measured of one network on one card (0.255, docs/results/
-# gpu_fidelity.md). Links: PCIe 3 was measured from 6 to 12 GB/s, and a tensor between GPUs takes 25 us in Placeto's
-# simulator and 134 us in Baechi's, each pair taken as two standard deviations. Hosts: 29 to 40 us for a kernel
-# (tf_placer/cluster/models.toml), alike.
+# Classes: scatter of single kernels of libraries around the fitted shares (`python -m experiments.fit_gpu_costs`, 2,854
+# rows). A class with fewer than 30 rows has the scatter of its kind. Kinds without measurements have the largest one.
+# Models: scatter of several sources on one network and card (0.255, docs/results/gpu_fidelity.md). Links: PCIe 3 was
+# measured from 6 to 12 GB/s, and a tensor between GPUs takes 25 us in Placeto's simulator and 134 us in Baechi's, each
+# pair taken as two standard deviations. Hosts: 29 to 40 us for a kernel (tf_placer/cluster/models.toml), alike.
 _UNMEASURED = 0.5
 MEASURED = Spreads(
     of_class={
@@ -93,41 +80,31 @@ MEASURED = Spreads(
 
 def class_spreads(work_class: np.ndarray, spreads: Spreads = MEASURED) -> np.ndarray:
     """[K] standard deviations of classes of work [K]."""
-
-    def of(one: WorkClass) -> float:
-        return spreads.of_class.get(one, spreads.of_kind.get(one.kind, _UNMEASURED))
-
-    return np.array([of(WorkClass(one)) for one in work_class.tolist()], np.float64)
-
-
-# Problems under draws.
-
-
-def work_classes(problem: Problem) -> np.ndarray:
-    """[N] the class of work of each op; ``UNCLASSIFIED`` for all where the work of the ops is not known."""
-    if problem.work is None or problem.work.work_class is None:
-        return np.full(problem.num_ops, WorkClass.UNCLASSIFIED)
-    return problem.work.work_class
+    classes = map(WorkClass, work_class.tolist())
+    of_kind = ((c, spreads.of_kind.get(c.kind, _UNMEASURED)) for c in classes)
+    return np.array([spreads.of_class.get(c, spread) for c, spread in of_kind], np.float64)
 
 
 def drawn_problems(problem: Problem, count: int, seed: int, spreads: Spreads = MEASURED) -> Iterator[Problem]:
-    """The problem with other times: each class of work on each type of device, each model, and each link its own.
+    """The problem with drawn times: a factor for each class of work on each type of device, each model and each link.
 
-    Factors are log-normal with median 1, and every second draw is the one before it mirrored: what was slower by a
-    factor is faster by it (antithetic variates, Hammersley & Morton 1956), so that few draws have their middle where
-    the estimates are. What is free stays free, and memory is known.
+    Factors are log-normal with median 1. Every second draw mirrors the one before it: times that were longer by a
+    factor are shorter by it (antithetic variates, Hammersley & Morton 1956), so that even few draws are centred on the
+    estimates. Free ops stay free, and memory is certain.
 
     Args:
       problem: as estimated.
       count: of draws.
-      seed: draw i of a seed is the same however many are asked for, and whatever program is on the devices.
-      spreads: how far off things may be.
+      seed: draw i of a seed depends on neither the count nor the program.
+      spreads: of the factors.
     """
     classes = np.arange(max(WorkClass) + 1)
     sd_of_class = np.zeros(len(classes))
-    known = np.array(list(WorkClass))
-    sd_of_class[known] = class_spreads(known, spreads)
-    class_of_op = np.asarray(work_classes(problem), np.int64)
+    members = np.array(list(WorkClass))
+    sd_of_class[members] = class_spreads(members, spreads)
+    work = None if problem.work is None else problem.work.work_class
+    class_of_op = np.full(problem.num_ops, WorkClass.UNCLASSIFIED) if work is None else work
+    class_of_op = np.asarray(class_of_op, np.int64)
     devices = problem.cluster.devices
     types, type_of = np.unique([device.type for device in devices], return_inverse=True)
     models, model_of = np.unique([device.model for device in devices], return_inverse=True)
@@ -138,25 +115,25 @@ def drawn_problems(problem: Problem, count: int, seed: int, spreads: Spreads = M
         of_class, of_model, of_wire, of_tensor, of_dispatch = np.split(normal, np.cumsum(sizes)[:-1])
         factor = np.exp(sd_of_class[:, np.newaxis] * of_class.reshape(len(classes), len(types)))
         compute = factor[class_of_op][:, type_of.ravel()] * np.exp(spreads.model * of_model[model_of.ravel()])
-        drawn_ns = np.maximum(np.rint(problem.compute_ns * compute), 1).astype(np.int64)
-        yield dataclasses.replace(
+        yield _multiplied(
             problem,
-            compute_ns=np.where(problem.compute_ns > 0, drawn_ns, 0),
-            cluster=_drawn_cluster(
-                problem.cluster,
-                np.exp(spreads.bandwidth * of_wire[wire_of.ravel()]),
-                float(np.exp(spreads.tensor * of_tensor[0])),
-                float(np.exp(spreads.dispatch * of_dispatch[0])),
-            ),
+            compute,
+            np.exp(spreads.bandwidth * of_wire[wire_of.ravel()]),
+            float(np.exp(spreads.tensor * of_tensor[0])),
+            float(np.exp(spreads.dispatch * of_dispatch[0])),
         )
 
 
-def _drawn_cluster(cluster: Cluster, bandwidth: np.ndarray, tensor: float, dispatch: float) -> Cluster:
-    return dataclasses.replace(
-        cluster,
+def _multiplied(
+    problem: Problem, compute: np.ndarray | float, bandwidth: np.ndarray, tensor: float, dispatch: float
+) -> Problem:
+    """The problem with factors on the times of ops, the links' bandwidths, and the times of tensors and kernels."""
+    compute_ns = np.maximum(np.rint(problem.compute_ns * compute), 1).astype(np.int64)
+    cluster = dataclasses.replace(
+        problem.cluster,
         devices=tuple(
             dataclasses.replace(device, dispatch_ns=round(device.dispatch_ns * dispatch))
-            for device in cluster.devices
+            for device in problem.cluster.devices
         ),
         links=tuple(
             dataclasses.replace(
@@ -164,43 +141,45 @@ def _drawn_cluster(cluster: Cluster, bandwidth: np.ndarray, tensor: float, dispa
                 bytes_per_s=link.bytes_per_s * float(factor),
                 tensor_ns=round(link.tensor_ns * tensor),
             )
-            for link, factor in zip(cluster.links, bandwidth, strict=True)
+            for link, factor in zip(problem.cluster.links, bandwidth, strict=True)
         ),
     )
+    compute_ns = np.where(problem.compute_ns > 0, compute_ns, 0)  # free ops stay free
+    return dataclasses.replace(problem, compute_ns=compute_ns, cluster=cluster)
 
-
-# A search for a plan that is good under draws.
 
 ROBUST_DRAWS = 8
-_TIMES_ESTIMATES = 4  # that the estimates count as often as one draw: a third of all
+MOST_DRAWS = 60  # a search takes 64 samples, the estimates among them (local_search_kernel.cc)
+_TIMES_ESTIMATES = 4  # weight of the estimates in draws: a third of all
+_OTHER_SEED = 1 << 32  # of draws that no search has seen
 
 
 class RobustEvaluator(SampleAverageEvaluator):
-    """The mean step time over the estimates, for a third, and a few draws of what is not known.
+    """The mean step time over the estimates, with a weight of a third, and a few draws of uncertain times.
 
-    The estimates are the likeliest of all, and a plan shall lose little where they are right. All times of a draw but
-    the links' latencies are scaled so that the best single device takes as long as by the estimates: a plan shall gain
-    where others gain little, and no draw counts for more because everything is slow in it.
+    The estimates are the likeliest sample, and a plan must lose little where they are right. All times of a draw but
+    the links' latencies are scaled so that the best single device takes as long as by the estimates. So no draw counts
+    for more because everything is slow in it.
 
     evaluator = RobustEvaluator(problem)
-    result = search(problem, evaluator=evaluator)  # told in times by the estimates
+    result = search(problem, evaluator=evaluator)  # its times are by the estimates
     """
 
     def __init__(self, problem: Problem, seed: int = 0, draws: int = ROBUST_DRAWS):
         """Draws.
 
         Args:
-          problem: what is placed.
+          problem: the placed problem.
           seed: of the draws.
-          draws: how many.
+          draws: number of them.
 
         Raises:
-          InputError: it is no problem, or no number of draws.
+          InputError: an argument is no problem, or no number of draws.
         """
         arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
         draws = arguments.whole_number("draws", draws, 1, MOST_DRAWS)
         single_s = _single_s(problem)
-        drawn = (_scaled(one, single_s / _single_s(one)) for one in drawn_problems(problem, draws, seed))
+        drawn = (_scaled(draw, single_s / _single_s(draw)) for draw in drawn_problems(problem, draws, seed))
         super().__init__(problem, (problem,) * _TIMES_ESTIMATES + tuple(drawn))
         self._drawn = {"draws": draws, "draws_seed": seed}
 
@@ -211,7 +190,7 @@ class RobustEvaluator(SampleAverageEvaluator):
 
     @property
     def tells(self) -> SimulatedEvaluator:
-        """Times by the estimates, which bounds and other plans are told in."""
+        """Evaluator by the estimates, comparable with bounds and other plans."""
         return search_simulator(self.problem)
 
 
@@ -223,29 +202,15 @@ def _single_s(problem: Problem) -> float:
 
 
 def _scaled(problem: Problem, factor: float) -> Problem:
-    """The problem with all times but the links' latencies so many times as long."""
-    scaled_ns = np.maximum(np.rint(problem.compute_ns * factor), 1).astype(np.int64)
-    return dataclasses.replace(
-        problem,
-        compute_ns=np.where(problem.compute_ns > 0, scaled_ns, 0),
-        cluster=_drawn_cluster(
-            problem.cluster, np.full(len(problem.cluster.links), 1 / factor), factor, factor
-        ),
-    )
-
-
-MOST_DRAWS = 60  # a search takes 64 samples, the estimates among them (local_search_kernel.cc)
-
-_OTHER_SEED = 1 << 32  # no draw of a search
+    """The problem with all times but the links' latencies multiplied by a factor."""
+    bandwidth = np.full(len(problem.cluster.links), 1 / factor)
+    return _multiplied(problem, factor, bandwidth, factor, factor)
 
 
 def drawn_step_ns(problem: Problem, plans: Decisions, count: int, seed: int) -> np.ndarray:
-    """[count, B] int64 step times of B legal plans under so many draws; whether they fit is not asked.
-
-    None of the draws is one that a ``RobustEvaluator`` knows.
-    """
-    found = np.zeros((count, len(plans)), np.int64)
+    """[count, B] int64 step times of B legal plans under draws that no ``RobustEvaluator`` uses; memory is ignored."""
+    step_ns = np.zeros((count, len(plans)), np.int64)
     for i, drawn in enumerate(drawn_problems(problem, count, _OTHER_SEED + seed)):
         inputs = SimulatedEvaluator(drawn).inputs
-        found[i] = simulate(inputs, plans.device_of_unit, plans.priority_of_op).runtime_ns.numpy()
-    return found
+        step_ns[i] = simulate(inputs, plans.device_of_unit, plans.priority_of_op).runtime_ns.numpy()
+    return step_ns

@@ -10,15 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.op_facts import data_inputs
-from tf_placer.runtime.graph_program import GraphProgram
 
 _RECEIVED = "RecvTensor"
 
 
-def readers_of(program: GraphProgram) -> dict[str, list[str]]:
+def readers_of(graph_def: tf.compat.v1.GraphDef) -> dict[str, list[str]]:
     """Name of an op -> names of the ops that read its outputs."""
     readers: dict[str, list[str]] = {}
-    for node in program.graph_def.node:
+    for node in graph_def.node:
         for text in data_inputs(node):
             readers.setdefault(text.partition(":")[0], []).append(node.name)
     return readers

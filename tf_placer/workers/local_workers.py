@@ -229,7 +229,11 @@ class LocalWorkers(Workers):
             self._wait_ready(task, deadline_s)
         if self._pinned:
             self.memories = tuple(
-                WorkerMemory(device, self._processes[tf.DeviceSpec.from_string(device.name).task])
+                WorkerMemory(
+                    device.name,
+                    device.memory_bytes,
+                    self._processes[tf.DeviceSpec.from_string(device.name).task],
+                )
                 for device in self._devices
             )
         for memory in self.memories:

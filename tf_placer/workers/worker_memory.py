@@ -11,7 +11,6 @@ import threading
 import time
 
 from tf_placer.base.quantities import in_unit
-from tf_placer.cluster.device import Device
 from tf_placer.workers import worker_process
 from tf_placer.workers.fork_server import ForkedProcess
 
@@ -47,14 +46,15 @@ class WorkerMemory:
     second figure, so malloc is asked to return it first.
     """
 
-    def __init__(self, device: Device, process: ForkedProcess) -> None:
+    def __init__(self, device: str, memory_bytes: int, process: ForkedProcess) -> None:
         """Describes a worker that listens; ``settle`` must be called before anything is loaded onto it.
 
         Args:
-          device: its only device, a CPU.
+          device: name of its only device, a CPU.
+          memory_bytes: of the device, as described.
           process: with pipes to its stdin and from its stdout.
         """
-        self.device = device
+        self.device, self._memory_bytes = device, memory_bytes
         self._process = process
         self._lock = threading.Lock()
         self.is_mute = False  # it left a question unanswered, so it hangs or is gone
@@ -102,14 +102,14 @@ class WorkerMemory:
         resident = _status_bytes(self._process.pid, "VmHWM")
         if resident is None or self._start_bytes is None or self._begin_bytes is None:
             return None
-        if resident - self._start_bytes <= max(self.device.memory_bytes, self._acquitted_bytes):
+        if resident - self._start_bytes <= max(self._memory_bytes, self._acquitted_bytes):
             return None
         used = self.peak_bytes()
-        if used is None or used <= self.device.memory_bytes:
+        if used is None or used <= self._memory_bytes:
             self._acquitted_bytes = resident - self._start_bytes
             return None
         return (
-            f"{self.device.name} has {in_unit(self.device.memory_bytes, 'MB')}, and the program took "
+            f"{self.device} has {in_unit(self._memory_bytes, 'MB')}, and the program took "
             f"{in_unit(used, 'MB')}"
         )
 

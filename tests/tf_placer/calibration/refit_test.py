@@ -38,7 +38,7 @@ def test_a_correction_scales_what_it_says(problem):
 
 def test_what_the_ends_are_spared_a_tensor_is_longer_on_its_way(problem):
     link = problem.cluster.links[0]
-    corrected = Correction(ends=0.25).apply_to_link(link)
+    corrected = Correction(ends=0.25).apply_to_cluster(problem.cluster).links[0]
     assert (corrected.send_ns, corrected.receive_ns) == (25, 25)
     alone_ns = [one.send_ns + one.latency_ns + one.receive_ns for one in (link, corrected)]
     assert alone_ns == [400, 400]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.memory import readers_of, traced_peak_bytes
 
 WORKER = "/job:worker/replica:0/task:0/device:CPU:0"
@@ -64,4 +63,4 @@ def test_readers_are_told_by_name():
     graph_def.node.add(name="a")
     graph_def.node.add(name="b", input=["a:1", "^c"])
     graph_def.node.add(name="c", input=["a", "b"])
-    assert readers_of(GraphProgram(graph_def, (), ())) == {"a": ["b", "c"], "b": ["c"]}
+    assert readers_of(graph_def) == {"a": ["b", "c"], "b": ["c"]}
