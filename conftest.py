@@ -54,7 +54,7 @@ LONGEST_FIRST = (
     "tf_placer/automatic/auto_place_test.py",
     "tf_placer/main_test.py",
     "tf_placer/evaluation/runtime_memory_test.py",
-    "tf_placer/rewrite/saved_model_test.py",
+    "tf_placer/rewrite/saved_model_answers_test.py",
     "tf_placer/rewrite/placed_function_order_test.py",
     "equivalence/equivalence_test.py",
     "tf_placer/agents/mars/learner_test.py",

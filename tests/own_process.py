@@ -10,7 +10,7 @@ Arguments of the mark:
     a name          one process for each name, where the tests of a file need several
     exact           ``exact_mode`` of ``tests.logical_devices``; ``exact="soft"`` has soft placement
     env             environment variables of the process, on top of this one's
-    timeout_s       seconds after which the process is killed, 300 without
+    timeout_s       seconds after which the process is killed, 900 without
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _run(items: Sequence[pytest.Item]) -> tuple[_Reports, str]:
     """Runs tests in a child process: their reports, and how the process ended."""
     config, mark = items[0].config, items[0].get_closest_marker("own_process")
     assert mark is not None
-    option, timeout_s = config.option, mark.kwargs.get("timeout_s", 300)
+    option, timeout_s = config.option, mark.kwargs.get("timeout_s", 900)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file in ("reports", "output"):  # also where the process does not begin

@@ -7,8 +7,9 @@ table; tests place what is in it and run it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from tests.colocation.random_graphs import control_flow
@@ -203,3 +204,36 @@ PROGRAMS: dict[str, Callable[[], list]] = {
 def program(name: str) -> Tf1Program:
     """A program of the table, by its name."""
     return made(PROGRAMS[name])
+
+
+NUM_DEVICES, STEPS = 3, 3
+Values = list[list[np.ndarray]]
+
+
+def run(
+    graph_def: v1.GraphDef, fetches: Sequence[str], feeds: Mapping[str, np.ndarray], starts: Mapping[str, np.ndarray]
+) -> Values:  # fmt: skip
+    """What some steps compute, from given values of the variables."""
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        assigns, values = [], {}
+        for name, value in starts.items():
+            variable = graph.get_tensor_by_name(f"{name}:0")
+            with graph.device(variable.device):
+                given = v1.placeholder(value.dtype, value.shape)
+                assigns.append(v1.assign(variable, given).op)
+            values[given] = value
+        config = v1.ConfigProto(
+            device_count={"CPU": NUM_DEVICES}, allow_soft_placement=False, intra_op_parallelism_threads=1
+        )
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+        with v1.Session(config=config) as session:
+            session.run(assigns, values)
+            steps = [session.run(list(fetches), feeds) for _ in range(STEPS)]
+    return [[np.asarray(value) for value in step if value is not None] for step in steps]
+
+
+def same(some: Values, others: Values) -> bool:
+    pairs = zip(some, others, strict=True)
+    return all(np.array_equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))

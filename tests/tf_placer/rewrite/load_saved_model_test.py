@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.logical_devices import outcomes_of
-from tests.tf_placer.rewrite.load_saved_model_process import CHECKS
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
@@ -20,19 +18,6 @@ from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model
 
 CPU_0 = "/job:localhost/replica:0/task:0/device:CPU:0"
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory) -> dict[str, str]:
-    """What ``load_saved_model_process`` found, in a process that has four logical devices."""
-    folder = tmp_path_factory.mktemp("models")
-    return outcomes_of("tests.tf_placer.rewrite.load_saved_model_process", str(folder))
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("check", [check.__name__ for check in CHECKS])
-def test_with_four_devices(outcomes, check):
-    assert outcomes[check] == "ok"
 
 
 @pytest.fixture(scope="module")

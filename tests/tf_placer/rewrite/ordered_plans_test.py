@@ -1,26 +1,143 @@
 """A plan's order is written as control inputs: it is kept, and changes nothing of what is computed."""
 
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from unittest import mock
+
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.logical_devices import outcomes_of
-from tests.tf1_programs import PROGRAMS as TF1_PROGRAMS
+from tests import tf1_programs
+from tests.logical_devices import NUM_DEVICES
 from tests.tf_placer.rewrite.equivalence_programs import PROGRAMS
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite import rewrite
+from tf_placer.rewrite.load_saved_model import load_saved_model
+from tf_placer.rewrite.placed_function import placed_function
+from tf_placer.rewrite.saved_model import export_saved_model
+from tf_placer.runtime.audit import executed_order, written_order
+from tf_placer.runtime.graph_program import build_program, open_program, session_config
+from tf_placer.transform.order import ordered_pairs
+from tf_placer.workloads.spec import Workload
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 
-CHECKS = ("every_pair_runs_in_order", "a_saved_model_keeps_the_order", *PROGRAMS, *TF1_PROGRAMS)
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, str]:
-    """What ``ordered_plans_process`` found, in a process that has four logical devices."""
-    return outcomes_of("tests.tf_placer.rewrite.ordered_plans_process")
+DEVICES, STEPS, PLACEMENTS = 2, 2, 1
 
 
-def test_every_check_is_made(outcomes):
-    assert set(outcomes) == set(CHECKS)
+def ordered_plan(item: Item, seed: int) -> Placement:
+    """A random legal plan in a random order."""
+    problem, rng = analytic_problem(item, Cluster.logical(DEVICES)), np.random.default_rng(seed)
+    row = problem.legalized(rng.integers(DEVICES, size=problem.num_units))
+    return Placement(problem, row, rng.permutation(problem.num_ops))
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_an_order_is_kept_and_changes_no_bit(outcomes, check):
-    assert outcomes[check] == "ok"
+def all_pairs() -> mock.mock._patch:
+    """Writes every pair that the order is about, and not only those that change the simulated step."""
+    pairs = lambda plan, item: ordered_pairs(plan, item) if plan.priority_of_op is not None else []  # noqa: E731
+    return mock.patch.object(
+        rewrite, "order_edges", lambda plan, item: np.array(pairs(plan, item)).reshape(-1, 2)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:variables move to other devices. numbers that:UserWarning")
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_no_bit_changes(make: Callable[[], Workload]) -> None:
+    """Losses of a function as it is and in a random order, bit by bit, gradients inside it included."""
+    edges = 0
+    for seed in range(PLACEMENTS):
+        one, other = make(), make()
+        item = Item.from_function(other.function, *other.example_args)
+        plan = ordered_plan(item, seed)
+        with all_pairs():
+            placed = placed_function(other.function, plan, *other.example_args)
+        edges += len(written_order(item.graph_def, placed.graph.as_graph_def()))
+        for _ in range(STEPS):
+            pairs = zip(
+                tf.nest.flatten(one.function(*one.example_args)),
+                tf.nest.flatten(placed(*other.example_args)),
+                strict=True,
+            )
+            assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in pairs)
+    assert edges > 0
+
+
+def test_every_pair_runs_in_order() -> None:
+    """Also those in which TensorFlow's own order is another."""
+    shares = []
+    for seed, make in enumerate(PROGRAMS.values()):
+        workload = make()
+        item = Item.from_function(workload.function, *workload.example_args)
+        plan = ordered_plan(item, seed)
+        devices_alone = Placement(plan.problem, plan.device_of_unit)
+        names = plan.problem.op_names
+        pairs = [(names[a], names[b]) for a, b in ordered_pairs(plan, item).tolist()]
+        with all_pairs():
+            graphs = [rewrite.rewrite(item, one) for one in (plan, devices_alone)]
+        assert sorted(written_order(item.graph_def, graphs[0])) == sorted(pairs)
+        for graph_def in graphs:
+            with open_program("", build_program(item, graph_def), 60, _logical_config) as loaded:
+                loaded.step()
+                shares.append(executed_order(pairs, loaded.traced_step(), item.index.id_of_name).share)
+    assert set(shares[::2]) == {1}
+    assert min(shares[1::2]) < 1
+
+
+def _logical_config(deadline_s: float) -> tf.compat.v1.ConfigProto:
+    config = session_config(deadline_s)
+    config.device_count["CPU"] = NUM_DEVICES
+    return config
+
+
+@pytest.mark.parametrize("name", tf1_programs.PROGRAMS)
+def test_no_bit_of_tensorflow_1_changes(name: str) -> None:
+    """Loops and branches of TensorFlow 1: no pair waits for what is in them, or goes round through them."""
+    found = tf1_programs.program(name)
+    item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
+    rng = np.random.default_rng(0)
+    feeds = {
+        f"{feed.node}:0": 0.3 * rng.normal(size=feed.shape).astype(feed.dtype.as_numpy_dtype)
+        for feed in item.feeds
+    }
+    starts = {v.node: 0.3 * rng.normal(size=v.value.shape).astype(np.float32) for v in item.variables}
+    wanted = [*item.fetches, *item.control_outputs]
+    for seed in range(PLACEMENTS):
+        plan = ordered_plan(item, seed)
+        alone = Placement(plan.problem, plan.device_of_unit)
+        with all_pairs():
+            graphs = [rewrite.apply_placement(item, one) for one in (alone, plan)]
+        assert tf1_programs.same(*(tf1_programs.run(graph, wanted, feeds, starts) for graph in graphs))
+
+
+def test_a_saved_model_keeps_the_order() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input([5])
+    towers = [keras.layers.Dense(8, "relu", name=f"tower_{i}")(inputs) for i in range(16)]
+    model = keras.Model(inputs, keras.layers.Dense(3, name="head")(keras.layers.Concatenate()(towers)))
+    x = tf.constant(np.random.default_rng(0).normal(size=[6, 5]).astype(np.float32))
+    with tempfile.TemporaryDirectory() as folder:
+        model.export(f"{folder}/model", verbose=False)
+        item = Item.from_saved_model(f"{folder}/model", "serving_default", 6)
+        plan = ordered_plan(item, 0)
+        with all_pairs():
+            wanted = set(written_order(item.graph_def, rewrite.apply_placement(item, plan)))
+            export_saved_model(f"{folder}/model", f"{folder}/placed", plan, batch_size=6)
+        kept = Placement.load(f"{folder}/placed/assets.extra/placement/serving_default.json", plan.problem)
+        before, after = (load_saved_model(f"{folder}/{name}") for name in ("model", "placed"))
+        calls = [next(iter(one.signatures["serving_default"](x).values())).numpy() for one in (before, after)]
+        graph_def = after.signatures["serving_default"].graph.as_graph_def()
+    bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
+    edges = {
+        (text[1:], node.name) for body in bodies for node in body for text in node.input if text[0] == "^"
+    }
+    assert wanted
+    assert wanted <= edges
+    assert np.array_equal(kept.priority_of_op, plan.priority_of_op)
+    assert calls[0].tobytes() == calls[1].tobytes()

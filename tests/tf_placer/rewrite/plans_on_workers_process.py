@@ -14,8 +14,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import report
-from tests.tf_placer.rewrite.saved_model_process import answers
-from tests.tf_placer.rewrite.saved_models import several_signatures
+from tests.tf_placer.rewrite.saved_models import answers, several_signatures
 from tests.tf_placer.workers.remote_workers_test import TWO_SERVERS
 from tf_placer.workers.local_workers import LocalWorkers
 

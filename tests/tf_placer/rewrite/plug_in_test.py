@@ -2,19 +2,172 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import pathlib
+from collections.abc import Callable, Iterator
 
 import pytest
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+from tensorflow.python.eager import context
 
-from tests.logical_devices import outcomes_of
-from tests.tf_placer.rewrite import plug_in_process
 from tf_placer.base.arguments import InputError
-from tf_placer.rewrite.plug_in import PREBUILT, plug_in
+from tf_placer.rewrite.plug_in import DISABLE, PREBUILT, FunctionPlan, PlugIn, plug_in
+
+pytestmark = pytest.mark.own_process(exact=True)
+
+SECOND = "/job:localhost/replica:0/task:0/device:CPU:1"
 
 
-def test_functions_are_placed_by_the_plug_in() -> None:
-    found = outcomes_of("tests.tf_placer.rewrite.plug_in_process")
-    assert found == {check.__name__: "ok" for check in plug_in_process.CHECKS}
+@functools.cache
+def loaded() -> PlugIn:
+    return PlugIn(plug_in())
+
+
+def step(size: int, name: str = "", transpose: bool = False) -> tf.types.experimental.ConcreteFunction:
+    """A traced function of its own: a product, a function that it calls, and an update."""
+    weights = tf.Variable(tf.ones([size, size]), name=f"weights{name}")
+
+    @tf.function
+    def inner(x):
+        return tf.matmul(x, weights, transpose_b=transpose, name=f"product{name}")
+
+    @tf.function
+    def outer(x):
+        y = inner(x) + 1.0
+        weights.assign_add(y, name=f"update{name}")
+        return tf.reduce_sum(y, name=f"sum{name}")
+
+    found = outer.get_concrete_function(tf.TensorSpec([None, size]))
+    found.weights = weights
+    return found
+
+
+def named(function: tf.types.experimental.ConcreteFunction) -> str:
+    return tf.compat.as_str(function.name)
+
+
+def plan_of(function: tf.types.experimental.ConcreteFunction, device: str = SECOND) -> FunctionPlan:
+    return FunctionPlan(named(function), {"product": ("MatMul", device)})
+
+
+def executed(function: Callable[[], object]) -> Iterator[node_def_pb2.NodeDef]:
+    """The ops of the graphs that a call has TensorFlow make."""
+    context.context().enable_graph_collection()
+    function()
+    graphs = context.context().export_run_metadata().function_graphs
+    context.context().disable_graph_collection()
+    return (node for one in graphs for part in one.partition_graphs for node in part.node)
+
+
+def is_placed(function: tf.types.experimental.ConcreteFunction, size: int) -> bool:
+    nodes = executed(lambda: function(tf.ones([size, size])))
+    return {node.device for node in nodes if node.op.endswith("MatMul")} == {SECOND}  # oneDNN has its own
+
+
+def test_the_named_function_is_placed_and_computes_the_same() -> None:
+    function, other = step(3), step(3)
+    as_it_is = other(tf.ones([3, 3]))
+    label = loaded().add(plan_of(function))
+    was_placed = is_placed(function, 3)
+    outputs_are_equal = bool((function(tf.ones([3, 3])) == other(tf.ones([3, 3]))).numpy())
+    assert as_it_is.shape == () and loaded().uses(label) == 1
+    loaded().remove(label)
+    assert was_placed
+    assert outputs_are_equal
+
+
+def test_a_renamed_function_is_placed_by_fingerprint() -> None:
+    first, renamed = step(4), step(4, "_of_another_name")
+    label = loaded().add(plan_of(first))
+    both = is_placed(first, 4) and is_placed(renamed, 4)
+    uses = loaded().uses(label)
+    loaded().remove(label)
+    assert both
+    assert uses == 2
+
+
+def test_another_shape_or_attribute_is_another_program() -> None:
+    first = step(5)
+    label = loaded().add(plan_of(first))
+    assert is_placed(first, 5)
+    others = is_placed(step(6), 6), is_placed(step(5, transpose=True), 5)
+    uses = loaded().uses(label)
+    loaded().remove(label)
+    assert others == (False, False)
+    assert uses == 1
+
+
+def test_a_plan_that_was_removed_is_not_used() -> None:
+    loaded().remove(loaded().add(plan_of(function := step(7))))
+    assert not is_placed(function, 7)
+
+
+def test_the_environment_switches_it_off() -> None:
+    label = loaded().add(plan_of(function := step(8)))
+    os.environ[DISABLE] = "1"
+    was_placed = is_placed(function, 8)
+    del os.environ[DISABLE]
+    loaded().remove(label)
+    assert not was_placed
+
+
+def test_a_device_that_is_not_there_leaves_the_function_as_it_is() -> None:
+    label = loaded().add(plan_of(function := step(9), SECOND.replace("CPU:1", "GPU:7")))
+    was_placed = is_placed(function, 9)
+    loaded().remove(label)
+    assert not was_placed
+    assert "GPU:7" in loaded().said()[-1]
+
+
+def test_order_becomes_control_edges_without_a_cycle() -> None:
+    @tf.function
+    def two(x):
+        return tf.nn.relu(x, name="late") + tf.exp(x, name="early")
+
+    function = two.get_concrete_function(tf.TensorSpec([2]))
+    ops = {"early": ("Exp", SECOND), "late": ("Relu", SECOND), "add": ("AddV2", SECOND)}
+    label = loaded().add(FunctionPlan(named(function), ops, [("early", "late"), ("add", "early")]))
+    nodes = {node.name: node for node in executed(lambda: function(tf.ones([2])))}
+    loaded().remove(label)
+    assert "^early" in nodes["late"].input
+    assert not any(i.startswith("^") for i in nodes["early"].input)
+
+
+def test_clusters_are_compiled() -> None:
+    @tf.function
+    def chain(x):
+        return tf.exp(tf.tanh(x, name="first"), name="second")
+
+    function = chain.get_concrete_function(tf.TensorSpec([1024]))
+    ops = {"first": ("Tanh", SECOND), "second": ("Exp", SECOND)}
+    label = loaded().add(FunctionPlan(named(function), ops, clusters={"first": 0, "second": 0}))
+    types = {node.op for node in executed(lambda: function(tf.ones([1024])))}
+    loaded().remove(label)
+    assert not types & {"Tanh", "Exp"}
+    assert types & {"_XlaCompile", "XlaLaunch"}
+
+
+def test_an_identity_of_many_is_put_in_parts() -> None:
+    @tf.function
+    def many(x, y):
+        one, other = tf.identity_n([tf.exp(x, name="a"), tf.exp(y, name="b")], name="n")
+        return tf.nn.relu(one, name="c") + tf.nn.relu(other, name="d")
+
+    function = many.get_concrete_function(tf.TensorSpec([2]), tf.TensorSpec([2]))
+    first = SECOND.replace("CPU:1", "CPU:0")
+    ops = {
+        **{name: ("Exp", device) for name, device in (("a", first), ("b", SECOND))},
+        **{name: ("Identity", device) for name, device in (("n/0", first), ("n/1", SECOND))},
+        **{name: ("Relu", device) for name, device in (("c", first), ("d", SECOND))},
+    }
+    label = loaded().add(FunctionPlan(named(function), ops))
+    nodes = list(executed(lambda: function(tf.ones([2]), tf.ones([2]))))
+    loaded().remove(label)
+    of_parts = {node.device for node in nodes if "tf_placer_part" in node.name and node.op == "Identity"}
+    assert "IdentityN" not in {node.op for node in nodes}
+    assert of_parts == {first, SECOND}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A SavedModel with a placement in it is the same model, whoever loads it; what is damaged is refused."""
+"""What a SavedModel with a placement in it keeps and says; what is damaged is refused."""
 
 import os
 import subprocess
@@ -13,8 +13,6 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
-from tests.logical_devices import outcomes_of
-from tests.tf_placer.rewrite.saved_model_process import CHECKS
 from tests.tf_placer.rewrite.saved_models import from_tensorflow_1, several_signatures
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
@@ -25,28 +23,6 @@ from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file
-
-SLOW = ("a_keras_application", "any_batch")
-QUICK = tuple(check.__name__ for check in CHECKS if check.__name__ not in SLOW)
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory) -> dict[str, str]:
-    """What ``saved_model_process`` found, in a process that has four logical devices."""
-    folder = tmp_path_factory.mktemp("models")
-    return outcomes_of("tests.tf_placer.rewrite.saved_model_process", str(folder), *QUICK)
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("check", QUICK)
-def test_it_answers_as_before(outcomes, check):
-    assert outcomes[check] == "ok"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("check", SLOW)
-def test_it_answers_as_before_in_a_process_of_its_own(tmp_path, check):
-    assert outcomes_of("tests.tf_placer.rewrite.saved_model_process", str(tmp_path), check) == {check: "ok"}
 
 
 @pytest.fixture

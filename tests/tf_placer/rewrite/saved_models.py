@@ -1,16 +1,23 @@
-"""SavedModels of several kinds, written for the tests, each with an example of what it is asked."""
+"""SavedModels of several kinds, each with an example of what it is asked; placements of them, and answers."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.logical_devices import NUM_DEVICES
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
 from tf_placer.graph.read_saved_model import read_saved_model
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.pins import pinned
+from tf_placer.problem.placement import Placement
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,3 +323,27 @@ def a_detector(folder: pathlib.Path) -> Example:
     return Example(
         folder / "detector", {"serving_default": {"images": np.array(images, object), "boxes": boxes}}
     )
+
+
+def placement_of(
+    path: pathlib.Path,
+    signature: str,
+    batch_size: int = 32,
+    held: Mapping[str, str] | None = None,
+) -> Placement:
+    """A random one, in which the ops of ``held`` are where that says."""
+    item = Item.from_saved_model(path, signature, batch_size)
+    there = {op: device for op, device in (held or {}).items() if op in item.index.id_of_name}
+    problem = pinned(item, analytic_problem(item, Cluster.logical(NUM_DEVICES)), there)
+    generator = np.random.default_rng(0)
+    return Placement(problem, [generator.choice(np.flatnonzero(row)) for row in problem.allowed])
+
+
+def answers(model, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Bytes, or lists of strings, by output."""
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    return {key: bits(value.numpy()) for key, value in model.signatures[signature](**tensors).items()}
+
+
+def bits(value: np.ndarray) -> object:
+    return value.tolist() if value.dtype == object else value.tobytes()

@@ -1,25 +1,21 @@
-"""Loads placed SavedModels where there are four logical devices, and prints what is not as asked, as JSON.
+"""A placed SavedModel is loaded over four logical devices as it was placed, or as it is asked.
 
-A process of its own: TensorFlow fixes its logical devices when its first op runs. Its argument is a folder to write in.
-Soft device placement is off, without which TensorFlow's own loader does not put variables where they were saved.
-"""
+Soft device placement is off, without which TensorFlow's own loader does not put variables where they were saved."""
 
 from __future__ import annotations
 
-import functools
 import pathlib
-import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from tests.logical_devices import NUM_DEVICES, report
+from tests.logical_devices import NUM_DEVICES
 from tests.tf_placer.rewrite import saved_models
-from tests.tf_placer.rewrite.saved_model_process import answers, placement_of
-from tests.tf_placer.rewrite.saved_models import Example
+from tests.tf_placer.rewrite.saved_models import Example, answers, placement_of
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
@@ -29,6 +25,8 @@ from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model
+
+pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 
 CPUS = [device.name for device in Cluster.logical(NUM_DEVICES).devices]
 
@@ -63,75 +61,77 @@ def same(example: Example, loaded, signature: str) -> bool:
     return answers(loaded, signature, example.questions[signature]) == expected
 
 
-def soft_placement_stays_off(folder: pathlib.Path) -> bool:
-    example = saved_models.several_signatures(folder)
+def test_soft_placement_stays_off(tmp_path: pathlib.Path) -> None:
+    example = saved_models.several_signatures(tmp_path)
     target, signature, plan = placed(example)
     loaded = load_saved_model(target)
     assert not tf.config.get_soft_device_placement()
-    return is_as_planned(loaded, signature, plan) and same(example, loaded, signature)
+    assert is_as_planned(loaded, signature, plan)
+    assert same(example, loaded, signature)
 
 
-def variables_are_where_they_were_planned(folder: pathlib.Path) -> bool:
-    target, _, plan = placed(saved_models.several_signatures(folder))
+def test_variables_are_where_they_were_planned(tmp_path: pathlib.Path) -> None:
+    target, _, plan = placed(saved_models.several_signatures(tmp_path))
     loaded = load_saved_model(target)
     assert plan["weights"] != plan["calls"], "choose another seed"
-    return loaded.weights.device == plan["weights"] and loaded.calls.device == plan["calls"]
+    assert loaded.weights.device == plan["weights"]
+    assert loaded.calls.device == plan["calls"]
 
 
-def devices_change_places(folder: pathlib.Path) -> bool:
+def test_devices_change_places(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once, in memory: the file stays, and nothing is left behind."""
-    example = saved_models.several_signatures(folder)
+    example = saved_models.several_signatures(tmp_path)
     target, signature, plan = placed(example)
     before = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
     moved = dict(zip(CPUS, [CPUS[1], CPUS[0], CPUS[3], CPUS[2]], strict=True))
-    tempfile.tempdir = str(folder)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     loaded = load_saved_model(target, {name[name.index("CPU") :]: here for name, here in moved.items()})
     assert {path: path.read_bytes() for path in target.rglob("*") if path.is_file()} == before
-    assert sorted(path.name for path in folder.iterdir()) == [example.path.name, target.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [example.path.name, target.name]
     there = {op: moved[device] for op, device in plan.items()}
     assert loaded.weights.device == there["weights"]
-    return is_as_planned(loaded, signature, there) and same(example, loaded, signature)
+    assert is_as_planned(loaded, signature, there)
+    assert same(example, loaded, signature)
 
 
-def everything_goes_where_it_is_sent(folder: pathlib.Path) -> bool:
-    example = saved_models.several_signatures(folder)
+def test_everything_goes_where_it_is_sent(tmp_path: pathlib.Path) -> None:
+    example = saved_models.several_signatures(tmp_path)
     target, signature, _ = placed(example)
     loaded = load_saved_model(target, dict.fromkeys(CPUS, CPUS[3]))
     function = loaded.signatures[signature]
     devices = {op.device for op in function.graph.get_operations() if op.device}
     variables = {variable.device for variable in function.variables}
-    return devices == variables == {CPUS[3]} and same(example, loaded, signature)
+    assert devices == variables == {CPUS[3]}
+    assert same(example, loaded, signature)
 
 
-def it_can_be_saved_again(folder: pathlib.Path) -> bool:
+def test_it_can_be_saved_again(tmp_path: pathlib.Path) -> None:
     """With the asset, which a temporary copy must not take along."""
-    example = saved_models.a_hash_table(folder)
+    example = saved_models.a_hash_table(tmp_path)
     target, signature, plan = placed(example)
     assert len(set(plan.values())) > 1
     loaded = load_saved_model(target, dict.fromkeys(set(plan.values()), CPUS[2]))
     assert loaded.table.resource_handle.device == CPUS[2]
-    tf.saved_model.save(loaded, str(folder / "again"), signatures=loaded.signatures)
-    return same(example, load_saved_model(folder / "again"), signature)
+    tf.saved_model.save(loaded, str(tmp_path / "again"), signatures=loaded.signatures)
+    assert same(example, load_saved_model(tmp_path / "again"), signature)
 
 
-def from_tensorflow_1(folder: pathlib.Path) -> bool:
-    example = saved_models.from_tensorflow_1(folder)
+def test_from_tensorflow_1(tmp_path: pathlib.Path) -> None:
+    example = saved_models.from_tensorflow_1(tmp_path)
     target, signature, plan = placed(example)
     loaded = load_saved_model(target)
     (variable,) = loaded.variables
     assert plan["w"] != CPUS[0], "choose another seed"
-    return (
-        variable.device == plan["w"]
-        and is_as_planned(loaded, signature, plan)
-        and same(example, loaded, signature)
-    )
+    assert variable.device == plan["w"]
+    assert is_as_planned(loaded, signature, plan)
+    assert same(example, loaded, signature)
 
 
-def shared_references_move(folder: pathlib.Path) -> bool:
+def test_shared_references_move(tmp_path: pathlib.Path) -> None:
     """A variable takes along what other signatures read from it, whatever device that asks for."""
     for seed in range(12):
-        example = saved_models.references_on_devices(folder, seed)
-        target, placements = folder / f"placed_{seed}", {}
+        example = saved_models.references_on_devices(tmp_path, seed)
+        target, placements = tmp_path / f"placed_{seed}", {}
         for signature in ("first", "second", "third")[seed % 3 :]:
             item = Item.from_saved_model(example.path, signature)
             problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
@@ -148,39 +148,34 @@ def shared_references_move(folder: pathlib.Path) -> bool:
         export_saved_model(example.path, target, placements)
         loaded, before = load_saved_model(target), tf.saved_model.load(str(example.path))
         for signature, question in example.questions.items():
-            if answers(loaded, signature, question) != answers(before, signature, question):
-                return False
-    return True
+            assert answers(loaded, signature, question) == answers(before, signature, question)
 
 
-def scopes_do_not_move_it(folder: pathlib.Path) -> bool:
-    target, signature, plan = placed(saved_models.several_signatures(folder))
+def test_scopes_do_not_move_it(tmp_path: pathlib.Path) -> None:
+    target, signature, plan = placed(saved_models.several_signatures(tmp_path))
     with tf.device(CPUS[3]):
         loaded = load_saved_model(target)
-    return is_as_planned(loaded, signature, plan)
+    assert is_as_planned(loaded, signature, plan)
 
 
-def a_strategy_that_moves_it_is_refused(folder: pathlib.Path) -> bool:
-    target, _, _ = placed(saved_models.several_signatures(folder))
-    with tf.distribute.OneDeviceStrategy(CPUS[3]).scope():
-        try:
-            load_saved_model(target)
-        except InputError as error:
-            return "load it outside of tf.device and tf.distribute scopes" in str(error)
-    return False
+def test_a_strategy_that_moves_it_is_refused(tmp_path: pathlib.Path) -> None:
+    target, _, _ = placed(saved_models.several_signatures(tmp_path))
+    refused = pytest.raises(InputError, match=r"load it outside of tf\.device and tf\.distribute scopes")
+    with tf.distribute.OneDeviceStrategy(CPUS[3]).scope(), refused:
+        load_saved_model(target)
 
 
-def what_others_saved_is_checked_too(folder: pathlib.Path) -> bool:
+def test_what_others_saved_is_checked_too(tmp_path: pathlib.Path) -> None:
     """A variable and an op with partly given devices, and no plan."""
     module = saved_models.TwoSignatures()
     with tf.device("CPU:2"):
         module.weights = tf.Variable(tf.ones([2, 2]), name="weights")
     options = tf.saved_model.SaveOptions(experimental_variable_policy="save_variable_devices")
-    path = folder / "theirs"
+    path = tmp_path / "theirs"
     tf.saved_model.save(module, str(path), signatures=module.scaled, options=options)
     assert read_saved_model(path).meta_graph.HasField("object_graph_def")
     assert load_saved_model(path).weights.device == CPUS[2]
-    return load_saved_model(path, {"CPU:2": "CPU:1"}).weights.device == CPUS[1]
+    assert load_saved_model(path, {"CPU:2": "CPU:1"}).weights.device == CPUS[1]
 
 
 class Endpoints(tf.Module):
@@ -208,15 +203,15 @@ class Endpoints(tf.Module):
         return x - self.weights[0]
 
 
-def functions_of_objects_run_placed(folder: pathlib.Path) -> bool:
+def test_functions_of_objects_run_placed(tmp_path: pathlib.Path) -> None:
     model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
-    path = folder / "model"
+    path = tmp_path / "model"
     tf.saved_model.save(model, str(path), signatures={"one": model.serve, "again": model.serve})
     placement = placement_of(path, "one")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        export_saved_model(path, folder / "placed", placement, "one")
-    loaded = load_saved_model(folder / "placed")
+        export_saved_model(path, tmp_path / "placed", placement, "one")
+    loaded = load_saved_model(tmp_path / "placed")
     (serve,) = loaded.serve.concrete_functions
     devices = {op.name: op.device for op in serve.graph.get_operations()}
     planned = {
@@ -225,59 +220,28 @@ def functions_of_objects_run_placed(folder: pathlib.Path) -> bool:
     ours = {name for name in devices if name in planned and devices[name]}
     (as_it_was,) = {op.device for op in loaded.signatures["again"].graph.get_operations()}
     text = " ".join(str(one.message) for one in told if "run unplaced" in str(one.message))
-    return (
-        all(devices[name] == planned[name] for name in ours)
-        and {"Relu", "Exp", "matmul", "while"} <= {name.rpartition("/")[2] for name in ours}
-        and not as_it_was
-        and "both, other, twice run unplaced" in text
-        and bool(tf.reduce_all(loaded.serve(x)["y"] == model.serve(x)["y"]))
-        and bool(tf.reduce_all(loaded.signatures["again"](x)["y"] == model.serve(x)["y"]))
-    )
+    assert all(devices[name] == planned[name] for name in ours)
+    assert {"Relu", "Exp", "matmul", "while"} <= {name.rpartition("/")[2] for name in ours}
+    assert not as_it_was
+    assert "both, other, twice run unplaced" in text
+    assert tf.reduce_all(loaded.serve(x)["y"] == model.serve(x)["y"])
+    assert tf.reduce_all(loaded.signatures["again"](x)["y"] == model.serve(x)["y"])
 
 
-def a_function_with_two_plans_is_named(folder: pathlib.Path) -> bool:
+def test_a_function_with_two_plans_is_named(tmp_path: pathlib.Path) -> None:
     model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
-    path = folder / "model"
+    path = tmp_path / "model"
     tf.saved_model.save(model, str(path), signatures={"both": model.both})
     told = []
     for source, target in (("model", "placed"), ("placed", "again")):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            placement = placement_of(folder / source, "both")
-            export_saved_model(folder / source, folder / target, placement, "both")
+            placement = placement_of(tmp_path / source, "both")
+            export_saved_model(tmp_path / source, tmp_path / target, placement, "both")
         told.append(" ".join(str(one.message) for one in caught))
-    loaded = [load_saved_model(folder / target) for target in ("placed", "again")]
+    loaded = [load_saved_model(tmp_path / target) for target in ("placed", "again")]
     results = [one.both(x)["y"] for one in loaded]
     is_same = all(bool(tf.reduce_all(result == model.both(x)["y"])) for result in results)
-    return is_same and (
-        "both, other, serve, twice run unplaced" in told[0] and "other, serve run unplaced" in told[1]
-    )
-
-
-CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
-    soft_placement_stays_off,
-    variables_are_where_they_were_planned,
-    devices_change_places,
-    everything_goes_where_it_is_sent,
-    it_can_be_saved_again,
-    from_tensorflow_1,
-    shared_references_move,
-    scopes_do_not_move_it,
-    a_strategy_that_moves_it_is_refused,
-    what_others_saved_is_checked_too,
-    functions_of_objects_run_placed,
-    a_function_with_two_plans_is_named,
-)
-
-
-def main() -> None:
-    checks = []
-    for check in CHECKS:
-        folder = pathlib.Path(sys.argv[1]) / check.__name__
-        folder.mkdir()
-        checks.append(functools.update_wrapper(functools.partial(check, folder), check))
-    report(checks)
-
-
-if __name__ == "__main__":
-    main()
+    assert is_same
+    assert "both, other, serve, twice run unplaced" in told[0]
+    assert "other, serve run unplaced" in told[1]
