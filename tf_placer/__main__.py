@@ -71,10 +71,6 @@ class Command:
     run_light: Callable[[flags.FlagValues, rich.console.Console], Any] | None = None
 
 
-def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
-    return list_clusters(console)
-
-
 def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[Any] | None:
     if values.facts:
         values["facts"].value = list(workloads.names()) if ALL in values.facts else values.facts
@@ -175,7 +171,7 @@ COMMANDS = {
         ("method", "workloads", "clusters", "out"),
         example="--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
     ),
-    "clusters": Command("list the described machines", run_light=_clusters),
+    "clusters": Command("list the described machines", run_light=lambda _, console: list_clusters(console)),
     "workloads": Command("list what can be placed", run_light=_workloads),
     "methods": Command("list the search methods", run_light=_methods),
     "doctor": Command("say what works here, and what the cache holds", run_light=_doctor),

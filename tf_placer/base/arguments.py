@@ -345,13 +345,9 @@ def exact(name: str, value: object, dtype: type) -> np.ndarray:
             cast: np.ndarray = given.astype(dtype)
         if np.array_equal(cast, given):
             return cast
-    raise InputError(
-        f"{name}: expected whole numbers that fit {np.dtype(dtype).name}, got {_values(given)}; give an array of them"
-    )
-
-
-def _values(given: np.ndarray) -> str:
-    return f"{given.dtype} values that do not" if given.dtype.kind in "iufb" else shown(given.tolist())
+    values = f"{given.dtype} values that do not" if given.dtype.kind in "iufb" else shown(given.tolist())
+    wanted = f"whole numbers that fit {np.dtype(dtype).name}"
+    raise InputError(f"{name}: expected {wanted}, got {values}; give an array of them")
 
 
 def check_registration(kind: str, name: Any, value: Any, built_in: Collection[str]) -> None:

@@ -96,41 +96,32 @@ class Role(enum.Enum):
 class MethodSpec:
     """One method.
 
-    Attributes:
-      name: small letters, digits and ``_``.
-      kind: says what ``build`` is.
-      summary: one line with the paper.
-      build: of a constructive method ``(problem, config, seed) -> rows`` (``Constructive``); of an improving one
-        ``(problem, config, start [U] or None, seed) -> Improving``; of a learned one
-        ``(problem, config, warm_start, seed) -> Learner``; of one with its own rounds ``(context, config) -> rounds``.
-      config: frozen dataclass of its settings; every field has a default.
-      default: its settings where none are given, so that a variant is a row; None is ``config()``.
-      ignores: what it does not look at, in a few words each.
-      roles: what it is to the others.
-      uses_start: begins at plans, those it is given or the best that costs nothing, and tries them first.
-      goes_on: uses up whatever budget it has; the others make a few plans and are done.
-      build_inside: of an improving method that can search inside the simulator:
-        ``(problem, config, starts [K, U], seed, simulator) -> Inside``; None for the others.
-      versions: of what it keeps in a checkpoint, by name; others are refused.
-      student: of a method whose policy can be taught on many problems beforehand: ``(config, seed) -> Student``; None
-        for the others.
-
     Raises:
       InputError: a field is not as stated here.
     """
 
-    name: str
-    kind: Kind
-    summary: str
+    name: str  # small letters, digits and ``_``
+    kind: Kind  # says what ``build`` is
+    summary: str  # one line with the paper
+    # Of a constructive method ``(problem, config, seed) -> rows`` (``Constructive``); of an
+    # improving one ``(problem, config, start [U] or None, seed) -> Improving``; of a learned one
+    # ``(problem, config, warm_start, seed) -> Learner``; of one with its own rounds ``(context,
+    # config) -> rounds``.
     build: Callable[..., Any]
-    config: type = NoSettings
-    default: Any = None
-    ignores: tuple[str, ...] = ()
-    roles: frozenset[Role] = frozenset()
+    config: type = NoSettings  # frozen dataclass of its settings; every field has a default
+    default: Any = None  # its settings where none are given, so that a variant is a row; None is ``config()``
+    ignores: tuple[str, ...] = ()  # what it does not look at, in a few words each
+    roles: frozenset[Role] = frozenset()  # what it is to the others
+    # Begins at plans, those it is given or the best that costs nothing, and tries them first.
     uses_start: bool = False
-    goes_on: bool = True
+    goes_on: bool = True  # uses up whatever budget it has; the others make a few plans and are done
+    # Of an improving method that can search inside the simulator: ``(problem, config, starts [K,
+    # U], seed, simulator) -> Inside``; None for the others.
     build_inside: Callable[..., Any] | None = None
+    # Of what it keeps in a checkpoint, by name; others are refused.
     versions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # Of a method whose policy can be taught on many problems beforehand: ``(config, seed) ->
+    # Student``; None for the others.
     student: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:

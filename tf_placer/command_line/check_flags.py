@@ -55,17 +55,13 @@ def cluster_names() -> tuple[str, ...]:
 
 def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
     """Prints the names; returns them with their devices. This machine is not probed for that: its devices are None."""
+    keys, clusters = ("name", "type", "model", "memory_bytes"), list[dict[str, Any]]()
     for name in cluster_names():
         console.print(name)
-    return [
-        {"name": name, "devices": None if name == LOCAL else _devices(Cluster.preset(name))}
-        for name in cluster_names()
-    ]
-
-
-def _devices(cluster: Cluster) -> list[dict[str, Any]]:
-    shown = ("name", "type", "model", "memory_bytes")
-    return [{key: getattr(device, key) for key in shown} for device in cluster.devices]
+        devices = () if name == LOCAL else Cluster.preset(name).devices
+        rows = [{key: getattr(device, key) for key in keys} for device in devices]
+        clusters.append({"name": name, "devices": rows or None})
+    return clusters
 
 
 NEEDS_A_PROGRAM = (
@@ -98,14 +94,26 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
     Raises:
       InputError: names the flag and the remedy.
     """
-    _check_names(values)
+    for check, names in (
+        (known.check_name, ("method", "methods")),
+        (workloads.check_name, ("workload", "workloads", "held_out")),
+    ):
+        for text in (text for name in names for text in _texts(values, name)):
+            check(text)
     for name in (*_FILES, "saved_model"):
         if _given(values, name):
             check_kind(name, pathlib.Path(values[name].value), f"--{name}={values[name].value}")
-    _check_program(values)
+    if _given(values, PASSED_ON):
+        _check_passed_on(values[PASSED_ON].value[0])
+    if _given(values, "script"):
+        Script.named(values.script).check_found()
+    if _given(values, "saved_model") and not pathlib.Path(values.saved_model).exists():
+        file = pathlib.Path(values.saved_model) / "saved_model.pb"
+        raise InputError(f"cannot read {file}: No such file or directory; give the folder of a SavedModel")
     for name, what in _FILES.items():
-        if _given(values, name):
-            _check_file(f"--{name}={values[name].value}", pathlib.Path(values[name].value), what)
+        if _given(values, name) and not (path := pathlib.Path(values[name].value)).is_file():
+            why = "that is a folder" if path.is_dir() else "no such file"
+            raise InputError(f"--{name}={path}: {why}; give {what}")
     check_together(lambda name: values[name].value if name in values else None, "--")
     _check_fleet(values)
     _check_clusters(command, values)
@@ -125,25 +133,6 @@ def _given(values: flags.FlagValues, name: str) -> bool:
     return name in values and bool(values[name].value)
 
 
-def _check_names(values: flags.FlagValues) -> None:
-    for flag in ("method", "methods"):
-        for name in _texts(values, flag):
-            known.check_name(name)
-    for flag in ("workload", "workloads", "held_out"):
-        for name in _texts(values, flag):
-            workloads.check_name(name)
-
-
-def _check_program(values: flags.FlagValues) -> None:
-    if _given(values, PASSED_ON):
-        _check_passed_on(values[PASSED_ON].value[0])
-    if _given(values, "script"):
-        Script.named(values.script).check_found()
-    if _given(values, "saved_model") and not pathlib.Path(values.saved_model).exists():
-        file = pathlib.Path(values.saved_model) / "saved_model.pb"
-        raise InputError(f"cannot read {file}: No such file or directory; give the folder of a SavedModel")
-
-
 def _check_passed_on(script: str) -> None:
     """Raises InputError where a script to run is none, as far as its name and its first look tell."""
     said, path = f"--{PASSED_ON}={script}", pathlib.Path(script)
@@ -154,13 +143,6 @@ def _check_passed_on(script: str) -> None:
         ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:
         raise InputError(f"{said} is no Python script ({error}); give one that python runs") from None
-
-
-def _check_file(said: str, path: pathlib.Path, what: str) -> None:
-    if path.is_dir():
-        raise InputError(f"{said}: that is a folder; give {what}")
-    if not path.exists():
-        raise InputError(f"{said}: no such file; give {what}")
 
 
 def _check_fleet(values: flags.FlagValues) -> None:
@@ -268,9 +250,8 @@ def parse_flags(
     try:
         rest = values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
-        raise InputError(
-            f"{argv[0]} has no flag --{error.flagname}; {_nearest(error.flagname, values)}"
-        ) from None
+        remedy = nearest(f"--{error.flagname}", [f"--{name}" for name in values])
+        raise InputError(f"{argv[0]} has no flag --{error.flagname}; {remedy}") from None
     except flags.Error as error:
         raise InputError(f"{' '.join(str(error).split())}; write --flag=value") from None
     if rest:
@@ -316,11 +297,6 @@ def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], wor
     if values[word].present:
         raise InputError(f"--{word} and {rest[0]!r}, which stands for it, are given; give one of them")
     values[word].parse(rest[0])
-
-
-def _nearest(name: str, values: flags.FlagValues) -> str:
-    known = [f"--{one}" for one in values]
-    return nearest(f"--{name}", known) if known else "it takes none"
 
 
 def help_text(
@@ -389,36 +365,22 @@ def _flag_lines(option: dataclasses.Field[Any], command: str, is_word: bool) -> 
 
 @dataclasses.dataclass(frozen=True)
 class FlagWords:
-    """Completions of one flag.
+    """Completions of one flag."""
 
-    Attributes:
-      name: of the flag.
-      help: one line.
-      is_boolean: it needs no value.
-      values: that it takes; empty where any text is taken, files among them.
-      is_list: it takes several, separated by commas.
-    """
-
-    name: str
-    help: str
-    is_boolean: bool = False
-    values: tuple[str, ...] = ()
-    is_list: bool = False
+    name: str  # of the flag
+    help: str  # one line
+    is_boolean: bool = False  # it needs no value
+    values: tuple[str, ...] = ()  # that it takes; empty where any text is taken, files among them
+    is_list: bool = False  # it takes several, separated by commas
 
 
 @dataclasses.dataclass(frozen=True)
 class CommandWords:
-    """Completions of one command.
+    """Completions of one command."""
 
-    Attributes:
-      help: one line.
-      flags: its flags.
-      words: that may stand without dashes; empty where a file may, or nothing.
-    """
-
-    help: str
-    flags: tuple[FlagWords, ...]
-    words: tuple[str, ...] = ()
+    help: str  # one line
+    flags: tuple[FlagWords, ...]  # its flags
+    words: tuple[str, ...] = ()  # that may stand without dashes; empty where a file may, or nothing
 
 
 def flag_words(command: str, words_of: Mapping[str, Sequence[str]]) -> tuple[FlagWords, ...]:
@@ -454,10 +416,10 @@ def _bash(commands: Mapping[str, CommandWords]) -> str:
             if not flag.is_boolean:
                 with_value.setdefault(name, []).append(f"--{flag.name}")
     values = [f'    {"|".join(where)}) echo "{words}" ;;' for words, where in of_values.items()]
-    flags = [
-        f'    {name}) echo "{" ".join(_typed(flag) for flag in command.flags)} {" ".join(command.words)}" ;;'
-        for name, command in commands.items()
-    ]
+    flags = []
+    for name, command in commands.items():
+        typed = [f"--{flag.name}" if flag.is_boolean else f"--{flag.name}=" for flag in command.flags]
+        flags.append(f'    {name}) echo "{" ".join(typed)} {" ".join(command.words)}" ;;')
     taking = [f'    {name}) echo " {" ".join(some)} " ;;' for name, some in with_value.items()]
     return "\n".join(
         [
@@ -506,10 +468,6 @@ _BASH = """_tf_placer() {
 }
 complete -o default -F _tf_placer tf-placer
 """
-
-
-def _typed(flag: FlagWords) -> str:
-    return f"--{flag.name}" if flag.is_boolean else f"--{flag.name}="
 
 
 def _fish(commands: Mapping[str, CommandWords]) -> str:

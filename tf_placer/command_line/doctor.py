@@ -28,7 +28,6 @@ from tf_placer.base.store import (
     workloads_limit_bytes,
 )
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.device import Device
 from tf_placer.fleet.address import INSTALL, ray_version, why_no_ray
 from tf_placer.ops.build import build_library
 from tf_placer.planners import partitioners
@@ -91,17 +90,11 @@ def _group_files(name: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-      about: what, in a few words.
-      found: one line.
-      problem: what is wrong and what to do; "" where nothing is.
-    """
-
-    about: str
-    found: str
-    problem: str = ""
+    about: str  # what, in a few words
+    found: str  # one line
+    problem: str = ""  # what is wrong and what to do; "" where nothing is
 
 
 def examine(console: rich.console.Console, probed: concurrent.futures.Future[Cluster]) -> dict[str, Any]:
@@ -140,15 +133,16 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
         "keras": keras.__version__,
         "findings": [dataclasses.asdict(finding) for finding in findings],
         "problems": len(problems),
-        "measurable": [] if cluster is None else [_device(device) for device in cluster.devices],
+        "measurable": []
+        if cluster is None
+        else [
+            {"name": device.name, "type": device.type, "memory_bytes": device.memory_bytes}
+            for device in cluster.devices
+        ],
         "cores": dataclasses.asdict(cores_of_this_process()),
         "memory": dataclasses.asdict(memory_of_this_process()),
         "cache": {"folder": str(user_cache_folder()), "kinds": [dataclasses.asdict(one) for one in kept]},
     }
-
-
-def _device(device: Device) -> dict[str, Any]:
-    return {"name": device.name, "type": device.type, "memory_bytes": device.memory_bytes}
 
 
 def _tensorflow() -> list[Finding]:

@@ -31,48 +31,31 @@ _LISTED = 8
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Answer:
-    """Explanation of an op or a layer.
+    """Explanation of an op or a layer."""
 
-    Attributes:
-      name, what: its name; ``"unit"`` of an op, else ``"layer"``.
-      about: what it is, as JSON.
-      lines: that in sentences.
-      units: positions of those that move with it.
-      sends, receives: what crosses because of it.
-      why_not: says of a device, by position, why none of the units can be there.
-    """
-
+    # Its name; ``"unit"`` of an op, else ``"layer"``.
     name: str
     what: str
-    about: dict[str, Any]
-    lines: Sequence[str]
-    units: np.ndarray
+    about: dict[str, Any]  # what it is, as JSON
+    lines: Sequence[str]  # that in sentences
+    units: np.ndarray  # positions of those that move with it
+    # What crosses because of it.
     sends: Sequence[Crossing]
     receives: Sequence[Crossing]
-    why_not: Callable[[int], str]
+    why_not: Callable[[int], str]  # says of a device, by position, why none of the units can be there
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """The step with some units on a device, all else as planned.
+    """The step with some units on a device, all else as planned."""
 
-    Attributes:
-      on: name of the device.
-      is_planned: they are there by the plan.
-      work_s: of these units alone; None where they may not be there.
-      step_s: in the simulator; None where they may not be there or it does not fit.
-      change_s: compared with the plan's step; None where there is no ``step_s``.
-      status: of the simulation; ``ILLEGAL`` where they may not be there.
-      message: why there is no step, "" where there is one.
-    """
-
-    on: str
-    is_planned: bool
-    work_s: float | None
-    step_s: float | None
-    change_s: float | None
-    status: str
-    message: str
+    on: str  # name of the device
+    is_planned: bool  # they are there by the plan
+    work_s: float | None  # of these units alone; None where they may not be there
+    step_s: float | None  # in the simulator; None where they may not be there or it does not fit
+    change_s: float | None  # compared with the plan's step; None where there is no ``step_s``
+    status: str  # of the simulation; ``ILLEGAL`` where they may not be there
+    message: str  # why there is no step, "" where there is one
 
 
 def explain(

@@ -20,7 +20,6 @@ from tf_placer.graph.item import Item
 from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
-from tf_placer.problem.problem import Problem
 from tf_placer.workloads.known import (
     WorkloadFacts,
     keep_facts,
@@ -120,7 +119,10 @@ def _does_not_fit(item: Item) -> tuple[str, ...]:
         accelerator = cluster.devices[_accelerator(cluster)]
         key = (accelerator.model, accelerator.memory_bytes)
         if key not in by_device:
-            by_device[key] = _fits_one(analytic_problem(item, cluster))
+            problem = analytic_problem(item, cluster)
+            row = problem.everything_on(_accelerator(cluster))
+            status = SimulatedEvaluator(problem).evaluate(row[None]).status
+            by_device[key] = bool(status[0] == Status.OK)
         if not by_device[key]:
             missing.append(name)
     return tuple(missing)
@@ -129,9 +131,3 @@ def _does_not_fit(item: Item) -> tuple[str, ...]:
 def _accelerator(cluster: Cluster) -> int:
     """The first device that is no host, where there is one."""
     return next((d for d, device in enumerate(cluster.devices) if device.type != "CPU"), 0)
-
-
-def _fits_one(problem: Problem) -> bool:
-    row = problem.everything_on(_accelerator(problem.cluster))
-    status = SimulatedEvaluator(problem).evaluate(row[None]).status
-    return bool(status[0] == Status.OK)

@@ -57,9 +57,12 @@ def _print(facts: Mapping[str, WorkloadFacts | None], console: rich.console.Cons
         cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:], strict=True)]
         line = "  ".join([first.ljust(widths[0]), *cells, last]).rstrip()
         console.print(line, soft_wrap=True, markup=False)
-    console.print(
-        "Times are estimates for a P100 and its host. " + _unknown(facts), soft_wrap=True, markup=False
+    unknown = sum(row_facts is None for row_facts in facts.values())
+    hint = (
+        f"{unknown} were not built yet: --facts=NAME,... or --facts={ALL} does it, in up to minutes for each."
     )
+    hint = hint if unknown else "--names prints the names alone."
+    console.print(f"Times are estimates for a P100 and its host. {hint}", soft_wrap=True, markup=False)
 
 
 def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
@@ -76,13 +79,4 @@ def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
         milliseconds(facts.critical_path_ns / 1e9),
         milliseconds(facts.total_work_ns / 1e9),
         ", ".join(facts.does_not_fit) or "(fits all)",
-    )
-
-
-def _unknown(facts: Mapping[str, WorkloadFacts | None]) -> str:
-    unknown = sum(found is None for found in facts.values())
-    if not unknown:
-        return "--names prints the names alone."
-    return (
-        f"{unknown} were not built yet: --facts=NAME,... or --facts={ALL} does it, in up to minutes for each."
     )

@@ -26,19 +26,12 @@ _NAMED = 5
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """Measured times of a program and of the links between its devices.
+    """Measured times of a program and of the links between its devices."""
 
-    Attributes:
-      problem: the program on the cluster, with estimated costs.
-      type_of: op name -> type.
-      measured: op times, and what messages take where there are several workers.
-      cluster: with links as they were measured; as it was where there are none.
-    """
-
-    problem: Problem
-    type_of: dict[str, str]
-    measured: Profile
-    cluster: Cluster
+    problem: Problem  # the program on the cluster, with estimated costs
+    type_of: dict[str, str]  # op name -> type
+    measured: Profile  # op times, and what messages take where there are several workers
+    cluster: Cluster  # with links as they were measured; as it was where there are none
 
     def as_data(self) -> dict[str, Any]:
         """The same for programs: every op, seconds, and the first link, which stands for all."""

@@ -23,6 +23,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.request import (
+    AUTO,
     DEFAULT_BUDGET_S,
     DESCRIPTION,
     FASTEST,
@@ -44,7 +45,6 @@ from tf_placer.search.known import (
     Objective,
 )
 from tf_placer.search.round import configured
-from tf_placer.transform import AUTO
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 # Method -> setting -> value.
@@ -53,58 +53,44 @@ MethodSettings = Mapping[str, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """Program to place, devices, and all settings of the run.
+    """Program to place, devices, and all settings of the run."""
 
-    Attributes:
-      source: the program.
-      cluster: the devices; a ``local`` one is also measured on.
-      budget: most seconds and evaluations.
-      budget_of: its seconds are of the ``"whole"``, from the start of the command to the results, or those of each
-        ``"search"``, for comparisons; its evaluations are those of each search in any case.
-      seed: of the search.
-      costs: a word of ``build_problem``.
-      pins: ops that must be on some device.
-      plan: a plan to apply instead of searching one.
-      complete_plan: what the plan does not say of this graph is searched, and what it says of ops that are not there
-        is ignored; else such a plan is refused.
-      respect_devices: ops that ask for a device in the program itself are on such a device; False places them anew.
-        What is not kept is told; None leaves them alone and says nothing.
-      held: op name -> device, of ops that have their place already; the program need not have them all.
-      settings: method -> setting -> value, of those that take part; the others have their defaults.
-      write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
-      by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
-      tries_parts: the batch is also split over the devices, and the faster form is written.
-      objective: what is sought; the plan of least memory is the one written where that is asked for.
-      robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
-      order: of execution, as ``search`` takes it.
-      fuse: clusters of the plan's ops are searched, too.
-      fleet: where plans are measured besides this machine; None for this one alone.
-      folder: of the results, and of the fleet's journals.
-      is_anew: costs that were measured before are measured again.
-    """
-
-    source: Source
-    cluster: Cluster
-    budget: Budget
-    seed: int
-    costs: str | None = None
-    pins: tuple[Pin, ...] = ()
-    plan: PlanFile | None = None
+    source: Source  # the program
+    cluster: Cluster  # the devices; a ``local`` one is also measured on
+    budget: Budget  # most seconds and evaluations
+    seed: int  # of the search
+    costs: str | None = None  # a word of ``build_problem``
+    pins: tuple[Pin, ...] = ()  # ops that must be on some device
+    plan: PlanFile | None = None  # a plan to apply instead of searching one
+    # What the plan does not say of this graph is searched, and what it says of ops that are not
+    # there is ignored; else such a plan is refused.
     complete_plan: bool = False
+    # Ops that ask for a device in the program itself are on such a device; False places them
+    # anew. What is not kept is told; None leaves them alone and says nothing.
     respect_devices: bool | None = None
+    # Op name -> device, of ops that have their place already; the program need not have them all.
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Method -> setting -> value, of those that take part; the others have their defaults.
     settings: MethodSettings = dataclasses.field(default_factory=dict)
+    # Whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
     write: str = FASTEST
+    # What the plan that is written is made of: each ``"op"`` where it is best, or every
+    # ``"layer"`` whole.
     by: str = OP
+    # What is sought; the plan of least memory is the one written where that is asked for.
     objective: Objective = dataclasses.field(default_factory=Objective)
+    # Its seconds are of the ``"whole"``, from the start of the command to the results, or those
+    # of each ``"search"``, for comparisons; its evaluations are those of each search in any case.
     budget_of: str = WHOLE
-    tries_parts: bool = False
+    tries_parts: bool = False  # the batch is also split over the devices, and the faster form is written
+    # The plan is searched, and written, that is best in the mean over draws of what is not known.
     robust: bool = False
-    order: str = NO_ORDER
-    fuse: bool = False
+    order: str = NO_ORDER  # of execution, as ``search`` takes it
+    fuse: bool = False  # clusters of the plan's ops are searched, too
+    # Where plans are measured besides this machine; None for this one alone.
     fleet: FleetAddress | None = None
-    folder: pathlib.Path | None = None
-    is_anew: bool = False
+    folder: pathlib.Path | None = None  # of the results, and of the fleet's journals
+    is_anew: bool = False  # costs that were measured before are measured again
 
     def asked(self, method: str = "") -> Asked:
         """Search request for the method of that name."""

@@ -32,27 +32,16 @@ _ROOT = pathlib.Path(__file__).parents[2]  # of this package
 
 @dataclasses.dataclass(frozen=True)
 class ScriptRun:
-    """What is run, and how.
+    """What is run, and how."""
 
-    Attributes:
-      program: the script and its arguments.
-      library: file of the plug-in.
-      cluster: word for the devices.
-      plan: file of a plan; None where one is searched.
-      budget_s: seconds of each search.
-      batch_size: stands for sizes that functions leave open.
-      refresh: nothing that was kept is taken.
-      folder: the working folder, for files that are named relative to it.
-    """
-
-    program: Sequence[str]
-    library: str
-    cluster: str
-    plan: str | None
-    budget_s: float
-    batch_size: int
-    refresh: bool
-    folder: str
+    program: Sequence[str]  # the script and its arguments
+    library: str  # file of the plug-in
+    cluster: str  # word for the devices
+    plan: str | None  # file of a plan; None where one is searched
+    budget_s: float  # seconds of each search
+    batch_size: int  # stands for sizes that functions leave open
+    refresh: bool  # nothing that was kept is taken
+    folder: str  # the working folder, for files that are named relative to it
 
     def file(self, path: str) -> str:
         """A path that holds wherever the script goes."""

@@ -19,46 +19,34 @@ from tf_placer.graph.read_saved_model import (
 )
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import place_meta_graph
-from tf_placer.transform import WHOLE
 from tf_placer.transform.split import split
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Exactly one of five.
+    """Program to place: exactly one of five kinds."""
 
-    Attributes:
-      workload: a name of ``tf_placer.workloads.names()``.
-      saved_model: folder of a SavedModel; with ``signature``.
-      meta_graph: file of a serialized MetaGraphDef or GraphDef; with ``fetches``, tensors ("node:i") and ops ("node").
-      batch_size: of scripts, SavedModels and MetaGraphDefs, stands for dimensions of any size.
-      graph: file of a graph that was profiled elsewhere; there is no program behind it.
-      model: the SavedModel, where it has been read (``with_model``).
-      script: a function in a script, ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``.
-      items: the script's program, once it has run.
-      args: what of the script gives its arguments, where the script does not say so itself.
-      input_shapes: of a SavedModel or a MetaGraphDef, input -> shape, where it leaves that open.
-      tags: of the graph of a SavedModel.
-      parts: of the batch (``tf_placer.split``); 1 for the program as it is.
-      batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
-      kept_whole: positions of ops that are not split, as a plan has them (``Splitting``).
-    """
-
-    workload: str | None = None
-    saved_model: str | None = None
+    workload: str | None = None  # a name of ``tf_placer.workloads.names()``
+    saved_model: str | None = None  # folder of a SavedModel; with ``signature``
     signature: str = "serving_default"
+    # File of a serialized MetaGraphDef or GraphDef; with ``fetches``, tensors ("node:i") and ops
+    # ("node").
     meta_graph: str | None = None
     fetches: tuple[str, ...] = ()
-    batch_size: int = 32
-    model: SavedModel | None = None
-    graph: str | None = None
+    batch_size: int = 32  # of scripts, SavedModels and MetaGraphDefs, stands for dimensions of any size
+    model: SavedModel | None = None  # the SavedModel, where it has been read (``with_model``)
+    graph: str | None = None  # file of a graph that was profiled elsewhere; there is no program behind it
+    # A function in a script, ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``.
     script: str | None = None
-    args: str | None = None
+    args: str | None = None  # what of the script gives its arguments, where the script does not say so itself
+    # Of a SavedModel or a MetaGraphDef, input -> shape, where it leaves that open.
     input_shapes: InputShapes = dataclasses.field(default_factory=dict)
-    tags: tuple[str, ...] = SERVING
-    parts: int = 1
-    batch_statistics: str = WHOLE
+    tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
+    parts: int = 1  # of the batch (``tf_placer.split``); 1 for the program as it is
+    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
+    # Positions of ops that are not split, as a plan has them (``Splitting``).
     kept_whole: tuple[int, ...] = ()
+    # The script's program, once it has run.
     items: list[Item] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     @property

@@ -31,27 +31,19 @@ _BUILD_S, _TRY_S, _SHOW_S = 5.0, 1e-3, 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Training plan: method, lessons, and number of epochs.
+    """Training plan: method, lessons, and number of epochs."""
 
-    Attributes:
-      method: whose policy.
-      settings: of the method, by name.
-      workloads, clusters: each workload is taught on each cluster.
-      held_out: workloads that are not taught, on the same clusters: their loss is told.
-      searches, evaluations: what a lesson's plans are found with.
-      epochs: how often each lesson is shown.
-      seed: fixes everything random.
-    """
-
-    method: str
-    settings: Mapping[str, Any]
+    method: str  # whose policy
+    settings: Mapping[str, Any]  # of the method, by name
+    # Each workload is taught on each cluster.
     workloads: tuple[str, ...]
     clusters: tuple[str, ...]
-    held_out: tuple[str, ...]
+    held_out: tuple[str, ...]  # workloads that are not taught, on the same clusters: their loss is told
+    # What a lesson's plans are found with.
     searches: int
     evaluations: int
-    epochs: int
-    seed: int
+    epochs: int  # how often each lesson is shown
+    seed: int  # fixes everything random
 
 
 def train(training: Training, out: pathlib.Path, console: rich.console.Console) -> list[Epoch]:
@@ -78,12 +70,13 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
         raise InputError(f"method {spec.name!r} is not taught beforehand; {nearest(spec.name, taught)}")
     config = configured(spec, training.settings)
     clusters = [_described(name) for name in training.clusters]
-    for name in (*training.workloads, *training.held_out):
-        workloads.check_name(name)
     if both := sorted(set(training.workloads) & set(training.held_out)):
         raise InputError(f"{both[0]!r} is taught and held out; give it in one of the two")
     if out.exists():
-        _check_replaceable(out)
+        try:
+            check_weights_file(out)
+        except InputError:
+            raise InputError(f"--out={out} is there and holds no weights; give another file") from None
     check_writable(out.parent, f"--out={out}")
     student = spec.student(config, training.seed)
     lessons: dict[bool, list[Any]] = {}  # whether they are held out -> them
@@ -92,6 +85,11 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
     def find(_: float) -> None:
         for is_held_out, names in enumerate((training.workloads, training.held_out)):
             lessons[bool(is_held_out)] = _lessons(student, names, clusters, training, console)
+
+    def show(epoch: Epoch) -> None:
+        held_out = "" if math.isnan(epoch.held_out) else f", {epoch.held_out:.3f} held out"
+        line = f"epoch {epoch.number} of {training.epochs}: loss {epoch.loss:.3f}{held_out}"
+        console.print(line, soft_wrap=True)
 
     def teach_all(_: float) -> None:
         history.extend(
@@ -102,7 +100,7 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
                 epochs=training.epochs,
                 seed=training.seed,
                 checkpoint=out.with_name(f"{out.name}.training"),
-                show=lambda epoch: console.print(_line(epoch, training.epochs), soft_wrap=True),
+                show=show,
             )
         )
 
@@ -124,13 +122,6 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
     write_atomically(out, weights_bytes(student.kind, student.policy, told))
     console.print(f"wrote {out}", soft_wrap=True)
     return history
-
-
-def _check_replaceable(out: pathlib.Path) -> None:
-    try:
-        check_weights_file(out)
-    except InputError:
-        raise InputError(f"--out={out} is there and holds no weights; give another file") from None
 
 
 def _described(name: str) -> Cluster:
@@ -159,8 +150,3 @@ def _lessons(
             found = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
             console.print(f"{name} on {cluster.name}{found}", soft_wrap=True)
     return lessons
-
-
-def _line(epoch: Epoch, epochs: int) -> str:
-    line = f"epoch {epoch.number} of {epochs}: loss {epoch.loss:.3f}"
-    return line if math.isnan(epoch.held_out) else f"{line}, {epoch.held_out:.3f} held out"

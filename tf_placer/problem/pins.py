@@ -27,17 +27,15 @@ _NAMED = 3
 class Pin:
     """Ops by name, and the device that they must be on.
 
-    Attributes:
-      ops: regular expression that matches their whole names, for example ``"encoder/.*"``; where none has such a name,
-        those in layers whose names it matches, ``"dense_1"`` or ``"encoder/dense_1"``, with their gradients.
-      device: TensorFlow device name, whole or in part, for example ``"GPU:1"``; it must mean one device.
-
     Raises:
       InputError: ``ops`` is no regular expression, or ``device`` is no device name.
     """
 
+    # Regular expression that matches their whole names, for example ``"encoder/.*"``; where none
+    # has such a name, those in layers whose names it matches, ``"dense_1"`` or
+    # ``"encoder/dense_1"``, with their gradients.
     ops: str
-    device: str
+    device: str  # TensorFlow device name, whole or in part, for example ``"GPU:1"``; it must mean one device
 
     def __post_init__(self) -> None:
         try:
@@ -253,18 +251,13 @@ _LOCALHOST = "/job:localhost/replica:0/task:0"
 
 @dataclasses.dataclass(frozen=True)
 class Respected:
-    """Problem narrowed to the devices that a program requests, and a count of the requests that were dropped.
+    """Problem narrowed to the devices that a program requests, and a count of the requests that were dropped."""
 
-    Attributes:
-      problem: each op that gets what it asks for, and with it its unit, allowed on such devices only.
-      num_respected, num_dropped: ops that get it, and that ask for something they do not get.
-      reasons: one line that says what is not respected and why; empty where everything is.
-    """
-
-    problem: Problem
+    problem: Problem  # each op that gets what it asks for, and with it its unit, allowed on such devices only
+    # Ops that get it, and that ask for something they do not get.
     num_respected: int
     num_dropped: int
-    reasons: str
+    reasons: str  # one line that says what is not respected and why; empty where everything is
 
 
 def narrowed_units(before: Problem, after: Problem) -> np.ndarray:
@@ -288,7 +281,8 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
         is_decided = np.zeros(problem.num_units, bool)
     allowed = problem.allowed.copy()
     asked_by: dict[int, tuple[str, str]] = {}  # unit -> the op that narrowed it first, and what it asked for
-    fitting = {device: _fitting(problem, device) for device in _all(item.requested_devices)}
+    requested = {device for devices in item.requested_devices.values() for device in devices}
+    fitting = {device: _fitting(problem, device) for device in requested}
     dropped: dict[tuple[str, str], list[str]] = {}  # (device, why) -> ops
     respected = set()
     for op, name in enumerate(problem.op_names):
@@ -316,10 +310,6 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
         num_dropped=len(losers),
         reasons=_reasons(dropped),
     )
-
-
-def _all(requests: Mapping[str, Sequence[str]]) -> set[str]:
-    return {device for devices in requests.values() for device in devices}
 
 
 def _fitting(problem: Problem, device: str) -> np.ndarray:

@@ -56,8 +56,8 @@ def test_so_many_parts_as_are_asked_for(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--workload=two_towers", "--parts=0"], "whole number from 1 on, or auto"),
-        (["--workload=two_towers", "--parts=two"], "whole number from 1 on, or auto"),
+        (["--workload=two_towers", "--parts=0"], "whole number of at least 1 or auto"),
+        (["--workload=two_towers", "--parts=two"], "whole number of at least 1 or auto"),
         (["--workload=two_towers", "--parts=100000"], "parts is 100000"),
     ],
 )

@@ -182,8 +182,8 @@ def test_an_order_is_of_a_search_for_time(flags, message, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--cluster=local:1"], "--robust is for described devices"),
-        (["--cluster=p100x2", "--objective=memory"], "--robust is for the shortest step"),
+        (["--cluster=local:1"], "--robust is for described ones"),
+        (["--cluster=p100x2", "--objective=memory"], "--robust and --objective are given"),
     ],
 )
 def test_a_robust_plan_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):

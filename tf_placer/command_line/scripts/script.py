@@ -38,19 +38,12 @@ class Called(SystemExit):
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """Script and name, ``FILE.py:NAME``.
+    """Script and name, ``FILE.py:NAME``."""
 
-    Attributes:
-      said: as the user wrote it.
-      file: the script; None where a module is named.
-      module: dotted name of the module, or the name that the script gets.
-      name: what is meant in it; dots lead into objects.
-    """
-
-    said: str
-    file: pathlib.Path | None
-    module: str
-    name: str
+    said: str  # as the user wrote it
+    file: pathlib.Path | None  # the script; None where a module is named
+    module: str  # dotted name of the module, or the name that the script gets
+    name: str  # what is meant in it; dots lead into objects
 
     @staticmethod
     def named(said: str) -> Script:
