@@ -11,33 +11,48 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.colocrl.learner import (
+from tf_placer.agents.colocrl import (
     ColocRlConfig,
     ColocRlInputs,
     ColocRlPolicy,
     colocated_groups,
     colocrl_inputs,
 )
-from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoZeroShotConfig
-from tf_placer.agents.go.policy import NOWHERE, Chain, GoInputs, GoPolicy, go_inputs
-from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.policy import Actions, HdpInputs, HdpPolicy, HdpStart, hdp_groups, hdp_inputs
+from tf_placer.agents.go.policy import NOWHERE, Chain, GoConfig, GoInputs, GoPolicy, go_inputs
+from tf_placer.agents.hdp_policy import (
+    Actions,
+    HdpConfig,
+    HdpInputs,
+    HdpPolicy,
+    HdpStart,
+    hdp_inputs,
+)
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
-from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.policy import MarsInputs, MarsPolicy, mars_groups, mars_inputs
-from tf_placer.agents.placeto.inputs import PlacetoConfig, PlacetoInputs, group_graph, placeto_inputs
-from tf_placer.agents.placeto.policy import Actions as Episodes
-from tf_placer.agents.placeto.policy import PlacetoPolicy, episode_states
-from tf_placer.agents.post.learner import PostConfig, PostPolicy
-from tf_placer.agents.regal.learner import RegalConfig
-from tf_placer.agents.tabular.learner import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
+from tf_placer.agents.mars import MarsConfig, MarsInputs, MarsPolicy, mars_groups, mars_inputs
+from tf_placer.agents.placeto_policy import Actions as Episodes
+from tf_placer.agents.placeto_policy import (
+    PlacetoConfig,
+    PlacetoInputs,
+    PlacetoPolicy,
+    episode_states,
+    group_graph,
+    placeto_inputs,
+)
+from tf_placer.agents.post import PostConfig, PostPolicy
+from tf_placer.agents.regal import RegalConfig
+from tf_placer.agents.tabular import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans
 from tf_placer.grouper.groups import ordered_groups, unit_groups
-from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage
-from tf_placer.networks.segments import SegmentAttention, SegmentSeq2SeqPlacer
-from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, ProjectedLstm, Seq2SeqPlacer
+from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage, SegmentAttention
+from tf_placer.networks.seq2seq import (
+    DeviceChoices,
+    DeviceScorer,
+    ProjectedLstm,
+    SegmentSeq2SeqPlacer,
+    Seq2SeqPlacer,
+)
 from tf_placer.planners.cp_sat import CpSatConfig
 from tf_placer.planners.partitioners import why_missing
 from tf_placer.planners.population import BrkgaConfig, CemConfig
@@ -97,11 +112,8 @@ METHODS = (
         "go",
         GoConfig(
             num_groups=8,
-            type_embedding=4,
             graph_width=8,
-            graph_layers=1,
             width=8,
-            layers=1,
             head_width=4,
             inner_width=8,
             keep_probability=0.8,
@@ -118,7 +130,6 @@ METHODS = (
             num_groups=8,
             placer_hidden=8,
             groups_per_step=4,
-            grouper_hidden=8,
             landmarks=2,
             placements=10,
             regroup_after=10,
@@ -138,7 +149,6 @@ METHODS = (
         MarsConfig(
             num_groups=8,
             encoder_width=8,
-            type_embedding=4,
             pretrain_iterations=0,
             hidden=8,
             segment=8,
@@ -164,9 +174,7 @@ METHODS = (
         "post", PostConfig(samples=128, epochs=1, learning_rate=0.2), evaluations=2000, of_optimum=1.02
     ),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
-    MethodDescriptor(
-        "regal", RegalConfig(population=32, hidden=8, rounds=1), evaluations=800, of_optimum=1.02
-    ),
+    MethodDescriptor("regal", RegalConfig(population=32, hidden=8), evaluations=800, of_optimum=1.02),
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("tabular", TabularConfig(num_groups=8, learning_rate=0.2), evaluations=2000),
@@ -208,14 +216,13 @@ def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
         group_probability=0.7,
         placer_hidden=8,
         groups_per_step=2,
-        grouper_hidden=8,
         landmarks=2,
         groupings=1,
         placements=20,
         incumbent=False,
     )
     config = dataclasses.replace(config, **changes)
-    groups = hdp_groups(problem, config)
+    groups = unit_groups(problem, config.num_groups, config.groups)
     inputs = hdp_inputs(problem, config, HdpStart(groups, groups.legal.argmax(axis=1)), seed=0)
     return HdpPolicy(config, 0, max(config.num_groups, inputs.class_of_group.shape[0])), inputs
 
@@ -245,7 +252,7 @@ def _whole_hdp(problem: Problem) -> float:
 def _tabular(problem: Problem, num_groups: int = 6) -> tuple[TabularPolicy, TabularInputs]:
     groups = unit_groups(problem, num_groups)
     inputs = tabular_inputs(groups, np.zeros(groups.count, np.int32), start_probability=0.0)
-    policy = TabularPolicy(groups.count, problem.num_devices, exploration=0.1)
+    policy = TabularPolicy(groups.count, problem.num_devices)
     policy.logits.assign(_noise(*policy.logits.shape))
     return policy, inputs
 
@@ -291,11 +298,8 @@ def _go(problem: Problem) -> tuple[GoPolicy, GoInputs, tf.Tensor]:
     """With a part of the nodes decided at first."""
     config = GoConfig(
         granularity="units",
-        type_embedding=4,
         graph_width=8,
-        graph_layers=1,
         width=8,
-        layers=1,
         segment=5,
         passes=2,
         keep_probability=0.5,
@@ -327,7 +331,6 @@ def _mars(problem: Problem) -> tuple[MarsPolicy, MarsInputs, tf.Tensor]:
     config = MarsConfig(
         num_groups=8,
         encoder_width=8,
-        type_embedding=4,
         hidden=8,
         segment=3,
         groups_per_step=1,
@@ -341,8 +344,8 @@ def _mars(problem: Problem) -> tuple[MarsPolicy, MarsInputs, tf.Tensor]:
 
 def _draw_mars(problem: Problem, seed: int) -> Drawn:
     policy, inputs, groups = _mars(problem)
-    drawn = policy.sample(inputs, groups, 40, tf.constant([seed, 2]))
-    scored = policy.score(inputs, groups, drawn.actions[0])
+    drawn = policy.sample(inputs, 40, tf.constant([seed, 2]), groups)
+    scored = policy.score(inputs, drawn.actions[0], groups)
     placements = policy.placements(inputs, drawn.actions[0]).numpy()
     return Drawn(placements, drawn.log_prob()[0].numpy(), scored.log_prob()[0].numpy())
 
@@ -350,7 +353,7 @@ def _draw_mars(problem: Problem, seed: int) -> Drawn:
 def _whole_mars(problem: Problem) -> float:
     policy, inputs, groups = _mars(problem)
     devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
-    scored = policy.score(inputs, groups, tf.constant(devices, tf.int32))
+    scored = policy.score(inputs, tf.constant(devices, tf.int32), groups)
     return float(tf.reduce_sum(tf.exp(scored.log_prob())))
 
 
@@ -490,9 +493,7 @@ NETWORKS = (
     ),
     # Of one segment: gradients stop at the one before, and small steps do not.
     NetworkDescriptor(
-        lambda: SegmentAttention(
-            _HIDDEN, layers=2, heads=2, head_width=3, inner_width=5, segment=4, modulation="gate"
-        ),
+        lambda: SegmentAttention(_HIDDEN, layers=2, heads=2, head_width=3, inner_width=5, segment=4),
         lambda network: network(_noise(2, 4, _HIDDEN), _noise(3)),
     ),
 )

@@ -85,16 +85,6 @@ def test_values_of_numpy_are_taken_as_pythons_own(name: str) -> None:
         ),
         ("mars", {"minibatches": 33}, "minibatches is 33; give at most placements, which is 32"),
         (
-            "hdp",
-            {"entropy_start": 0.3, "entropy_end": 0},
-            "entropy_end is 0; give a number above 0, which steering",
-        ),
-        (
-            "colocrl",
-            {"entropy_end": 0},
-            "entropy_end is 0; give a number above 0, which steering divides by, or",
-        ),
-        (
             "colocrl",
             {"step_pattern": "("},
             "step_pattern is '(' (missing ), unterminated subpattern at position 0)",
@@ -122,7 +112,7 @@ PAPERS = {
         "groups_per_step": 1,
         "standardize": False,
         "incumbent": False,
-        "row_rate": 0,
+        "row_step": 0,
         "start_probability": 0,
     },
     # Adam 0.1, clipped at 1, C = 5, T = 10; 20 controllers of 8 workers; baselines begin at the failing signal; after

@@ -1,7 +1,7 @@
-"""Features of a problem for every agent: columns and names that mean the same on every graph and cluster.
+"""Features of units, groups and devices for every agent; a column means the same on every graph and cluster.
 
-Some are of one graph alone (``unit_features``); ``relative_features`` name no unit and no place, for policies that
-are taught on other graphs.
+``unit_features`` are of one graph alone. ``relative_features`` name no unit and no place, for
+policies that are taught on other graphs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import DEVICE_TYPES, MAX_DEVICES
-from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.groups import Groups, costliest_ops
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import (
     UnitGraph,
@@ -26,40 +26,24 @@ from tf_placer.problem.unit_graph import (
     noticeable_bytes,
 )
 
-# Closeness of each op to the critical path.
-
 
 class Levels(NamedTuple):
-    """[N] float64 each, as a share of the critical path, of ops on their fastest devices with transfers free.
+    """Position of each op around the critical path, with every op on its fastest device and transfers free.
 
-    What waits for little and has little behind it has slack: weight gradients, which only an update waits for.
-
-    Attributes:
-      top: the longest chain of ops before this one.
-      bottom: the longest chain that begins with this one, itself included.
-      slack: what is left of the critical path; 0 for an op on it.
-      path_ns: the critical path, at least 1.
+    Ops that little precedes and little follows have slack: weight gradients, which only an update
+    waits for.
     """
 
+    # [N] float64, longest chain of ops before this one, as a share of the critical path
     top: np.ndarray
-    bottom: np.ndarray
-    slack: np.ndarray
-    path_ns: int
+    bottom: np.ndarray  # [N] float64, longest chain that begins with this op, itself included
+    slack: np.ndarray  # [N] float64, rest of the critical path; 0 for an op on the path
+    path_ns: int  # the critical path, at least 1
 
 
 def op_levels(problem: Problem) -> Levels:
-    """Both levels of every op (Kwok & Ahmad 1999); of a step that takes no time, all are 0."""
-    cost_ns = problem.fastest_ns()
-    producers = problem.tensor_producer.tolist()
-    readers_of = np.split(problem.consumer_op, problem.consumer_offset[1:-1])[: len(producers)]
-    # Tensors come by ascending producer and ops in topological order: what is read here is final.
-    top = np.zeros(problem.num_ops, np.int64)
-    for producer, readers in zip(producers, readers_of, strict=True):
-        top[readers] = np.maximum(top[readers], top[producer] + cost_ns[producer])
-    bottom = cost_ns.copy()
-    for producer, readers in zip(reversed(producers), reversed(readers_of), strict=True):
-        longest_ns = bottom[readers].max(initial=0) + cost_ns[producer]
-        bottom[producer] = max(bottom[producer], longest_ns)
+    """Both levels of every op (Kwok & Ahmad 1999); all are 0 where a step takes no time."""
+    top, bottom = problem.op_graph.top_level_ns, problem.op_graph.bottom_level_ns
     longest_ns = int(bottom.max())
     path_ns = max(longest_ns, 1)
     return Levels(top / path_ns, bottom / path_ns, (longest_ns - top - bottom) / path_ns, path_ns)
@@ -69,7 +53,6 @@ MAX_OUTPUTS = 6
 MAX_DIMS = 4
 MAX_NEIGHBORS = 6  # incoming, and as many outgoing
 
-# Name -> columns. Landmarks, as many as asked for, follow these.
 UNIT_COLUMNS = {
     "sizes": slice(0, 24),
     "producers": slice(24, 30),
@@ -81,20 +64,25 @@ UNIT_COLUMNS = {
     "resident": slice(40, 41),
 }
 FIXED_WIDTH = 41
+"""Columns before those of landmarks."""
 
 
 def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int) -> np.ndarray:
     """Describes every unit by its costliest op and its place in the graph; see ``UNIT_COLUMNS``.
 
-    - sizes: log(1 + dimension) / 10 of the first 4 dimensions of the first 6 outputs, -1 where there is none;
-    - producers, consumers: breadth-first rank over U of the first 6 of each, -1 where there are fewer;
+    - sizes: log(1 + dimension) / 10 of the first 4 dimensions of the first 6 outputs, -1 where
+      there is none;
+    - producers, consumers: breadth-first rank over U of the first 6 of each, -1 where there are
+      fewer;
     - top, bottom, slack: of the costliest op (``Levels``);
     - work: the unit's time on its fastest device, over the critical path;
     - resident: its share of the memory that stays;
-    - landmarks: hops to seeded landmark units, which tell parallel branches apart (``landmark_distances``).
+    - landmarks: hops to seeded landmark units, which tell parallel branches apart
+      (``landmark_distances``).
 
-    Where Mirhoseini et al. 2018, section 3, feed raw sizes and ranks, these are of one scale on all graphs. Ranks and
-    hops follow edges that are not thin: scalars that every op reads (a learning rate) would make all ops neighbors.
+    Where Mirhoseini et al. 2018, section 3, feed raw sizes and ranks, these are of one scale on all
+    graphs. Ranks and hops follow edges that are not thin: scalars that every op reads (a learning
+    rate) would make all ops neighbors.
 
     Args:
       problem: whose units.
@@ -107,10 +95,17 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     """
     local = local_edges(problem, graph)
     ranks = breadth_first_rank(local) / problem.num_units
-    leader = costliest_op(problem)
+    leader = costliest_ops(problem)
     levels = op_levels(problem)
+    sizes = np.full((problem.num_units, MAX_OUTPUTS, MAX_DIMS), -1.0, np.float32)
+    # Lengths that are bytes, of a graph without shapes, count in what its links notice.
+    unit_length = 1 if any(problem.op_types) else noticeable_bytes(problem.cluster) or 1
+    for unit, op in enumerate(leader):
+        for output, shape in enumerate(problem.output_shapes[op][:MAX_OUTPUTS]):
+            dims = np.array([float(dim / unit_length) for dim in shape[:MAX_DIMS]], np.float32)
+            sizes[unit, output, : len(dims)] = np.log1p(dims) / 10
     columns = [
-        _sizes(problem, leader),
+        sizes.reshape(problem.num_units, MAX_OUTPUTS * MAX_DIMS),
         _neighbor_ranks(graph.neighbors("in"), ranks),
         _neighbor_ranks(graph.neighbors("out"), ranks),
         np.stack([levels.top[leader], levels.bottom[leader], levels.slack[leader]], axis=1),
@@ -121,126 +116,71 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def costliest_op(problem: Problem) -> np.ndarray:
-    """[U] the op of each unit with most work on its fastest device; the first one of equals."""
-    cost = problem.fastest_ns()
-    order = np.lexsort((np.arange(problem.num_ops), -cost, problem.unit_of_op))
-    first = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units))
-    return order[first]
-
-
-def _sizes(problem: Problem, leader: np.ndarray) -> np.ndarray:
-    """[U, 24]."""
-    sizes = np.full((problem.num_units, MAX_OUTPUTS, MAX_DIMS), -1.0, np.float32)
-    # Lengths that are bytes, of a graph without shapes, count in what its links notice.
-    unit_length = 1 if any(problem.op_types) else noticeable_bytes(problem.cluster) or 1
-    for unit, op in enumerate(leader):
-        for output, shape in enumerate(problem.output_shapes[op][:MAX_OUTPUTS]):
-            dims = np.array([float(dim / unit_length) for dim in shape[:MAX_DIMS]], np.float32)
-            sizes[unit, output, : len(dims)] = np.log1p(dims) / 10
-    return sizes.reshape(problem.num_units, MAX_OUTPUTS * MAX_DIMS)
-
-
 def _neighbor_ranks(neighbors: list[np.ndarray], ranks: np.ndarray) -> np.ndarray:
     """[U, 6] ranks of the first neighbors, -1 where there are fewer."""
     table = np.full((len(neighbors), MAX_NEIGHBORS), -1.0)
-    for unit, others in enumerate(neighbors):
-        chosen = ranks[others[:MAX_NEIGHBORS]]
+    for unit, adjacent in enumerate(neighbors):
+        chosen = ranks[adjacent[:MAX_NEIGHBORS]]
         table[unit, : len(chosen)] = chosen
     return table
 
 
-# Op types that policies know by name: one list for all problems, so that weights mean the same everywhere.
-
-# Raised when a column or a name of a type is added, moved or means something else: weights that were learned with other
-# features must not be used.
 FEATURES_VERSION = 1
+"""Raised when a column or a type is added, moved or redefined, so that no weights of other features are used."""
 
-_ARITHMETIC = """
-    Abs Acos AccumulateNV2 Add AddN AddV2 Angle Asin Atan Atan2 BesselI0e Ceil Cos Cosh Cross Cumprod Cumsum Div
-    DivNoNan Digamma Einsum Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv InvGrad Lgamma Log Log1p Maximum
-    Minimum Mod Mul MulNoNan Ndtri Neg Pow RealDiv Reciprocal ReciprocalGrad Rint Round Rsqrt RsqrtGrad Sign Sin
-    Sinh Sqrt SqrtGrad Square SquaredDifference Sub Tan TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta
-"""
-_REDUCTIONS = "All Any ArgMax ArgMin Bincount DenseBincount Max Mean Min Prod Sum"
-_COMPARISONS = """
-    ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr
-    NotEqual Select SelectV2 Where
-"""
-_MATRICES = """
-    BatchMatMul BatchMatMulV2 BatchMatMulV3 Cholesky CholeskyGrad MatMul MatrixBandPart MatrixDiagPartV3
-    MatrixDiagV3 MatrixInverse MatrixSetDiagV3 MatrixTriangularSolve Qr SelfAdjointEigV2 SparseTensorDenseMatMul Svd
-    XlaDotV2 _FusedMatMul
-"""
-_LAYERS = """
-    AvgPool AvgPoolGrad BiasAdd BiasAddGrad BiasAddV1 BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv2D
-    Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 CTCLoss CudnnRNN
-    CudnnRNNBackprop CudnnRNNBackpropV3 CudnnRNNV3 DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
-    DepthwiseConv2dNativeBackpropInput Dilation2D Elu EluGrad FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2
-    FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad InTopKV2 L2Loss LRN LRNGrad
-    LSTMBlockCell LSTMBlockCellGrad LeakyRelu LeakyReluGrad LogSoftmax MaxPool MaxPoolGrad MaxPoolGradGrad
-    MaxPoolGradWithArgmax MaxPoolWithArgmax Relu Relu6 Relu6Grad ReluGrad Selu SeluGrad Sigmoid SigmoidGrad Softmax
-    SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SparseSoftmaxCrossEntropyWithLogits
-    Tanh TanhGrad TopK TopKV2 XlaConvV2 _FusedConv2D
-"""
-_SHAPES = """
-    BatchToSpaceND Bitcast BroadcastGradientArgs BroadcastTo Cast CheckNumerics ClipByValue Concat ConcatOffset
-    ConcatV2 Const DepthToSpace DynamicPartition DynamicStitch EnsureShape ExpandDims Fill Gather GatherNd GatherV2
-    Identity IdentityN InvertPermutation LinSpace MirrorPad MirrorPadGrad OneHot OnesLike Pack Pad PadV2
-    ParallelDynamicStitch Placeholder PlaceholderWithDefault PreventGradient Range Rank Reshape ResizeBilinear
-    ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Roll
-    ScatterNd SegmentMax SegmentMean SegmentSum Shape ShapeN Size Slice Snapshot SpaceToBatchND SpaceToDepth
-    SparseSegmentMean SparseSegmentSum Split SplitV Squeeze StopGradient StridedSlice StridedSliceGrad
-    TensorScatterAdd TensorScatterUpdate Tile Transpose TruncatedNormal Unique UniqueV2 Unpack UnravelIndex
-    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum ZerosLike
-"""
-_VARIABLES = """
-    Assign AssignAdd AssignAddVariableOp AssignSub AssignSubVariableOp AssignVariableOp DestroyResourceOp
-    ReadVariableOp ResourceApplyAdagradV2 ResourceApplyAdam ResourceApplyFtrlV2 ResourceApplyGradientDescent
-    ResourceApplyKerasMomentum ResourceApplyMomentum ResourceApplyRMSProp ResourceGather ResourceGatherNd
-    ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate ResourceSparseApplyAdagradV2
-    ResourceSparseApplyKerasMomentum ResourceSparseApplyMomentum VarHandleOp VarIsInitializedOp VariableShape
-    VariableV2
-"""
-_RANDOMNESS = """
-    Multinomial ParameterizedTruncatedNormal RandomGamma RandomShuffle RandomStandardNormal RandomUniform
+_NAMED_TYPES = """
+    Abs Acos AccumulateNV2 Add AddN AddV2 Angle Asin Atan Atan2 BesselI0e Ceil Cos Cosh Cross
+    Cumprod Cumsum Div DivNoNan Digamma Einsum Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv
+    InvGrad Lgamma Log Log1p Maximum Minimum Mod Mul MulNoNan Ndtri Neg Pow RealDiv Reciprocal
+    ReciprocalGrad Rint Round Rsqrt RsqrtGrad Sign Sin Sinh Sqrt SqrtGrad Square SquaredDifference
+    Sub Tan TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta All Any ArgMax ArgMin Bincount
+    DenseBincount Max Mean Min Prod Sum ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf
+    IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr NotEqual Select SelectV2 Where BatchMatMul
+    BatchMatMulV2 BatchMatMulV3 Cholesky CholeskyGrad MatMul MatrixBandPart MatrixDiagPartV3
+    MatrixDiagV3 MatrixInverse MatrixSetDiagV3 MatrixTriangularSolve Qr SelfAdjointEigV2
+    SparseTensorDenseMatMul Svd XlaDotV2 _FusedMatMul AvgPool AvgPoolGrad BiasAdd BiasAddGrad
+    BiasAddV1 BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv2D Conv2DBackpropFilter
+    Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 CTCLoss CudnnRNN
+    CudnnRNNBackprop CudnnRNNBackpropV3 CudnnRNNV3 DepthwiseConv2dNative
+    DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dilation2D Elu EluGrad
+    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
+    FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad InTopKV2 L2Loss LRN LRNGrad LSTMBlockCell
+    LSTMBlockCellGrad LeakyRelu LeakyReluGrad LogSoftmax MaxPool MaxPoolGrad MaxPoolGradGrad
+    MaxPoolGradWithArgmax MaxPoolWithArgmax Relu Relu6 Relu6Grad ReluGrad Selu SeluGrad Sigmoid
+    SigmoidGrad Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad
+    SparseSoftmaxCrossEntropyWithLogits Tanh TanhGrad TopK TopKV2 XlaConvV2 _FusedConv2D
+    BatchToSpaceND Bitcast BroadcastGradientArgs BroadcastTo Cast CheckNumerics ClipByValue Concat
+    ConcatOffset ConcatV2 Const DepthToSpace DynamicPartition DynamicStitch EnsureShape ExpandDims
+    Fill Gather GatherNd GatherV2 Identity IdentityN InvertPermutation LinSpace MirrorPad
+    MirrorPadGrad OneHot OnesLike Pack Pad PadV2 ParallelDynamicStitch Placeholder
+    PlaceholderWithDefault PreventGradient Range Rank Reshape ResizeBilinear ResizeBilinearGrad
+    ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Roll ScatterNd
+    SegmentMax SegmentMean SegmentSum Shape ShapeN Size Slice Snapshot SpaceToBatchND SpaceToDepth
+    SparseSegmentMean SparseSegmentSum Split SplitV Squeeze StopGradient StridedSlice
+    StridedSliceGrad TensorScatterAdd TensorScatterUpdate Tile Transpose TruncatedNormal Unique
+    UniqueV2 Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum ZerosLike
+    Assign AssignAdd AssignAddVariableOp AssignSub AssignSubVariableOp AssignVariableOp
+    DestroyResourceOp ReadVariableOp ResourceApplyAdagradV2 ResourceApplyAdam ResourceApplyFtrlV2
+    ResourceApplyGradientDescent ResourceApplyKerasMomentum ResourceApplyMomentum
+    ResourceApplyRMSProp ResourceGather ResourceGatherNd ResourceScatterAdd ResourceScatterSub
+    ResourceScatterUpdate ResourceSparseApplyAdagradV2 ResourceSparseApplyKerasMomentum
+    ResourceSparseApplyMomentum VarHandleOp VarIsInitializedOp VariableShape VariableV2 Multinomial
+    ParameterizedTruncatedNormal RandomGamma RandomShuffle RandomStandardNormal RandomUniform
     RandomUniformInt StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomNormalV2
-    StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormalV2
+    StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2 StatelessRandomUniformV2
+    StatelessTruncatedNormalV2 Assert Case Enter Exit If LoopCond Merge NextIteration NoOp
+    PartitionedCall Print PrintV2 StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile
+    Switch TensorListElementShape TensorListFromTensor TensorListGather TensorListGetItem
+    TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
+    TensorListSetItem TensorListStack TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3
+    TensorArrayScatterV3 TensorArraySizeV3 TensorArrayV3 TensorArrayWriteV3 While CollectiveReduceV2
+    NcclAllReduce Recv Send _Arg _Recv _Retval _Send AsString DecodeJpeg EagerPyFunc HashTableV2
+    IteratorGetNext IteratorV2 LookupTableFindV2 LookupTableSizeV2 ParseExampleV2 PyFunc ReadFile
+    RegexReplace StaticRegexReplace StringJoin StringSplitV2 StringToHashBucketFast StringToNumber
 """
-_CONTROL = """
-    Assert Case Enter Exit If LoopCond Merge NextIteration NoOp PartitionedCall Print PrintV2
-    StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile Switch TensorListElementShape
-    TensorListFromTensor TensorListGather TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack
-    TensorListReserve TensorListResize TensorListSetItem TensorListStack TensorArrayGatherV3 TensorArrayGradV3
-    TensorArrayReadV3 TensorArrayScatterV3 TensorArraySizeV3 TensorArrayV3 TensorArrayWriteV3 While
-"""
-_COMMUNICATION = "CollectiveReduceV2 NcclAllReduce Recv Send _Arg _Recv _Retval _Send"
-_HOST = """
-    AsString DecodeJpeg EagerPyFunc HashTableV2 IteratorGetNext IteratorV2 LookupTableFindV2 LookupTableSizeV2
-    ParseExampleV2 PyFunc ReadFile RegexReplace StaticRegexReplace StringJoin StringSplitV2 StringToHashBucketFast
-    StringToNumber
-"""
-
-# By number; the first is the type of an op of which nothing is known.
-OP_TYPES = (
-    "",
-    *" ".join(
-        (
-            _ARITHMETIC,
-            _REDUCTIONS,
-            _COMPARISONS,
-            _MATRICES,
-            _LAYERS,
-            _SHAPES,
-            _VARIABLES,
-            _RANDOMNESS,
-            _CONTROL,
-            _COMMUNICATION,
-            _HOST,
-        )
-    ).split(),
-)
-OTHER_TYPES = 8  # numbers that all other types share
+OP_TYPES = ("", *_NAMED_TYPES.split())
+"""By number, one list for all problems, so that weights mean the same everywhere; 0 is for unknown types."""
+OTHER_TYPES = 8  # numbers shared by all other types
 NUM_TYPES = len(OP_TYPES) + OTHER_TYPES
 
 _NUMBERS = {op_type: number for number, op_type in enumerate(OP_TYPES)}
@@ -248,59 +188,39 @@ _NUMBERS = {op_type: number for number, op_type in enumerate(OP_TYPES)}
 
 def type_numbers(op_types: Sequence[str]) -> np.ndarray:
     """[N] int32 in [0, NUM_TYPES): the position in ``OP_TYPES``, or behind them by a checksum of the name."""
-    return np.array([_number(op_type) for op_type in op_types], np.int32)
+    hashed = (len(OP_TYPES) + zlib.crc32(op_type.encode()) % OTHER_TYPES for op_type in op_types)
+    numbers = [_NUMBERS.get(op_type, number) for op_type, number in zip(op_types, hashed, strict=True)]
+    return np.array(numbers, np.int32)
 
 
-def _number(op_type: str) -> int:
-    known = _NUMBERS.get(op_type)
-    return len(OP_TYPES) + zlib.crc32(op_type.encode()) % OTHER_TYPES if known is None else known
-
-
-# Raised when a column is added, moved or means something else: weights that were learned with other columns must not be
-# used.
 RELATIVE_VERSION = 1
+"""As ``FEATURES_VERSION``, for the columns of ``relative_features``."""
 
-# Name -> column. Those from "parallelism" on are of the problem, the same for all its units.
-RELATIVE_COLUMNS = {
-    name: column
-    for column, name in enumerate(
-        (
-            "top",
-            "bottom",
-            "slack",
-            "work",
-            "slowdown",
-            "resident",
-            "held",
-            "in_time",
-            "out_time",
-            "in_degree",
-            "out_degree",
-            "choice",
-            "parallelism",
-            "pressure",
-            "message",
-            "devices",
-        )
-    )
-}
+_RELATIVE_NAMES = """
+    top bottom slack work slowdown resident held in_time out_time in_degree out_degree choice
+    parallelism pressure message devices
+"""
+RELATIVE_COLUMNS = {name: column for column, name in enumerate(_RELATIVE_NAMES.split())}
+"""Name -> column. From "parallelism" on they are of the problem, the same for all units."""
 RELATIVE_WIDTH = len(RELATIVE_COLUMNS)
 
-_DECADES = 6  # below a millionth, shares are as good as none
+_DECADES = 6  # shares below a millionth count as a millionth
 _MOST_PRESSURE = 4.0
 
 
 def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
-    """Describes every unit beside its step; see ``RELATIVE_COLUMNS``.
+    """Describes every unit relative to its step; see ``RELATIVE_COLUMNS``.
 
-    Times are beside the critical path and bytes beside what the devices hold together, so that a column means the same
-    on every graph, machine and link. A *share* x here is 1 + log10(x) / 6, at least 0.
+    Times are relative to the critical path and bytes to the memory of all devices, so that a column
+    means the same on every graph, machine and link. A *share* x here is 1 + log10(x) / 6, at least
+    0.
 
     - top, bottom, slack: of the costliest op (``Levels``);
     - work: share of the critical path that the unit takes on its fastest device;
     - slowdown: log10 of the mean time on its legal devices over the fastest / 3;
     - resident, held: shares of the memory of all devices (``held_bytes``);
-    - in_time, out_time: shares of the critical path that its bytes take on a link, the mean over links;
+    - in_time, out_time: shares of the critical path that its bytes take on a link, the mean over
+      links;
     - in_degree, out_degree: log2(1 + other units) / 8;
     - choice: its legal devices over all;
     - parallelism: log2(all work over the critical path) / 4;
@@ -316,10 +236,14 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
       [U, 16] float32.
     """
     levels = op_levels(problem)
-    leader = costliest_op(problem)
+    leader = costliest_ops(problem)
     work = problem.work_ns().astype(np.float64)
     held = held_bytes(problem)
     capacity = np.array([device.memory_bytes for device in problem.cluster.devices], np.float64)
+    unit_ns = np.zeros((problem.num_units, problem.num_devices))
+    np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns)
+    mean_ns = np.where(problem.allowed, unit_ns, 0.0).sum(axis=1) / problem.allowed.sum(axis=1)
+    slowdown = np.log10(np.maximum(mean_ns, 1.0) / np.maximum(work, 1.0)) / 3
     transfer = problem.op_graph.transfer
     moved = _share(transfer.mean_ns(np.zeros(1)) / levels.path_ns)[0]
     columns = {
@@ -327,7 +251,7 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
         "bottom": levels.bottom[leader],
         "slack": levels.slack[leader],
         "work": _share(work / levels.path_ns),
-        "slowdown": _slowdown(problem, work),
+        "slowdown": np.maximum(slowdown, 0.0),
         "resident": _share(problem.resident_bytes / capacity.sum()),
         "held": _share(held / capacity.sum()),
         "choice": problem.allowed.mean(axis=1),
@@ -347,27 +271,14 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
     return features
 
 
-def _slowdown(problem: Problem, work: np.ndarray) -> np.ndarray:
-    """[U] float64, 0 for a unit that is alike on all its devices or takes no time."""
-    unit_ns = np.zeros((problem.num_units, problem.num_devices))
-    np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns)
-    mean_ns = np.where(problem.allowed, unit_ns, 0.0).sum(axis=1) / problem.allowed.sum(axis=1)
-    slower: np.ndarray = np.log10(np.maximum(mean_ns, 1.0) / np.maximum(work, 1.0)) / 3
-    return np.maximum(slower, 0.0)
-
-
 def _share(amounts: np.ndarray) -> np.ndarray:
-    """[...] float64 from 0 for a millionth and less to 1 for a whole; more for more."""
+    """[...] float64 from 0 for a millionth and less to 1 for a whole."""
     shares: np.ndarray = 1 + np.log10(np.maximum(amounts, 10.0**-_DECADES)) / _DECADES
     return shares
 
 
-# Features of each device.
+DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES  # 64 for each type
 
-# Numbers of devices: so many for each type.
-DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES
-
-# Name -> columns.
 DEVICE_COLUMNS = {
     "type": slice(0, 2),
     "flops": slice(2, 3),
@@ -383,7 +294,7 @@ DEVICE_WIDTH = 10
 
 
 def device_features(cluster: Cluster) -> np.ndarray:
-    """Describes every device, beside the best of its cluster; see ``DEVICE_COLUMNS``.
+    """Describes every device relative to the best of its cluster; see ``DEVICE_COLUMNS``.
 
     - type: one column for each of ``DEVICE_TYPES``, 1 where it is of that type;
     - flops, memory_speed, capacity: log10 of the share of the cluster's largest;
@@ -391,9 +302,10 @@ def device_features(cluster: Cluster) -> np.ndarray:
     - launch: log10(1 + ns) / 5;
     - newest_first: 1 or 0;
     - latency: log10(1 + ns) / 5, the mean over the links that begin here;
-    - bandwidth: log10 of the share of the cluster's widest link, the mean over them; 0 where there is none.
+    - bandwidth: log10 of the share of the cluster's widest link, the mean over them; 0 where there
+      is none.
 
-    Devices that are alike have the same features; ``device_numbers`` tells them apart.
+    Equal devices have the same features; ``device_numbers`` tells them apart.
 
     Returns:
       [D, 10] float32.
@@ -406,13 +318,13 @@ def device_features(cluster: Cluster) -> np.ndarray:
     rows = []
     for position, device in enumerate(cluster.devices):
         outgoing = [i for i, link in enumerate(cluster.links) if link.source == position]
-        latencies = [_log_ns(cluster.links[i].latency_ns) for i in outgoing]
+        latencies = [float(np.log10(1 + cluster.links[i].latency_ns)) / 5 for i in outgoing]
         rows.append(
             [
                 *(float(device.type == kind) for kind in DEVICE_TYPES),
                 *(share[position] for share in shares),
                 np.log2(device.streams) / 4,
-                _log_ns(device.launch_ns),
+                float(np.log10(1 + device.launch_ns)) / 5,
                 float(device.newest_first),
                 np.mean(latencies) if outgoing else 0.0,
                 widths[outgoing].mean() if outgoing else 0.0,
@@ -422,9 +334,9 @@ def device_features(cluster: Cluster) -> np.ndarray:
 
 
 def device_numbers(cluster: Cluster) -> np.ndarray:
-    """[D] int32 in [0, ``DEVICE_NUMBERS``): the position in ``DEVICE_TYPES`` times 64, and the count of such before.
+    """[D] int32 in [0, ``DEVICE_NUMBERS``): 64 times the position in ``DEVICE_TYPES``, plus a count within the type.
 
-    Without them two GPUs that are alike could not be told apart, and nothing could be split between them.
+    Without them two equal GPUs could not be told apart, and nothing could be split between them.
     """
     seen: collections.Counter[str] = collections.Counter()
     numbers = []
@@ -440,22 +352,15 @@ def _log_share(amounts: np.ndarray) -> np.ndarray:
     return np.log10(amounts / amounts.max(initial=1.0))
 
 
-def _log_ns(time_ns: int) -> float:
-    return float(np.log10(1 + time_ns)) / 5
-
-
-# Features of a group of units on each device.
-
-_SLOWEST = (
-    3.0  # decades: a device that takes longer than that for a group is as bad as one that takes so long
-)
+_SLOWEST = 3.0  # decades, limit on the slowness of a group on a device
 
 
 def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     """Load that a group of units puts on each device, and its slowness there.
 
     Returns:
-      [G, D, 2] float32 load: a group's time there as a share of all work, its bytes as a share of the memory.
+      [G, D, 2] float32 load: a group's time there as a share of all work, its bytes as a share of
+      the memory.
       [G, D] float32 slowness: log10 of its time there over that on its fastest device.
     """
     problem, time_ns = groups.problem, groups.compute_ns()

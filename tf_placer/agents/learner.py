@@ -1,4 +1,4 @@
-"""Learned methods: their protocol, the one loop that trains their policies, gradient steps, and elites."""
+"""Learned methods: their protocol, the update loop of policies, gradient steps, and memories of good plans."""
 
 from __future__ import annotations
 
@@ -16,47 +16,35 @@ from tf_placer.agents.losses import square_root_reward
 # [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
 SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 Variables = Sequence[tf.Variable]
-Steps = Sequence[tuple[Variables, snt.optimizers.Adam]]  # variables, and what changes them
+Steps = Sequence[tuple[Variables, snt.optimizers.Adam]]  # variables and their optimizer
 
 
 class Proposal(NamedTuple):
-    """Placements to evaluate before the next update.
+    """Placements to evaluate before the next update."""
 
-    Attributes:
-      actions: a nest of tensors, the decisions that fix the placements; for ``Learner.learn``.
-      placements: [B, U] int32, what they mean; or ``Decisions``, where more is decided than devices.
-    """
-
-    actions: Any
-    placements: Any
+    actions: Any  # nest of tensors, the decisions that fix the placements; for ``Learner.learn``
+    placements: Any  # [B, U] int32; or ``Decisions``, where more than devices is decided
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Plans and reference time that a learner begins with.
+    """Plans and reference time that a learner begins with."""
 
-    Attributes:
-      plans: [K, U] int32, K >= 1, plans that cost nothing to find, the best first.
-      reference_s: step time that rewards are relative to, above 0.
-      simulate: times placements that nobody proposed: they do not count as evaluations.
-    """
-
-    plans: np.ndarray
-    reference_s: float
-    simulate: SimulateFn
+    plans: np.ndarray  # [K, U] int32, K >= 1, plans that cost nothing to find, the best first
+    reference_s: float  # step time that rewards are relative to, above 0
+    simulate: SimulateFn  # times placements without counting them as evaluations
 
 
 class Learner(Protocol):
-    """A ``tf.Module`` that draws placements and learns from how they fared.
+    """A ``tf.Module`` that draws placements and learns from their step times.
 
         proposal = learner.propose()
         learner.learn(proposal.actions, runtime_s, valid)
 
-    Everything that the next proposal depends on is in variables, and what is drawn depends on the seed and the count of
-    updates alone: a learner with restored variables goes on as the saved one would have.
+    All state is in variables, and draws depend on the seed and the count of updates alone: a
+    learner with restored variables continues as the saved one would have.
 
-    One that can say how sure its policy is has ``entropy()`` too, the mean of a decision in nats as it is now, and
-    changes nothing by saying it: ``experiments.learning`` asks.
+    ``entropy()`` is optional: the mean entropy of a decision in nats, for ``experiments.learning``.
     """
 
     def propose(self) -> Proposal:
@@ -66,20 +54,20 @@ class Learner(Protocol):
         """Takes one optimizer step.
 
         Args:
-          actions: what ``propose`` gave last.
+          actions: from the last ``propose``.
           runtime_s: [B] step times of its placements; not read where not valid.
           valid: [B] bool, the placement runs and fits.
         """
 
 
 class PolicyLearner(snt.Module):
-    """The loop of every agent; a ``Learner``. An agent says what it draws, and what it does with rewards.
+    """Update loop of every agent; a ``Learner``. An agent adds what to draw and what to learn from rewards.
 
         class MyLearner(PolicyLearner):
             def __init__(self, problem, config, warm_start, seed):
-                policy, inputs = ...
-                super().__init__("my_learner", policy, config, warm_start, [seed, 0x3E], inputs=inputs)
-                self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
+                policy, inputs = ... super().__init__("my_learner", policy, config, warm_start,
+                [seed, 0x3E], inputs=inputs) self._trains((policy.trainable_variables,
+                config.learning_rate), clip=config.gradient_clip)
 
             def _draw(self, seed):
                 actions = self.policy.sample(self.inputs, self._config.samples, seed)
@@ -88,15 +76,16 @@ class PolicyLearner(snt.Module):
             def _update_gradients(self, actions, reward, runtime_s, valid):
                 return self._gradients_of(lambda: ...)
 
-    An update is one gradient, which is then applied: ``learn`` does both. An agent with more updates,
-    such as steps on minibatches, has an ``_update`` of its own; where settings decide, ``pushes_gradients``, too.
+    The agents of tf_placer are built by ``Agent(problem, config, warm_start, seed, policy=None)``.
+    They lean to the fastest of the plans of ``warm_start``, once each group is on one device.
+    ``seed`` fixes everything random. A given ``policy``, with weights from any problem, is trained
+    further; without one, weights are drawn.
 
-    Rewards are R = -sqrt(r / r_ref) or the failing one (``square_root_reward``). What is not in variables, such as the
-    problem, is in ``_of_problem``, which no checkpoint has: it is of the policy alone.
+    By default an update is one gradient, which is then applied. An agent that takes several steps,
+    such as PPO's on minibatches, overrides ``_update``.
 
-    Attributes:
-      policy: what is trained.
-      updates: how many there were.
+    Rewards are R = -sqrt(r / r_ref), or the failing one (``square_root_reward``). Constants of the
+    problem are in ``_of_problem``, which no checkpoint contains.
     """
 
     def __init__(
@@ -108,7 +97,7 @@ class PolicyLearner(snt.Module):
         seeds: list[int],
         **of_problem: Any,
     ):
-        """Keeps what every agent has.
+        """Keeps the state that every agent has.
 
         Args:
           name: of the module.
@@ -116,7 +105,7 @@ class PolicyLearner(snt.Module):
           config: settings, with a ``failing_reward``.
           warm_start: what rewards are relative to.
           seeds: two numbers, the search's seed and the agent's own.
-          **of_problem: ``inputs``, the problem as the policy sees it, and whatever else is no variable.
+          **of_problem: ``inputs``, the problem as the policy sees it, and other constants.
         """
         super().__init__(name=name)
         self.policy = policy
@@ -128,7 +117,7 @@ class PolicyLearner(snt.Module):
 
     @property
     def inputs(self) -> Any:
-        """The problem as the policy sees it."""
+        """The policy's inputs."""
         return self._of_problem.inputs
 
     @tf.function(autograph=False)
@@ -138,39 +127,16 @@ class PolicyLearner(snt.Module):
 
     @tf.function(autograph=False)
     def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step or several, by teacher forcing of what was executed; see ``Learner``."""
+        """Takes one or several optimizer steps, by teacher forcing of the executed actions; see ``Learner``."""
         self._learn(actions, runtime_s, valid)
 
-    @property
-    def pushes_gradients(self) -> bool:
-        """True if an update is one gradient: ``learn`` is ``gradients``, ``apply``, and one update more."""
-        return type(self)._update_gradients is not PolicyLearner._update_gradients
-
-    @tf.function(autograph=False)
-    def gradients(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> Any:
-        """The gradients of an update, which changes baselines and the like, and no weight; a nest for ``apply``."""
-        return self._update_gradients(actions, self._reward(runtime_s, valid), runtime_s, valid)
-
-    @tf.function(autograph=False)
-    def apply(self, gradients: Any) -> None:
-        """Takes an optimizer step along what ``gradients`` gave, by these or by older weights; counts no update."""
-        apply_gradients(gradients, self._optimizers, self._clip)
-
-    @property
-    def served(self) -> tuple[tf.Variable, ...]:
-        """Variables that ``apply`` changes: weights, and what optimizers keep."""
-        return (
-            *self.policy.variables,
-            *(one for _, optimizer in self._optimizers for one in optimizer.variables),
-        )
-
     def _trains(self, *trained: tuple[Variables, float], clip: float | None = None) -> None:
-        """Makes an Adam for each of some variables, with a rate; ``clip`` is the global norm of each one's gradient."""
+        """Makes an Adam for each set of variables; ``clip`` is the global norm of each one's gradient."""
         self._optimizers = [(variables, adam(rate, variables)) for variables, rate in trained]
         self._clip = clip
 
     def _learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """The same as ``learn``, untraced."""
+        """``learn``, untraced."""
         self._update(actions, self._reward(runtime_s, valid), runtime_s, valid)
         self.updates.assign_add(1)
 
@@ -186,30 +152,23 @@ class PolicyLearner(snt.Module):
         raise NotImplementedError
 
     def _update(self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Learns from rewards [B] of what was executed, before the update is counted."""
-        apply_gradients(
-            self._update_gradients(actions, reward, runtime_s, valid), self._optimizers, self._clip
-        )
+        """Learns from the rewards [B] of executed actions, before the update is counted."""
+        gradients = self._update_gradients(actions, reward, runtime_s, valid)
+        apply_gradients(gradients, self._optimizers, self._clip)
 
     def _update_gradients(
         self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
     ) -> Any:
-        """The gradients of an update by rewards [B] of what was executed."""
+        """Gradients of an update, from the rewards [B] of executed actions."""
         raise NotImplementedError
 
     def _gradients_of(self, loss: Callable[[], tf.Tensor]) -> list[list[tf.Tensor]]:
-        """Gradients of a loss, of the variables of each optimizer."""
+        """Gradients of a loss in the variables of each optimizer."""
         return loss_gradients(loss, self._optimizers)[1]
 
     def _fade(self, updates: int) -> tf.Tensor:
-        """Factor that falls from 1 to 0 over that many updates."""
+        """Factor that falls from 1 to 0 over a number of updates."""
         return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
-
-    def _entropy_target(self) -> tf.Tensor:
-        """Target that moves from ``entropy_start`` of the configuration to ``entropy_end`` over ``entropy_updates``."""
-        config = self._config
-        fade = self._fade(config.entropy_updates)
-        return config.entropy_end + (config.entropy_start - config.entropy_end) * fade
 
 
 def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
@@ -217,30 +176,25 @@ def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return tf.where(valid, tf.cast(runtime_s, tf.float64), tf.constant(np.inf, tf.float64))
 
 
-# Gradient steps: optimizers with all variables made beforehand, clipped gradients, gradients in parts.
-
-
 def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam:
-    """Adam whose moments are there: the first update would make them and be traced twice, and a checkpoint lack them.
+    """Adam for some variables, with its moments already created.
 
-    Updates of zero leave variables and moments as they are; the step that was counted is taken back.
-
-    Args:
-      rate: the learning rate.
-      variables: what it is going to change.
+    The first update would create them otherwise: it would be traced twice, and a checkpoint before
+    it would lack them.
     """
     optimizer = snt.optimizers.Adam(rate)
+    # Updates of zero leave variables and moments as they are; only the counted step is undone.
     optimizer.apply([tf.zeros_like(variable) for variable in variables], variables)
     optimizer.step.assign(0)
     return optimizer
 
 
 def descend(loss: Callable[[], tf.Tensor], steps: Steps, clip: float | None = None) -> tf.Tensor:
-    """Takes a step of each optimizer on its variables; the scalar loss before it.
+    """Takes a step of each optimizer on its variables; returns the scalar loss before the step.
 
     Args:
-      loss: gives it, in terms of all variables.
-      steps: variables, and what changes them.
+      loss: scalar, a function of all variables.
+      steps: variables and their optimizer.
       clip: global norm of each optimizer's gradient.
     """
     value, gradients = loss_gradients(loss, steps)
@@ -249,7 +203,7 @@ def descend(loss: Callable[[], tf.Tensor], steps: Steps, clip: float | None = No
 
 
 def loss_gradients(loss: Callable[[], tf.Tensor], steps: Steps) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-    """A scalar loss, and its gradients by the variables of each optimizer."""
+    """A scalar loss, and its gradients in the variables of each optimizer."""
     with tf.GradientTape() as tape:
         value = loss()
     return value, tape.gradient(value, [variables for variables, _ in steps])
@@ -259,10 +213,10 @@ def apply_gradients(
     gradients: Sequence[Sequence[tf.Tensor]], steps: Steps, clip: float | None = None
 ) -> None:
     """Takes a step of each optimizer along its gradients; ``clip`` is the global norm of each one's."""
-    for (variables, optimizer), each in zip(steps, gradients, strict=True):
+    for (variables, optimizer), gradient in zip(steps, gradients, strict=True):
         if clip is not None:
-            each, _ = tf.clip_by_global_norm(each, clip)
-        optimizer.apply(each, variables)
+            gradient, _ = tf.clip_by_global_norm(gradient, clip)
+        optimizer.apply(gradient, variables)
 
 
 def summed_gradients(
@@ -271,56 +225,69 @@ def summed_gradients(
     """Gradients of a sum of losses, one part after the other, so that memory stays small.
 
     Args:
-      loss_of: of the part that begins at a position in [0, total).
-      variables: of all of them.
+      loss_of: loss of the part that begins at a position in [0, total).
+      variables: differentiated.
       total: positions.
-      part: how many each part takes, a divisor.
+      part: positions in a part, a divisor of ``total``.
     """
 
-    def add(first: tf.Tensor, *sums: tf.Tensor) -> tuple:
+    def add(position: tf.Tensor, *sums: tf.Tensor) -> tuple:
         with tf.GradientTape() as tape:
-            loss = loss_of(first)
+            loss = loss_of(position)
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return first + part, *(
-            one + tf.convert_to_tensor(more) for one, more in zip(sums, gradients, strict=True)
-        )
+        # A gradient may be ``IndexedSlices``, which a loop cannot carry.
+        added = [a + tf.convert_to_tensor(b) for a, b in zip(sums, gradients, strict=True)]
+        return position + part, *added
 
-    begun = (tf.constant(0), *(tf.zeros_like(variable) for variable in variables))
+    begin = (tf.constant(0), *(tf.zeros_like(variable) for variable in variables))
     if part == total:
-        return list(add(*begun)[1:])
-    return list(tf.while_loop(lambda first, *_: first < total, add, begun, parallel_iterations=1)[1:])
+        return list(add(*begin)[1:])
+    return list(tf.while_loop(lambda position, *_: position < total, add, begin, parallel_iterations=1)[1:])
 
 
-# The best plans of all updates, for policies that imitate them.
+class Best(snt.Module):
+    """The fastest decisions that were executed, in variables, and their step time."""
+
+    def __init__(self, *decisions: np.ndarray):
+        """Begins with decisions whose time is not known: int32 arrays of any shapes."""
+        super().__init__(name="best")
+        self.decisions = [
+            tf.Variable(array, trainable=False, dtype=tf.int32, name="decisions") for array in decisions
+        ]
+        self.runtime_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="runtime_s")
+
+    def take(self, decisions: Sequence[tf.Tensor], runtime_s: tf.Tensor) -> None:
+        """Becomes these decisions if they are faster; the time of a failing plan is infinite."""
+        runtime_s = tf.cast(runtime_s, tf.float64)
+        faster = runtime_s < self.runtime_s
+        self.runtime_s.assign(tf.where(faster, runtime_s, self.runtime_s))
+        for variable, tensor in zip(self.decisions, decisions, strict=True):
+            variable.assign(tf.where(faster, tensor, variable))
 
 
 class BestPlans(snt.Module):
-    """Keeps the E fastest decisions that were executed, in variables: self-imitation (Oh et al. 2018).
+    """The E fastest decisions that were executed, in variables: self-imitation (Oh et al. 2018).
 
-    Of those that take the same time one is kept, the first: a policy that is sure draws the same plan again and again.
+    Only the first of several with the same time is kept: a confident policy draws the same plan
+    again and again.
     """
 
     def __init__(self, device_of_group: np.ndarray, count: int):
-        """Begins with decisions whose time is not known.
-
-        Args:
-          device_of_group: [G] int32, legal: what stands where no plan is known yet.
-          count: E.
-        """
+        """Begins with E copies of legal devices [G] int32, whose time is not known."""
         super().__init__(name="best_plans")
         rows = np.tile(device_of_group, (count, 1))
         self.device_of_group = tf.Variable(rows, trainable=False, dtype=tf.int32, name="device_of_group")
         self.runtime_s = tf.Variable(np.full(count, np.inf), trainable=False, name="runtime_s")
 
     def take(self, device_of_group: tf.Tensor, runtime_s: tf.Tensor) -> None:
-        """Takes in decisions [B, G] and their step times [B]; infinite where they do not run."""
+        """Merges decisions [B, G] with step times [B]; infinite where they do not run."""
         count = self.runtime_s.shape[0]
         rows = tf.concat([self.device_of_group, device_of_group], axis=0)
         times = tf.concat([self.runtime_s, tf.cast(runtime_s, tf.float64)], axis=0)
         order = tf.argsort(times, stable=True)
         ranked = tf.gather(times, order)
-        again = tf.concat([[False], ranked[1:] == ranked[:-1]], axis=0)
-        ranked = tf.where(again, tf.constant(np.inf, tf.float64), ranked)
+        is_repeated = tf.concat([[False], ranked[1:] == ranked[:-1]], axis=0)
+        ranked = tf.where(is_repeated, tf.constant(np.inf, tf.float64), ranked)
         best = tf.argsort(ranked, stable=True)[:count]
         self.device_of_group.assign(tf.gather(rows, tf.gather(order, best)))
         self.runtime_s.assign(tf.gather(ranked, best))

@@ -1,27 +1,22 @@
-"""Rewards, baselines and losses of policies as pure functions: returns, policy gradients, entropy, distance."""
+"""Rewards, baselines and losses of policies: returns, policy gradients, entropy bonus, divergence penalty."""
 
 from __future__ import annotations
 
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.base.arguments import InputError
-
-# Least spread of rewards in a batch that counts as one: what differs by less is rounding.
+# Smaller deviations of the rewards in a batch are rounding.
 _LEAST_SPREAD = 1e-6
 
 
-def standardized_advantage(
-    reward: tf.Tensor, weight: tf.Tensor, least_spread: float = _LEAST_SPREAD
-) -> tf.Tensor:
-    """A = (R - mean R) / max(deviation of R, least spread), over the samples of a batch that may teach.
+def standardized_advantage(reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    """A = (R - mean R) / deviation of R, over the samples of a batch that may teach.
 
-    Gradients keep their size while the samples draw closer to each other, and no average lags behind.
+    Gradients keep their size while samples become more alike, and no average lags behind.
 
     Args:
       reward: [B], all of one problem.
       weight: [B] 1 where the sample may teach, 0 where it may not.
-      least_spread: deviations below count as this; with 0.1 samples that are alike teach less.
 
     Returns:
       [B] advantages; 0 where the sample may not teach.
@@ -29,37 +24,20 @@ def standardized_advantage(
     count = tf.reduce_sum(weight)
     off = weight * (reward - tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count))
     deviation = tf.sqrt(tf.math.divide_no_nan(tf.reduce_sum(tf.square(off)), count))
-    return off / tf.maximum(deviation, least_spread)
+    return off / tf.maximum(deviation, _LEAST_SPREAD)
 
 
 def elites(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
-    """[B] float32, 1 for the ``count`` best samples of those that may teach, of equal ones the first.
+    """[B] float32, 1 for the ``count`` best samples that may teach, the first of equals.
 
     Args:
       reward: [B].
       weight: [B] 1 where the sample may teach, 0 where it may not.
-      count: how many, at most B; there are fewer where fewer may teach.
+      count: at most B; there are fewer elites where fewer may teach.
     """
     ranked = tf.where(weight > 0, reward, reward.dtype.min)
     best = tf.math.top_k(ranked, count).indices
     return weight * tf.scatter_nd(best[:, tf.newaxis], tf.ones([count]), tf.shape(reward))
-
-
-def above_quantile(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
-    """[B] how far each of the ``count`` best rewards is above the next one; 0 for the others.
-
-    max(R - q, 0), where q is the best reward that is not among them: the (1 - count / B)-quantile.
-
-    Args:
-      reward: [B].
-      weight: [B] 1 where the sample may teach, 0 where it may not.
-      count: how many, below B; there are fewer where fewer may teach.
-    """
-    ranked = tf.where(weight > 0, reward, reward.dtype.max)
-    worst = tf.reduce_min(ranked)  # where fewer may teach, the worst of them is the quantile
-    ranked = tf.where(weight > 0, reward, worst)
-    quantile = tf.math.top_k(ranked, count + 1).values[-1]
-    return weight * tf.maximum(ranked - quantile, 0.0)
 
 
 class MovingAverageBaseline(snt.Module):
@@ -84,7 +62,7 @@ class MovingAverageBaseline(snt.Module):
         self._square = tf.Variable(tf.ones([1]), trainable=False, name="square")
 
     def advantage(self, reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-        """Compares rewards with the baseline so far, which then takes them in.
+        """Compares rewards with the baseline, then adds them to the averages.
 
         Args:
           reward: [B].
@@ -108,7 +86,7 @@ class MovingAverageBaseline(snt.Module):
 
 
 class TrialAverage(snt.Module):
-    """A = R - mean of the rewards of all earlier trials of that graph (GO: Zhou et al. 2020, section 3.4).
+    """A = R - mean reward of all earlier trials of the graph (GO: Zhou et al. 2020, section 3.4).
 
     The first trials are compared with their own mean.
     """
@@ -119,47 +97,35 @@ class TrialAverage(snt.Module):
         self.average = tf.Variable(tf.zeros([1]), trainable=False, name="average")
 
     def advantage(self, reward: tf.Tensor) -> tf.Tensor:
-        """Compares rewards [B] with the mean so far, which then takes them in; [B]."""
+        """Compares rewards [B] with the mean, then adds them to the mean; [B]."""
         before, average = self.count[0], self.average[0]
-        mean, more = tf.reduce_mean(reward), tf.cast(tf.size(reward), tf.float32)
+        mean, count = tf.reduce_mean(reward), tf.cast(tf.size(reward), tf.float32)
         advantage = reward - tf.where(before > 0, average, mean)
-        self.average[0].assign((before * average + more * mean) / (before + more))
-        self.count[0].assign(before + more)
+        self.average[0].assign((before * average + count * mean) / (before + count))
+        self.count[0].assign(before + count)
         return advantage
 
 
 class TurnBaseline(snt.Module):
-    """The mean return at each step over the last episodes (Addanki et al. 2019, section 3.3).
+    """Mean return at each step of the last episodes (Addanki et al. 2019, section 3.3).
 
-    What is still to be gained differs from step to step, so each step has a mean of its own. The first update is
-    compared with its own means.
+    Possible gains differ from step to step, hence a mean for each. The first update is compared
+    with its own means.
     """
 
     def __init__(self, episodes: int, steps: int):
-        """Creates the memory.
-
-        Args:
-          episodes: W, that are remembered.
-          steps: T, of an episode.
-        """
+        """Remembers W ``episodes`` of T ``steps``."""
         super().__init__(name="turn_baseline")
         self.returns = tf.Variable(tf.zeros([episodes, steps]), trainable=False, name="returns")  # [W, T]
         self.count = tf.Variable(0, trainable=False, name="count")
 
     def advantage(self, returns: tf.Tensor) -> tf.Tensor:
-        """Compares returns with the episodes before, which they then push out.
-
-        Args:
-          returns: [B, T].
-
-        Returns:
-          [B, T] returns minus baseline.
-        """
+        """[B, T] returns [B, T] minus the baseline; they then displace the oldest episodes."""
         window = self.returns.shape[0]
-        known = tf.cast(tf.minimum(self.count, window), tf.float32)
+        episodes = tf.cast(tf.minimum(self.count, window), tf.float32)
         baseline = tf.where(
-            known > 0,
-            tf.reduce_sum(self.returns, axis=0) / tf.maximum(known, 1.0),
+            episodes > 0,
+            tf.reduce_sum(self.returns, axis=0) / tf.maximum(episodes, 1.0),
             tf.reduce_mean(returns, axis=0),
         )
         advantage = returns - baseline
@@ -171,8 +137,9 @@ class TurnBaseline(snt.Module):
 class ControllerBaselines(snt.Module):
     """A moving average of rewards for each controller (Mirhoseini et al. 2017, section 3.1).
 
-    A = R - B_c, B_c <- decay B_c + (1 - decay) mean R of what may teach. B_c begins at the failing signal, so that
-    at first whatever runs is reinforced; or at the controller's first mean.
+    A = R - B_c, B_c <- decay B_c + (1 - decay) mean R of the samples that may teach. B_c begins at
+    the failing signal, so that at first every placement that runs is reinforced; or at the
+    controller's first mean.
     """
 
     def __init__(self, controllers: int, decay: float, first: float | None):
@@ -181,7 +148,7 @@ class ControllerBaselines(snt.Module):
         Args:
           controllers: C.
           decay: of the averages.
-          first: where they begin; None for the first mean of each.
+          first: their first value; None for the first mean of each controller.
         """
         super().__init__(name="baselines")
         self._decay = decay
@@ -189,7 +156,7 @@ class ControllerBaselines(snt.Module):
         self.average = tf.Variable([first or 0.0] * controllers, trainable=False, name="average")  # [C]
 
     def advantage(self, reward: tf.Tensor, weight: tf.Tensor, controller: tf.Tensor) -> tf.Tensor:
-        """Compares rewards with one controller's baseline so far, which then takes them in.
+        """Compares rewards with one controller's baseline, then adds them to the average.
 
         Args:
           reward: [B], all of that controller.
@@ -201,15 +168,12 @@ class ControllerBaselines(snt.Module):
         """
         count = tf.reduce_sum(weight)
         mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
-        average = tf.where(self._started[controller], self.average[controller], mean)
+        started = self._started[controller]
+        average = tf.where(started, self.average[controller], mean)
         keep = tf.where(count > 0, self._decay, 1.0)
-        self._put(self.average, controller, keep * average + (1.0 - keep) * mean)
-        self._put(self._started, controller, tf.logical_or(self._started[controller], count > 0))
+        self.average.scatter_nd_update([[controller]], [keep * average + (1.0 - keep) * mean])
+        self._started.scatter_nd_update([[controller]], [tf.logical_or(started, count > 0)])
         return reward - average
-
-    @staticmethod
-    def _put(variable: tf.Variable, position: tf.Tensor, value: tf.Tensor) -> None:
-        variable.scatter_nd_update([[position]], [value])
 
 
 def square_root_reward(
@@ -217,8 +181,9 @@ def square_root_reward(
 ) -> tf.Tensor:
     """R = -sqrt(r / r_ref), or the failing reward (Mirhoseini et al. 2018, section 3).
 
-    Departure: relative to a named reference time (the best single device), so that rewards and
-    learning rates mean the same on every graph and machine. The papers use seconds.
+    Departure: relative to a reference time (the best single device), where the papers use seconds,
+      so that rewards
+    and learning rates mean the same on every graph and machine.
 
     Args:
       runtime_s: [B] step times, of any float type.
@@ -232,35 +197,15 @@ def square_root_reward(
     return tf.where(valid, -tf.sqrt(tf.cast(runtime_s / reference_s, tf.float32)), failing_reward)
 
 
-def gains(values: tf.Tensor) -> tf.Tensor:
-    """r_t = v_{t+1} - v_t: the drop of the time at each step, where values rise as times fall (Addanki et al. 2019).
-
-    Args:
-      values: [B, T + 1] of the states of an episode, higher is better.
-
-    Returns:
-      [B, T].
-    """
-    return values[:, 1:] - values[:, :-1]
-
-
 def discounted_returns(rewards: tf.Tensor, discount: float) -> tf.Tensor:
-    """R_t = r_t + discount R_{t+1}.
-
-    Args:
-      rewards: [B, T].
-      discount: in [0, 1].
-
-    Returns:
-      [B, T].
-    """
-    summed = tf.scan(
+    """[B, T] R_t = r_t + discount R_{t+1} of rewards [B, T], with a discount in [0, 1]."""
+    returns = tf.scan(
         lambda later, reward: reward + discount * later,
         tf.transpose(rewards),
         initializer=tf.zeros_like(rewards[:, 0]),
         reverse=True,
     )
-    return tf.transpose(summed)
+    return tf.transpose(returns)
 
 
 def reinforce_loss(log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
@@ -286,12 +231,14 @@ def ppo_loss(
 ) -> tf.Tensor:
     """-sum_b w_b min(r_b A_b, clip(r_b, 1 - c, 1 + c) A_b) / B with r_b = p_b / old p_b (Schulman et al. 2017).
 
-    At the first epoch, where r = 1, its gradient is that of ``reinforce_loss``. A placement is many decisions, and
-    the ratio of all together leaves the clip's range after a small step: give log-probabilities [B, G] of each
-    decision, advantages [B, 1] and weights [B, 1], and each decision is clipped by itself.
+    At the first epoch, where r = 1, its gradient is that of ``reinforce_loss``. A placement is many
+    decisions, and the ratio of all together leaves the clip's range after a small step: give
+    log-probabilities [B, G] of each decision, advantages [B, 1] and weights [B, 1], and each
+    decision is clipped by itself.
 
     Args:
-      log_prob: [B] log-probability of the executed actions; differentiated. Or [B, G], of each decision.
+      log_prob: [B] log-probability of the executed actions; differentiated. Or [B, G], of each
+        decision.
       old_log_prob: of the same shape, under the policy that drew them; not differentiated.
       advantage: broadcastable to it; not differentiated.
       weight: broadcastable to it, 1 where the sample may teach, 0 where it may not.
@@ -308,14 +255,14 @@ def ppo_loss(
 
 
 def cross_entropy_loss(log_prob: tf.Tensor, elite: tf.Tensor) -> tf.Tensor:
-    """-sum_b e_b log p_b / sum_b e_b: the policy moves to the samples that are elite (Rubinstein 1999).
+    """-sum_b e_b log p_b / sum_b e_b: the policy moves to the elite samples (Rubinstein 1999).
 
-    What is nearest to the elites in cross entropy; of a table of independent decisions, their frequencies.
+    A table of independent decisions moves to the elites' frequencies.
 
     Args:
       log_prob: [B] log-probability of the actions; differentiated.
-      elite: [B] 1 where a sample is one (``elites``), 0 where it is not; any weights of at least 0. With none the
-        loss is 0.
+      elite: [B] 1 for elite samples (``elites``), 0 for others; any weights of at least 0. The loss
+        is 0 without any.
 
     Returns:
       Scalar loss.
@@ -331,8 +278,8 @@ def quantile_loss(log_prob: tf.Tensor, above: tf.Tensor) -> tf.Tensor:
 
     Args:
       log_prob: [B] log-probability of the executed actions; differentiated.
-      above: [B] how far each reward lies above the quantile (``above_quantile``), 0 for the others; not
-        differentiated. With none above the loss is 0.
+      above: [B] how far each reward lies above a quantile of the batch, 0 for the others; not
+        differentiated. The loss is 0 where none is above.
 
     Returns:
       Scalar loss.
@@ -342,11 +289,9 @@ def quantile_loss(log_prob: tf.Tensor, above: tf.Tensor) -> tf.Tensor:
     return -tf.math.divide_no_nan(tf.reduce_sum(above * log_prob), count)
 
 
-# Entropy: keeps a policy exploring for as long as it should.
-
-# An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was learned. One that may
-# sink lower comes back too late for a policy that sits on the single device.
 MIN_WEIGHT, MAX_WEIGHT = 0.03, 1.0
+"""An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was learned. A smaller
+least weight grows too late for a policy that has settled on the single device."""
 
 
 class EntropySteering(snt.Module):
@@ -363,46 +308,33 @@ class EntropySteering(snt.Module):
         self.weight = tf.Variable(1.0, trainable=False, name="weight")
 
     def bonus(self, entropy: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Takes a step of the weight, then gives the scalar to add to the objective: weight * entropy."""
+        """Adapts the weight, then returns weight * entropy, a scalar to add to the objective."""
         error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
         weight = self.weight * tf.exp(-self._rate * error)
         self.weight.assign(tf.clip_by_value(weight, MIN_WEIGHT, MAX_WEIGHT))
         return self.weight * entropy
 
 
-def check_steering(start: float, end: float) -> None:
-    """Raises InputError where settings ask for steering towards an entropy of 0."""
-    if start and not end:
-        raise InputError(
-            f"entropy_end is {end:g}; give a number above 0, which steering divides by, or entropy_start=0 for none"
-        )
-
-
-# Divergence from the policy that drew the samples.
-
-_FAR = 1.5  # times the target
+# a divergence is off if it is more than 1.5 times the target, or less than 1 / 1.5 of it
+_FAR = 1.5
 _MOST = 1e4
 
 
 class KlPenalty(snt.Module):
-    """Weighs a divergence so that an update moves the policy about as far as asked (Schulman et al. 2017, section 4).
+    """Penalty on the divergence from the policy that drew the samples (Schulman et al. 2017, section 4).
 
-    weight <- 2 weight after an update that moved further than 1.5 times the target, weight / 2 after one that moved
-    less than target / 1.5.
+    The weight is doubled after an update that moved the policy further than 1.5 times the target,
+    and halved after one that moved it less than target / 1.5.
     """
 
     def __init__(self, weight: float, target: float):
-        """Begins with a weight; a target of 0 keeps it."""
+        """Begins with a weight, which a target of 0 keeps."""
         super().__init__(name="kl_penalty")
         self._target = target
         self.weight = tf.Variable(weight, trainable=False, name="weight", dtype=tf.float32)
 
-    def penalty(self, divergence: tf.Tensor) -> tf.Tensor:
-        """Scalar to add to the loss: weight * divergence."""
-        return self.weight * divergence
-
     def adapt(self, divergence: tf.Tensor) -> None:
-        """Takes in how far an update moved the policy."""
+        """Adapts the weight to the divergence after an update."""
         if not self._target:
             return
         too_far = tf.cast(divergence > _FAR * self._target, tf.float32)

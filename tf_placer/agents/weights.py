@@ -1,4 +1,4 @@
-"""Weights of a policy in a file, with the kind of policy they are for; and the protocol of teaching one."""
+"""Files of weights, with the kind of their policy; and the protocol of teaching a policy."""
 
 from __future__ import annotations
 
@@ -27,36 +27,23 @@ _REMEDY = "give what `train` wrote"
 
 @dataclasses.dataclass(frozen=True)
 class PolicyKind:
-    """Kind of policy: policies of one kind can take each other's weights.
+    """Kind of policy: policies of one kind can take each other's weights."""
 
-    Attributes:
-      policy: its class.
-      versions: what its weights mean, such as that of the features -> version.
-      settings: what fixes the shapes of its weights, such as a width -> value.
-    """
-
-    policy: str
+    policy: str  # its class
+    # name of a part, such as its features -> version of the weights' meaning
     versions: Mapping[str, int]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # settings that fix the shapes of its weights, such as a width
 
 
 def weights_path(name: str, beside: str) -> pathlib.Path:
-    """The file that a setting names.
-
-    Args:
-      name: a path, or ``SHIPPED``.
-      beside: path of a module of the policy's folder, where the weights are that ship.
-    """
+    """The file of a setting: a path, or ``SHIPPED``, for ``weights.npz`` in the folder of the module ``beside``."""
     return pathlib.Path(beside).with_name("weights.npz") if name == SHIPPED else pathlib.Path(name)
 
 
 def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, Any]) -> bytes:
-    """The content of a file.
+    """The content of a file: the trainable variables of a built policy, its kind, and their history.
 
-    Args:
-      kind: of the policy.
-      policy: built, whose trainable variables are kept.
-      history: where they come from, for who reads the file: command, seed, problems; what JSON can hold.
+    The history is JSON data for readers of the file: command, seed, problems.
     """
     header = {**dataclasses.asdict(kind), "history": dict(history)}
     arrays = {name: variable.numpy() for name, variable in _named(policy).items()}
@@ -64,44 +51,29 @@ def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, An
 
 
 def policy_of_weights(path: pathlib.Path) -> str:
-    """Class of the policy that the weights of a file are of.
-
-    Raises:
-      InputError: it is no file of weights.
-    """
+    """Class of the policy of a file's weights; raises InputError for other files."""
     header, _ = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     return str(header.get("policy"))
 
 
 def command_of_weights(path: pathlib.Path) -> str:
-    """The command that made a file, as its history tells.
-
-    Raises:
-      InputError: it is no file of weights.
-    """
+    """The command that made a file, by its history; raises InputError for other files."""
     header, _ = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     return str(header["history"]["command"])
 
 
 def check_weights_file(path: pathlib.Path) -> None:
-    """Raises InputError unless it is a file of weights, whosever they are."""
+    """Raises InputError unless the file has weights of some policy."""
     read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
 
 
 def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) -> Mapping[str, Any]:
-    """Gives a policy the weights of a file.
-
-    Args:
-      path: of the file.
-      kind: of the policy.
-      policy: built; changed whole or not at all.
-
-    Returns:
-      The history that was given when it was written.
+    """Gives a built policy the weights of a file, all of them or none; returns the file's history.
 
     Raises:
-      InputError: the file is missing, damaged or of something else, or its weights are of another policy, of another
-        version of the features, or of a network of other sizes: one line that names the file and the difference.
+      InputError: the file is missing, damaged or of another type, or its weights are of another
+        policy, of another version of the features, or of a network of other sizes: one line that
+        names the file and the difference.
     """
     header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     if header.get("policy") != kind.policy:
@@ -111,33 +83,33 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
             f"{path} has weights of a {str(header.get('policy'))[:60]}; give some of a {kind.policy}{also}"
         )
     for name, version in kind.versions.items():
-        found = _entry(header, "versions", name)
-        if found != version:
+        taught = _entry(header, "versions", name)
+        if taught != version:
             raise InputError(
-                f"{path} was taught with version {found} of {name}, this program has {version}; teach it anew"
+                f"{path} was taught with version {taught} of {name}, this program has {version}; teach it anew"
             )
     for name, value in kind.settings.items():
-        found = _entry(header, "settings", name)
-        if found != value:
+        taught = _entry(header, "settings", name)
+        if taught != value:
             raise InputError(
-                f"{path} was taught with {name}={found}, this policy has {value}; set {name}={found}, or "
+                f"{path} was taught with {name}={taught}, this policy has {value}; set {name}={taught}, or "
                 'weights="" to begin without'
             )
-    named = _named(policy)
+    variables = _named(policy)
     if {name: array.shape for name, array in arrays.items()} != {
-        name: tuple(variable.shape) for name, variable in named.items()
+        name: tuple(variable.shape) for name, variable in variables.items()
     }:
         raise InputError(f"{path} has other weights than a {kind.policy}; {_REMEDY}")
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} has weights that are no finite numbers; {_REMEDY}")
-    for name, variable in named.items():
+    for name, variable in variables.items():
         variable.assign(arrays[name])
     history = header.get("history")
     return history if isinstance(history, dict) else {}
 
 
 def _named(policy: snt.Module) -> dict[str, Any]:
-    """Position, layer and name -> variable: names are not distinct, and begin with the name of the policy's maker."""
+    """Position, layer and name -> variable: names alone are not distinct, and begin with the name of the learner."""
     return {
         f"{position} {'/'.join(variable.name.split('/')[-2:])}": variable
         for position, variable in enumerate(policy.trainable_variables)
@@ -151,62 +123,42 @@ def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
     return value if isinstance(value, (int, float, bool)) else str(value)[:60]
 
 
-# Protocol of a policy that is taught on many problems, with good plans if it needs some.
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plans:
-    """Plans that a search found for one problem.
+    """Plans that a search found for one problem."""
 
-    Attributes:
-      device_of_unit: [K, U] int32, the fastest first.
-      runtime_s: [K] float64, step times in the simulator.
-      levels: [K, L, G] int32 of groups, in the tasks beyond devices (``JointPlans``); L = 0 where there are none.
-    """
-
-    device_of_unit: np.ndarray
-    runtime_s: np.ndarray
+    device_of_unit: np.ndarray  # [K, U] int32, the fastest first
+    runtime_s: np.ndarray  # [K] float64, step times in the simulator
+    # [K, L, G] int32 of groups, in the tasks beyond devices (``JointPlans``); L may be 0
     levels: np.ndarray
 
 
 class Student(Protocol):
     """A ``tf.Module`` with a policy for any problem, all of whose state is in variables.
 
-        group_of_unit = student.groups_of(problem)  # whoever looks for plans keeps to these, to its tasks and levels
+        group_of_unit = student.groups_of(problem)  # for a search that finds plans of these groups, tasks and levels
         lesson = student.meets(problem, plans)
         loss = student.learn(lesson, tf.constant(1.0))
 
-    What a step draws depends on the seed and the count of steps alone: a student with restored variables goes on as the
-    saved one would have.
-
-    Attributes:
-      policy: what is taught.
-      kind: says for which policies its weights are.
-      tasks: what the plans decide that it learns from, in the order of ``JointPlans``; () for who learns without any.
-      levels: K, of tasks beyond devices.
+    Draws of a step depend on the seed and the count of steps alone: a student with restored
+    variables continues as the saved one would have.
     """
 
-    policy: snt.Module
+    policy: snt.Module  # what is taught
     kind: PolicyKind
-    tasks: tuple[str, ...]
-    levels: int
+    tasks: tuple[
+        str, ...
+    ]  # tasks of the plans to learn from, in the order of ``JointPlans``; () without plans
+    levels: int  # K, of tasks beyond devices
 
     def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32, from 0 on: units that the policy can only place together have the same number."""
+        """[U] int32 from 0 on: units that the policy always places together have the same number."""
 
     def meets(self, problem: Problem, plans: Plans | None) -> Any:
-        """A problem with good plans, if it needs some, as the policy sees them."""
+        """A problem with good plans, if any are needed, as the policy sees them."""
 
     def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one step: towards the plans, or towards what it finds by itself.
-
-        Args:
-          lesson: what ``meets`` gave.
-          rate: scalar float32, the length of the step as a share of the learning rate.
-
-        Returns:
-          Scalar float32, what is to become small, before the step: a mean -log p in nats, or the logarithm of a time.
-        """
+        """Takes one step, of ``rate`` (scalar float32) times the learning rate; returns the previous loss."""
 
     def loss_of(self, lesson: Any) -> tf.Tensor:
-        """The same without a step: for problems that it is not taught."""
+        """Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time."""

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence placer: group embeddings in, a device for each group out; device embeddings, an LSTM."""
+"""Sequence-to-sequence placers: group embeddings in, a device for each group out."""
 
 from __future__ import annotations
 
@@ -10,51 +10,36 @@ import tensorflow as tf
 
 from tf_placer.base import masked
 
-# Device embeddings: any number of devices from one set of weights.
-
 
 class DeviceChoices(NamedTuple):
-    """Features of a problem's devices, and the legal choices of each group.
+    """Features of a problem's devices, and the legal choices of each group."""
 
-    Attributes:
-      features: [D, K] float32.
-      number: [D] int32 in [0, rows), different for each device: what tells devices apart that are alike.
-      legal: [G, D] bool, at least one True in each row.
-      prior_logits: [G, D] float32, added to the logits before they are bounded: what untrained weights prefer.
-    """
-
-    features: tf.Tensor
-    number: tf.Tensor
-    legal: tf.Tensor
+    features: tf.Tensor  # [D, K] float32
+    number: tf.Tensor  # [D] int32 in [0, rows), distinct: tells equal devices apart
+    legal: tf.Tensor  # [G, D] bool, at least one True in each row
+    # [G, D] float32, added to the logits before they are bounded: untrained preferences
     prior_logits: tf.Tensor
 
 
 class EmbeddedDevices(NamedTuple):
-    """Devices as a network reads them [D, H], and as it compares its state with them [D, S]."""
+    """Devices as input of a network, and as keys for its state."""
 
-    embedding: tf.Tensor
-    key: tf.Tensor
+    embedding: tf.Tensor  # [D, H]
+    key: tf.Tensor  # [D, S]
 
 
 class DeviceScorer(snt.Module):
-    """Scores devices by products with what they are like, so that their number is no part of the weights.
+    """Scores any number of devices from one set of weights, by products with their features.
 
     e_d = row_e(number_d) + tanh(MLP(features_d));  k_d = row_k(number_d) + W features_d / sqrt(K);  u_d = state . k_d
 
-    Keys are linear in the weights. With a learned layer on both sides of the product, all groups went to one device
-    together before any two were told apart: of Inception-V3 on k40x2, three of three seeds still sat there after 20,000
-    evaluations.
+    Keys are linear in the weights. With a learned layer on both sides of the product, all groups
+    went to one device together before any two were told apart: of Inception-V3 on k40x2, three of
+    three seeds still sat there after 20,000 evaluations.
     """
 
     def __init__(self, rows: int, embedding_width: int, state_width: int, name: str | None = None):
-        """Creates the layers.
-
-        Args:
-          rows: of the tables, more than any device's number.
-          embedding_width: H.
-          state_width: S, of the states that are compared.
-          name: module name.
-        """
+        """Creates the layers: ``rows`` of the tables, more than any device's number; H and S."""
         super().__init__(name=name)
         self._embedding_rows = snt.Embed(rows, embedding_width, name="embedding_rows")
         self._hidden = snt.Linear(embedding_width, name="hidden")
@@ -76,25 +61,17 @@ class DeviceScorer(snt.Module):
         return tf.tensordot(states, devices.key, [[-1], [1]])
 
 
-# An LSTM whose inputs come multiplied by their weights.
-
-
 class ProjectedLstm(snt.RNNCore):
     """LSTM cell (Hochreiter & Schmidhuber 1997; forget bias 1: Jozefowicz et al. 2015) without the input's product.
 
     gates i, f, g, o = x + W h + b;  c = sigmoid(f + 1) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
 
-    What does not depend on the state is multiplied outside of the loop, for all steps at once, and an input that is a
-    row of a small table is looked up as a product.
+    Inputs are projected outside of the loop, for all steps at once; rows of a small table are
+    looked up as products.
     """
 
     def __init__(self, hidden_width: int, name: str | None = None):
-        """Creates the recurrent layer.
-
-        Args:
-          hidden_width: H; inputs x are [B, 4 H].
-          name: module name.
-        """
+        """Creates the recurrent layer, of width H; inputs x are [B, 4 H]."""
         super().__init__(name=name)
         self._hidden_width = hidden_width
         self._recurrent = snt.Linear(4 * hidden_width, name="recurrent")
@@ -124,7 +101,7 @@ class Decoded(NamedTuple):
         return tf.reduce_sum(self.decision_log_prob(), axis=-1)
 
     def decision_log_prob(self) -> tf.Tensor:
-        """[M, K, G] log-probability of each of them."""
+        """[M, K, G] log-probability of each action."""
         return masked.log_prob(self.logits, self.actions)
 
     def entropy(self) -> tf.Tensor:
@@ -133,71 +110,55 @@ class Decoded(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """Inputs of all steps of the decoder.
+    """Inputs of all steps of the decoder."""
 
-    Attributes:
-      memory: [M, S, H], the encoded steps.
-      memory_gates: [M, S, 4 H], their part of the decoder's gates.
-      device_gates: [c (1 + D), 4 H], the part of the last step's devices; of each group's rows the first stands for
-        none yet.
-      state: the decoder's first, [M * K, H] each.
-      devices: embedded.
-    """
-
-    memory: tf.Tensor
-    memory_gates: tf.Tensor
+    memory: tf.Tensor  # [M, S, H], the encoded steps
+    memory_gates: tf.Tensor  # [M, S, 4 H], their part of the decoder's gates
+    # [c (1 + D), 4 H], of the last step's devices; the first row of each group is for none yet
     device_gates: tf.Tensor
-    state: snt.LSTMState
+    state: snt.LSTMState  # the decoder's first, [M * K, H] each
     devices: EmbeddedDevices
 
 
 class _Steps(NamedTuple):
-    """Addends of the logits, and legality, by steps.
+    """Addends of the logits, and legality, by steps."""
 
-    Attributes:
-      prior_logits: [S, c, D], before they are bounded.
-      rows: [S, c, D], behind.
-      noise: [M or 1, K or 1, S, c, D].
-      legal: [S, c, D].
-    """
-
-    prior_logits: tf.Tensor
-    rows: tf.Tensor
-    noise: tf.Tensor
-    legal: tf.Tensor
+    prior_logits: tf.Tensor  # [S, c, D], before they are bounded
+    rows: tf.Tensor  # [S, c, D], afterwards
+    noise: tf.Tensor  # [M or 1, K or 1, S, c, D]
+    legal: tf.Tensor  # [S, c, D]
 
 
-def attended(query: tf.Tensor, memory: tf.Tensor, there: tf.Tensor | None = None) -> tf.Tensor:
+def attended(query: tf.Tensor, memory: tf.Tensor, present: tf.Tensor | None = None) -> tf.Tensor:
     """[..., R, H] sum_j softmax(query . memory_j / sqrt(H))_j memory_j: content attention (Luong et al. 2015).
 
-    Args:
-      query: [..., R, H].
-      memory: [..., S, H].
-      there: [..., 1, S] bool, what there is; None for all.
+    Of a query [..., R, H] over a memory [..., S, H]; ``present`` [..., 1, S] bool masks padding.
     """
     score = tf.linalg.matmul(query, memory, transpose_b=True) / memory.shape[-1] ** 0.5
-    if there is not None:
-        score = masked.masked(score, there)
+    if present is not None:
+        score = masked.masked(score, present)
     return tf.linalg.matmul(tf.nn.softmax(score), memory)
 
 
 class Seq2SeqPlacer(snt.Module):
     """Attentional sequence to sequence model (Mirhoseini et al. 2018, section 3; 2017, section 3.2).
 
-    A bidirectional LSTM reads the M sequences of G group embeddings; an LSTM decoder takes S = G / c
-    steps, and step s emits the devices of its c groups; c is 1 in the papers:
+    A bidirectional LSTM reads the M sequences of G group embeddings; an LSTM decoder takes S = G /
+    c steps, and step s emits the devices of its c groups; c is 1 in the papers:
 
       state = LSTM([embeddings(devices of step s - 1), memory_s], state)
       score_j = (W_s state) . memory_j / sqrt(H)            content attention over the steps
       logits_g = C tanh(u / T) + row_g,  u_d = [state, sum_j softmax(score)_j memory_j] . key_gd
 
-    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of the
-    encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the very
-    group it places (the papers leave finding it to the attention); the content score is Luong et
-    al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and devices are
-    embedded by what they are like (``DeviceScorer``), so that the weights hold for any cluster. With several
-    groups a step there are fewer steps to go through, and the groups of one are drawn without knowing of each
-    other. With ``group_rows`` each group has logits of its own, which learn as a table without a network does.
+    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of
+      the
+    encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the
+    current group (the papers leave finding it to the attention); the content score is Luong et
+    al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and
+    devices are embedded by their features (``DeviceScorer``), so that the weights hold for any
+    cluster. With several groups a step there are fewer steps, and the groups of a step are drawn
+    independently. With ``group_rows`` each group has logits of its own, which learn as fast as a
+    table without a network.
     """
 
     def __init__(
@@ -253,7 +214,7 @@ class Seq2SeqPlacer(snt.Module):
 
     @property
     def network_variables(self) -> tuple[tf.Variable, ...]:
-        """All others."""
+        """Variables without the logits of each group."""
         rows = {id(variable) for variable in self.row_variables}
         return tuple(variable for variable in self.trainable_variables if id(variable) not in rows)
 
@@ -272,14 +233,9 @@ class Seq2SeqPlacer(snt.Module):
         logits_noise: tf.Tensor,
         seed: tf.Tensor,
     ) -> Decoded:
-        """Draws K placements for each grouping.
+        """Draws K ``samples`` for each grouping of embeddings [M, G, F]; shapes are static.
 
-        Args:
-          groups: [M, G, F] group embeddings, of static shape.
-          choices: devices, of static shape.
-          samples: K.
-          logits_noise: broadcastable to [M, K, G, D], added to the logits.
-          seed: [2] int32.
+        ``logits_noise``, broadcastable to [M, K, G, D], is added to the logits.
         """
         # All noise in one op, outside the loop.
         count = self._steps_of(groups.shape[1])
@@ -304,23 +260,25 @@ class Seq2SeqPlacer(snt.Module):
     ) -> Decoded:
         """Teacher forcing: the logits under which ``actions`` [M, K, G] would be drawn.
 
-        All inputs of the decoder are known, so the loop holds its recurrence alone; attention and scores are
-        computed for all steps at once.
+        All inputs of the decoder are known, so the loop holds its recurrence alone; attention and
+        scores are computed for all steps at once.
         """
         groupings, samples, count = actions.shape
-        steps, each = self._steps_of(count), self._groups_per_step
+        steps, per_step = self._steps_of(count), self._groups_per_step
         encoded = self._encode(groups, choices, samples)
-        padded = tf.pad(actions, [[0, 0], [0, 0], [0, steps * each - count]])
-        by_step = tf.reshape(padded, [groupings, samples, steps, each])
-        last = tf.pad(by_step[:, :, :-1] + 1, [[0, 0], [0, 0], [1, 0], [0, 0]])  # 0: no device yet
-        gates = self._device_gates(last, encoded) + encoded.memory_gates[:, tf.newaxis]  # [M, K, S, 4 H]
+        padded = tf.pad(actions, [[0, 0], [0, 0], [0, steps * per_step - count]])
+        by_step = tf.reshape(padded, [groupings, samples, steps, per_step])
+        # 0: no device yet
+        previous = tf.pad(by_step[:, :, :-1] + 1, [[0, 0], [0, 0], [1, 0], [0, 0]])
+        # [M, K, S, 4 H]
+        gates = self._device_gates(previous, encoded) + encoded.memory_gates[:, tf.newaxis]
         gates = tf.reshape(tf.transpose(gates, [2, 0, 1, 3]), [steps, groupings * samples, -1])
         outputs, _ = snt.dynamic_unroll(self._decoder, gates, encoded.state)
         outputs = tf.reshape(outputs, [steps, groupings, samples, self.hidden_width])
         states = tf.reshape(
             tf.transpose(outputs, [1, 2, 0, 3]), [groupings, samples * steps, self.hidden_width]
         )
-        scores = tf.reshape(self._scores(states, encoded), [groupings, samples, steps, each, -1])
+        scores = tf.reshape(self._scores(states, encoded), [groupings, samples, steps, per_step, -1])
         added = self._added(choices, logits_noise, count)
         return Decoded(actions, self._by_group(self._logits(scores, added), count))
 
@@ -329,7 +287,7 @@ class Seq2SeqPlacer(snt.Module):
         return -(-groups // self._groups_per_step)
 
     def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
-        """A tensor with G in one axis as one with S, c there; what is added is 0."""
+        """A tensor with axes S, c in the place of an axis G; padding is 0."""
         shape = by_group.shape.as_list()
         steps = self._steps_of(shape[axis])
         padding = [[0, 0]] * len(shape)
@@ -356,16 +314,16 @@ class Seq2SeqPlacer(snt.Module):
             legal=self._padded(choices.legal, 0),
         )
 
-    def _device_gates(self, last: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
-        """[..., 4 H] the part of the last step's devices [..., c], 0 for none yet: rows of the table, added up."""
+    def _device_gates(self, previous: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
+        """[..., 4 H] the part of the last step's devices [..., c], 0 for none yet: the sum of their rows."""
         devices = encoded.devices.key.shape[0]
-        row = last + (1 + devices) * tf.range(self._groups_per_step)
+        row = previous + (1 + devices) * tf.range(self._groups_per_step)
         # A product, because the gradient of a look-up adds up row by row.
         which = tf.reduce_sum(tf.one_hot(row, encoded.device_gates.shape[0]), axis=-2)
         return tf.tensordot(which, encoded.device_gates, 1)
 
     def _encode(self, groups: tf.Tensor, choices: DeviceChoices, samples: int) -> _Encoded:
-        """Reads group embeddings [M, G, F] and devices for so many samples of each grouping."""
+        """Encodes group embeddings [M, G, F] and devices for a number of samples of each grouping."""
         embedded = self._padded(tf.nn.relu(self._embed_group(groups)), 1)  # [M, S, c, H]
         joined = tf.reshape(embedded, [*embedded.shape[:2], self._groups_per_step * self.hidden_width])
         memory, state = self._remember(tf.transpose(joined, [1, 0, 2]))
@@ -404,21 +362,21 @@ class Seq2SeqPlacer(snt.Module):
         choose: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     ) -> Decoded:
         """Runs the decoder; ``choose`` takes the step and its logits [M, K, c, D] to actions [M, K, c]."""
-        count, each = groups.shape[1], self._groups_per_step
+        count, per_step = groups.shape[1], self._groups_per_step
         steps = self._steps_of(count)
         encoded = self._encode(groups, choices, samples)
         shape = [groups.shape[0], samples]
         added = self._added(choices, logits_noise, count)
 
         def body(step, action, state, all_actions, all_logits):
-            here = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
-            gates = here + self._device_gates(tf.reshape(action + 1, [-1, each]), encoded)
+            memory_gates = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
+            gates = memory_gates + self._device_gates(tf.reshape(action + 1, [-1, per_step]), encoded)
             output, state = self._decoder(gates, state)
             scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
-            at = _Steps(
+            addends = _Steps(
                 added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
             )
-            logits = self._logits(scores, at)
+            logits = self._logits(scores, addends)
             action = choose(step, logits)
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
 
@@ -427,10 +385,10 @@ class Seq2SeqPlacer(snt.Module):
             body,
             (
                 tf.constant(0),
-                tf.fill([*shape, each], -1),
+                tf.fill([*shape, per_step], -1),
                 encoded.state,
-                tf.TensorArray(tf.int32, steps, element_shape=[*shape, each]),
-                tf.TensorArray(tf.float32, steps, element_shape=[*shape, each, choices.legal.shape[1]]),
+                tf.TensorArray(tf.int32, steps, element_shape=[*shape, per_step]),
+                tf.TensorArray(tf.float32, steps, element_shape=[*shape, per_step, choices.legal.shape[1]]),
             ),
             maximum_iterations=steps,
         )
@@ -440,12 +398,9 @@ class Seq2SeqPlacer(snt.Module):
         )
 
     def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
-        """[M, R, H] what queries [M, R, H] find in the memory [M, S, H].
+        """[M, R, H] attention of queries [M, R, H] to the memory [M, S, H].
 
-        Args:
-          query: of decoder states; R is K.
-          memory: the encoded steps.
-          step: of which they are; None for those of all steps of each sample, where R is K S.
+        The queries are of one ``step``, and R is K; or of all steps of each sample, and R is K S.
         """
         del step  # each step attends to all
         return attended(query, memory)
@@ -458,6 +413,82 @@ class Seq2SeqPlacer(snt.Module):
         return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)
 
     def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
-        """Bounded, then with rows and noise, then masked."""
+        """Bounds the scores, adds rows and noise, and masks."""
         bounded = self._tanh_constant * tf.tanh((scores + added.prior_logits) / self._temperature)
         return masked.masked(bounded + added.rows + added.noise, added.legal)
+
+
+class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
+    """Segment-level sequence to sequence model (Lan et al. 2021, section 3).
+
+    As ``Seq2SeqPlacer``, but the S steps are cut into segments of L. The bidirectional LSTM reads
+    each segment by itself, all at once, and attention is over the steps of the current segment. The
+    decoder's state passes from one segment to the next, with all decisions before. The time is
+    linear in the length of a sequence, not quadratic.
+
+    The decoder begins with the state in which the encoder leaves the first segment.
+    """
+
+    def __init__(
+        self,
+        device_rows: int,
+        hidden_width: int,
+        tanh_constant: float,
+        temperature: float,
+        segment: int,
+        groups_per_step: int = 1,
+        name: str | None = None,
+    ):
+        """As ``Seq2SeqPlacer``, with the number of groups in a ``segment``, rounded up to whole steps."""
+        super().__init__(device_rows, hidden_width, tanh_constant, temperature, groups_per_step, name=name)
+        self._segment_steps = -(-segment // groups_per_step)
+
+    def _remember(self, sequence: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
+        """Encodes the steps [S, M, c H]: [M, S, H], and the state [M, H] that the decoder begins with."""
+        steps, groupings, width = sequence.shape
+        length = min(self._segment_steps, steps)
+        segments = -(-steps // length)
+        padded = tf.pad(sequence, [[0, segments * length - steps], [0, 0], [0, 0]])
+        by_segment = tf.transpose(tf.reshape(padded, [segments, length, groupings, width]), [1, 0, 2, 3])
+        by_segment = tf.reshape(by_segment, [length, segments * groupings, width])
+        rest = steps - (segments - 1) * length
+        # the last may be shorter
+        lengths = tf.repeat([*[length] * (segments - 1), rest], groupings)
+        outputs, states = [], []
+        for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
+            inputs = tf.reverse_sequence(read(by_segment), lengths, 0, 1) if backward else read(by_segment)
+            begin = encoder.initial_state(segments * groupings)
+            output, state = snt.dynamic_unroll(encoder, inputs, begin, None if rest == length else lengths)
+            outputs.append(tf.reverse_sequence(output, lengths, 0, 1) if backward else output)
+            states.append(state)
+        memory = tf.reshape(tf.concat(outputs, axis=2), [length, segments, groupings, self.hidden_width])
+        memory = tf.reshape(tf.transpose(memory, [2, 1, 0, 3]), [groupings, -1, self.hidden_width])
+        state = tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1)[:groupings], *states)
+        return memory[:, :steps], state
+
+    def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
+        """[M, R, H] attention of queries [M, R, H] to the segments of their steps; see ``Seq2SeqPlacer``."""
+        groupings, steps, width = memory.shape
+        length = min(self._segment_steps, steps)
+        segments = -(-steps // length)
+        padding = segments * length - steps
+        by_segment = tf.reshape(
+            tf.pad(memory, [[0, 0], [0, padding], [0, 0]]), [groupings, segments, length, width]
+        )
+        present = tf.reshape(tf.range(segments * length) < steps, [segments, 1, length])
+        if step is not None:
+            segment = step // length
+            return attended(query, by_segment[:, segment], present[segment])
+        samples = query.shape[1] // steps
+        query = tf.reshape(query, [groupings, samples, steps, width])
+        query = tf.reshape(
+            tf.pad(query, [[0, 0], [0, 0], [0, padding], [0, 0]]),
+            [groupings, samples, segments, length, width],
+        )
+        query = tf.reshape(
+            tf.transpose(query, [0, 2, 1, 3, 4]), [groupings, segments, samples * length, width]
+        )
+        context = attended(query, by_segment, present)
+        context = tf.reshape(context, [groupings, segments, samples, length, width])
+        context = tf.reshape(tf.transpose(context, [0, 2, 1, 3, 4]), [groupings, samples, -1, width])
+        return tf.reshape(context[:, :, :steps], [groupings, samples * steps, width])

@@ -9,7 +9,6 @@ from tf_placer.agents.losses import (
     MovingAverageBaseline,
     TrialAverage,
     TurnBaseline,
-    above_quantile,
     elites,
     standardized_advantage,
 )
@@ -66,8 +65,6 @@ def test_a_batch_is_standardized_by_those_that_may_teach():
     reward, weight = tf.constant([-1.0, -3.0, -10.0]), tf.constant([1.0, 1.0, 0.0])
     np.testing.assert_allclose(standardized_advantage(reward, weight), [1.0, -1.0, 0.0])
     np.testing.assert_allclose(standardized_advantage(10 * reward, weight), [1.0, -1.0, 0.0])
-    # A deviation of 1 counts as 4.
-    np.testing.assert_allclose(standardized_advantage(reward, weight, 4.0), [0.25, -0.25, 0.0])
 
 
 def test_a_batch_of_equal_rewards_or_of_none_teaches_nothing():
@@ -81,16 +78,6 @@ def test_elites_are_the_best_that_may_teach():
     assert elites(reward, weight, 1).numpy().tolist() == [0, 1, 0, 0, 0]  # the first of two that are equal
     assert elites(reward, weight, 3).numpy().tolist() == [1, 1, 0, 0, 1]
     assert elites(reward, weight, 5).numpy().tolist() == [1, 1, 1, 0, 1]
-
-
-def test_above_the_quantile_by_hand():
-    reward = tf.constant([-2.0, -1.0, -4.0, -0.5, -1.5])
-    weight = tf.constant([1.0, 1.0, 1.0, 0.0, 1.0])
-    # Of -1, -1.5, -2, -4 the two best, over -2.
-    np.testing.assert_allclose(above_quantile(reward, weight, 2), [0, 1.0, 0, 0, 0.5])
-    # Where no more than four may teach, over the worst of them.
-    np.testing.assert_allclose(above_quantile(reward, weight, 4), [2.0, 3.0, 0, 0, 2.5])
-    assert above_quantile(reward, tf.zeros(5), 2).numpy().tolist() == [0] * 5
 
 
 def test_a_trial_average_is_the_mean_of_all_earlier_trials():

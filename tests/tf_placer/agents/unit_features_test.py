@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.features import FIXED_WIDTH, UNIT_COLUMNS, costliest_op, unit_features
+from tf_placer.agents.features import FIXED_WIDTH, UNIT_COLUMNS, costliest_ops, unit_features
 from tf_placer.problem.unit_graph import unit_graph
 
 
@@ -42,7 +42,7 @@ def test_the_columns_cover_the_fixed_width_once():
 
 
 def test_the_costliest_op_speaks_for_its_unit(problem):
-    assert costliest_op(problem).tolist() == [0, 2, 3, 4]
+    assert costliest_ops(problem).tolist() == [0, 2, 3, 4]
 
 
 def test_sizes_of_six_outputs_of_four_dimensions(problem):

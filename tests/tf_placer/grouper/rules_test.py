@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
-from tf_placer.agents.colocrl.learner import ColocRlConfig, colocated_groups
+from tf_placer.agents.colocrl import ColocRlConfig, colocated_groups
 from tf_placer.grouper.rules import tied_by_rules, tied_groups
 
 

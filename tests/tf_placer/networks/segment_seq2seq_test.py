@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.agents.graph_inputs import draw_weights
-from tf_placer.networks.segments import SegmentSeq2SeqPlacer
-from tf_placer.networks.seq2seq import DeviceChoices, Seq2SeqPlacer
+from tf_placer.networks.seq2seq import DeviceChoices, SegmentSeq2SeqPlacer, Seq2SeqPlacer
 
 M, K, G, D, F, ROWS = 2, 3, 5, 4, 6, 8
 NO_NOISE = tf.zeros([1, 1, 1, 1])

@@ -11,16 +11,16 @@ import time
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods
 from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
-    num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4,
+    num_groups=8, placer_hidden=8,  landmarks=4,
     groupings=1, placements=8, incumbent=False,
-    learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
+    learning_rate=1e-2,
 )  # fmt: skip
 METHODS = {"hdp": dataclasses.replace(methods.find("hdp"), default=CONFIG), "random": methods.find("random")}
 EVALUATIONS = 200

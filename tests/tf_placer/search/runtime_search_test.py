@@ -9,7 +9,7 @@ import os
 import pytest
 
 from tf_placer import workloads
-from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.journal import JournaledEvaluator
@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 CONFIG = HdpConfig(
-    num_groups=4, placer_hidden=8, grouper_hidden=8, landmarks=2,
+    num_groups=4, placer_hidden=8,  landmarks=2,
     groupings=1, placements=4, incumbent=False, start_probability=0.5,
 )  # fmt: skip
 METHODS = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
 
@@ -21,7 +21,6 @@ SMALL_HDP = dataclasses.replace(
     default=HdpConfig(
         num_groups=8,
         placer_hidden=8,
-        grouper_hidden=8,
         landmarks=4,
         groupings=1,
         placements=16,

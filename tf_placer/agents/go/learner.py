@@ -1,4 +1,4 @@
-"""GO learns by proximal policy optimization, and places zero-shot as it was taught."""
+"""GO learns by proximal policy optimization, is taught by imitation, and places zero-shot (Zhou et al. 2020)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
-from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.multi_task import MultiTaskPolicy, made, placement_of
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
     Chain,
+    GoConfig,
+    GoInputs,
     GoPolicy,
     committed,
     go_inputs,
     go_kind,
 )
-from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import (
+    Best,
     PolicyLearner,
     Proposal,
     WarmStart,
     adam,
+    apply_gradients,
     executed_times,
     summed_gradients,
 )
@@ -33,26 +36,27 @@ from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_lo
 from tf_placer.agents.weights import (
     SHIPPED,
     WEIGHTS_REMEDY,
-    PolicyKind,
+    Plans,
     policy_of_weights,
     restore_weights,
     weights_path,
 )
-from tf_placer.base import arguments
+from tf_placer.base import arguments, masked
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.grouper.groups import ordered_groups
 from tf_placer.grouper.joint_plans import DEVICES, TASKS, JointPlans
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
-_STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere
-_LARGEST = 2**25  # numbers in a layer's attention that are there at once
+_STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights
+_LARGEST = 2**25  # most numbers in a layer's attention at once
 
 
 class Drawn(NamedTuple):
-    """Chains, and the log-probabilities [B, T + L, V] with which they were drawn: what PPO's ratios are relative to."""
+    """Chains, and the log-probabilities [B, T + L, V] with which they were drawn, for PPO's ratios."""
 
     chain: Chain
     log_prob: tf.Tensor
@@ -74,20 +78,6 @@ class GoLearner(PolicyLearner):
         seed: int,
         policy: GoPolicy | MultiTaskPolicy | None = None,
     ):
-        """Builds the policy and finds where refinement begins.
-
-        Args:
-          problem: what to place.
-          config: settings.
-          warm_start: plans, of which the one that is best as nodes is begun with, and what rewards are relative to.
-          seed: fixes everything random.
-          policy: goes on with these weights, of any problem, and changes them; None takes those of ``config.weights``,
-            or draws new ones.
-
-        Raises:
-          InputError: the policy draws chains of another length, or ``config.weights`` is no file of weights for such a
-            policy.
-        """
         if policy is not None and policy.config.passes != config.passes:
             raise InputError(
                 f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
@@ -104,18 +94,28 @@ class GoLearner(PolicyLearner):
         if policy is None:
             policy, kind = made(config, seed)
             if config.weights:
-                self._levels_are_taught = _restored(config.weights, policy, kind)
+                # Weights of all tasks, or those of the placement alone.
+                path = weights_path(config.weights, __file__)
+                self._levels_are_taught = (
+                    isinstance(policy, MultiTaskPolicy) and policy_of_weights(path) == kind.policy
+                )
+                if self._levels_are_taught:
+                    restore_weights(path, kind, policy)
+                else:
+                    restore_weights(path, go_kind(policy.config), placement_of(policy))
         inputs = go_inputs(problem, nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
-        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
-        self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V] or [1 + L, V]
-        self.begin_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="begin_s")
+        self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
+        self.best = Best(begin)
+        # Where refinement begins: [V] devices; with further tasks [1 + L, V] devices and levels.
+        self.begin = self.best.decisions[0]
+        self._begins_taught = bool(config.weights) and (self._decides_devices or self._levels_are_taught)
         self.baseline = TrialAverage()
         self._chunk = chunk_of(config, nodes.count)
 
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
-        # Not traced with the others: it is asked for once.
+        # Taught placements are not traced: they are needed once.
         proposal = self._taught() if self._begins_taught and not int(self.updates) else self._refined()
         joint = self._of_problem.joint
         if not joint.leveled:
@@ -123,38 +123,38 @@ class GoLearner(PolicyLearner):
         levels = self.policy.state(proposal.actions.chain)[:, 1:]
         return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
 
-    @property
-    def _begins_taught(self) -> bool:
-        return bool(self._config.weights) and (self._decides_devices or self._levels_are_taught)
-
     @tf.function(autograph=False)
     def _refined(self) -> Proposal:
         """Draws chains from where refinement begins."""
-        config, seed = self._config, self._now()
-        begin = tf.convert_to_tensor(self.begin)
+        config, begin = self._config, tf.convert_to_tensor(self.begin)
 
-        def draw(one: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            chain, scores = self.policy.sample(self.inputs, begin, self._chunk, one, **self._turn())
+        def draw(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            chain, scores = self.policy.sample(self.inputs, begin, self._chunk, seed, **self._turn())
             return chain.steps, scores.log_prob
 
-        seeds = tf.random.split(seed, config.rollouts // self._chunk)
+        seeds = tf.random.split(self._now(), config.rollouts // self._chunk)
         if seeds.shape[0] == 1:
             steps, log_prob = draw(seeds[0])
         else:
-            drawn = tf.map_fn(draw, seeds, fn_output_signature=(tf.int32, tf.float32), parallel_iterations=1)
+            chunks = tf.map_fn(draw, seeds, fn_output_signature=(tf.int32, tf.float32), parallel_iterations=1)
             shape = [config.rollouts, self.policy.num_steps, begin.shape[-1]]
-            steps, log_prob = (tf.reshape(one, shape) for one in drawn)
+            steps, log_prob = (tf.reshape(chunk, shape) for chunk in chunks)
         return self._proposal(steps, log_prob)
 
     def _proposal(self, steps: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
-        """Proposal of chains with steps [B, T + L, V]."""
+        """Proposal of chains with steps [B, T + L, V]; the first chain of all stays at the beginning."""
         begin = tf.convert_to_tensor(self.begin)
-        chain = Chain(begin, self._with_begin(begin, steps))
-        return Proposal(Drawn(chain, log_prob), self.inputs.placements(self.policy.devices(chain)))
+        stands = self.policy.unfolded(begin[tf.newaxis])
+        chain = Chain(begin, tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], stands, steps))
+        state = self.policy.state(chain)
+        devices = state[:, 0] if self._of_problem.joint.leveled else state
+        return Proposal(Drawn(chain, log_prob), self.inputs.placements(devices))
 
     def _update(self, actions: Drawn, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config = self._config
-        drawn = self._is_drawn()
+        # 1 for a sample drawn as a chain, 0 for the beginning and for taught placements.
+        is_chain = self.updates > 0 if self._begins_taught else True
+        drawn = tf.cast(tf.logical_and(is_chain, tf.logical_not(self._is_begin())), tf.float32)
         advantage = drawn * self.baseline.advantage(reward)
         if config.standardize:
             advantage = standardized_advantage(reward, drawn)
@@ -162,12 +162,30 @@ class GoLearner(PolicyLearner):
             reward, tf.cast(valid, tf.float32), max(1, round(config.elite_share * config.rollouts))
         )
         chain = actions.chain
-        self._steps(chain.begin, (chain.steps, actions.log_prob, advantage, elite))
-        self._remember(chain, executed_times(runtime_s, valid))
+        lesson = (chain.steps, actions.log_prob, advantage, elite)
+        size = config.rollouts // config.minibatches
+
+        def step(number: tf.Tensor) -> tuple[tf.Tensor]:
+            """Takes an optimizer step on a minibatch; every epoch has another order."""
+            epoch, part = number // config.minibatches, number % config.minibatches
+            seed = tf.random.fold_in(self._now(), 1 + epoch)
+            order = tf.argsort(tf.random.stateless_uniform([config.rollouts], seed), stable=True)
+            rows = order[part * size : (part + 1) * size]
+            minibatch = [tf.gather(tensor, rows) for tensor in lesson]
+            gradients = self._gradients(chain.begin, minibatch, size)
+            apply_gradients([gradients], self._optimizers, self._clip)
+            return (number + 1,)
+
+        total = config.epochs * config.minibatches
+        tf.while_loop(lambda number: number < total, step, (tf.constant(0),), parallel_iterations=1)
+        if config.begin == "best":
+            times_s = executed_times(runtime_s, valid)
+            fastest = tf.argmin(times_s)
+            self.best.take([self.policy.state(chain)[fastest]], times_s[fastest])
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
-        """Mean entropy of a decision in nats, by the policy as it is."""
+        """Mean entropy of a decision in nats, under the current policy."""
         begin = tf.convert_to_tensor(self.begin)
         return tf.reduce_mean(self.policy.greedy(self.inputs, begin)[1].entropy)
 
@@ -181,76 +199,42 @@ class GoLearner(PolicyLearner):
         return {"drawn": tf.constant(turns)[turn]}
 
     def _is_begin(self) -> tf.Tensor:
-        """[B] bool, a sample that nobody drew: the first of all is what is begun with, so that its time is known."""
-        first = tf.range(self._config.rollouts) == 0
-        return tf.logical_and(first, tf.logical_and(self._config.begin == "best", self.updates == 0))
-
-    def _is_drawn(self) -> tf.Tensor:
-        """[B] 1 for a sample that the chain drew, from where it begins, and 0 for one that is there to begin with."""
-        others = self.updates > 0 if self._begins_taught else True
-        return tf.cast(tf.logical_and(others, tf.logical_not(self._is_begin())), tf.float32)
+        """[B] bool: the first sample of all is the beginning itself, so that its time is known."""
+        is_first = tf.range(self._config.rollouts) == 0
+        return tf.logical_and(is_first, tf.logical_and(self._config.begin == "best", self.updates == 0))
 
     def _taught(self) -> Proposal:
-        """Proposal of weights that were taught elsewhere: the likeliest placement, then draws."""
+        """Proposal by taught weights: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
         begin = tf.convert_to_tensor(self.begin)
-        # The first of all may be what is begun with: the likeliest comes second.
+        # The first of all may be the beginning: the likeliest comes second.
         temperature = tf.where(tf.range(count) == min(1, count - 1), 0.0, _TEMPERATURE)
         if self._decides_devices:
             cold, warm = (
-                committed(placement_of(self.policy), self.inputs, some, _STEPS, tf.constant(one), seed)
-                for some, one in ((1, 0.0), (count - 1, _TEMPERATURE))
+                committed(placement_of(self.policy), self.inputs, samples, _STEPS, tf.constant(heat), seed)
+                for samples, heat in ((1, 0.0), (count - 1, _TEMPERATURE))
             )
             devices = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
         else:
             devices = tf.repeat(begin[:1], count, axis=0)
         if self._levels_are_taught:
-            of_levels = tf.random.fold_in(seed, 1)
-            state = self.policy.completed(self.inputs, begin, devices, temperature, of_levels)
+            levels_seed = tf.random.fold_in(seed, 1)
+            state = self.policy.completed(self.inputs, begin, devices, temperature, levels_seed)
         else:
-            state = self.policy.placed(begin, devices)
+            state = devices
+            if isinstance(self.policy, MultiTaskPolicy):
+                state = self.policy.placed(begin, devices)
         steps = self.policy.unfolded(state)
-        # Nobody drew them as chains: they are worth imitating, and no ratio is asked of them (``_is_drawn``).
+        # They were not drawn as chains: they are imitated if they are elite, and have no ratio.
         return self._proposal(steps, tf.zeros(tf.shape(steps)))
-
-    def _with_begin(self, begin: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-        """[B, T + L, V] with it in its place."""
-        stands = self.policy.unfolded(begin[tf.newaxis])
-        return tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], stands, steps)
-
-    def _steps(self, begin: tf.Tensor, lesson: tuple[tf.Tensor, ...]) -> None:
-        """Epochs over minibatches, each in another order."""
-        config = self._config
-        size = config.rollouts // config.minibatches
-
-        def step(number: tf.Tensor) -> tuple[tf.Tensor]:
-            epoch, part = number // config.minibatches, number % config.minibatches
-            order = self._order(epoch)
-            some = order[part * size : (part + 1) * size]
-            self._step(begin, [tf.gather(one, some) for one in lesson], size)
-            return (number + 1,)
-
-        total = config.epochs * config.minibatches
-        tf.while_loop(lambda number: number < total, step, (tf.constant(0),), parallel_iterations=1)
-
-    def _order(self, epoch: tf.Tensor) -> tf.Tensor:
-        """[B] a permutation of this update and epoch."""
-        seed = tf.random.fold_in(self._now(), 1 + epoch)
-        return tf.argsort(tf.random.stateless_uniform([self._config.rollouts], seed), stable=True)
-
-    def _step(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> None:
-        """One optimizer step on a minibatch."""
-        gradients = self._gradients(begin, lesson, size)
-        clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
-        self._optimizer.apply(clipped, self.policy.trainable_variables)
 
     def _gradients(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> list[tf.Tensor]:
         """Gradients of a minibatch's loss, added up over chunks of samples."""
         chunk = min(self._chunk, size)
 
         def loss(first: tf.Tensor) -> tf.Tensor:
-            steps, *told = (one[first : first + chunk] for one in lesson)
-            return self._loss(Chain(begin, steps), *told) * (chunk / size)
+            steps, *terms = (tensor[first : first + chunk] for tensor in lesson)
+            return self._loss(Chain(begin, steps), *terms) * (chunk / size)
 
         return summed_gradients(loss, self.policy.trainable_variables, size, chunk)
 
@@ -266,34 +250,155 @@ class GoLearner(PolicyLearner):
             loss += reinforce_loss(tf.reduce_sum(scores.log_prob, axis=[1, 2]), elite, tf.ones_like(elite))
         return loss - config.entropy * tf.reduce_mean(scores.entropy)
 
-    def _remember(self, chain: Chain, times_s: tf.Tensor) -> None:
-        """Keeps the fastest placement of all, where refinement begins there."""
-        if self._config.begin != "best":
-            return
-        fastest = tf.argmin(times_s)
-        better = times_s[fastest] < self.begin_s
-        self.begin.assign(tf.where(better, self.policy.state(chain)[fastest], self.begin))
-        self.begin_s.assign(tf.minimum(times_s[fastest], self.begin_s))
-
-
-def _restored(weights: str, policy: GoPolicy | MultiTaskPolicy, kind: PolicyKind) -> bool:
-    """Gives a policy weights: of all it decides, or of its placement alone; whether its levels were taught, too."""
-    path = weights_path(weights, __file__)
-    of_all = isinstance(policy, MultiTaskPolicy) and policy_of_weights(path) == kind.policy
-    if of_all:
-        restore_weights(path, kind, policy)
-    else:
-        restore_weights(path, go_kind(policy.config), placement_of(policy))
-    return of_all
-
 
 def chunk_of(config: GoConfig, nodes: int) -> int:
     """Number of samples scored at once: a divisor of a minibatch, so that attention fits into memory."""
     size = config.rollouts // config.minibatches
     further = len(config.tasks.split(",")) - 1
-    each = nodes * 2 * min(config.segment, nodes) * config.heads * (max(config.passes - 1, 1) + further)
-    most = max(1, _LARGEST // each)
+    sample = nodes * 2 * min(config.segment, nodes) * config.heads * (max(config.passes - 1, 1) + further)
+    most = max(1, _LARGEST // sample)
     return max(divisor for divisor in range(1, size + 1) if size % divisor == 0 and divisor <= most)
+
+
+_LEAST_MISSING = 0.05  # share of the decisions
+_TEACHING_CLIP = 1.0
+
+
+class GoLesson(NamedTuple):
+    """A problem, and good plans for its nodes."""
+
+    inputs: GoInputs
+    plans: tf.Tensor  # [K, V] int32 devices
+    levels: tf.Tensor  # [K, L, V] int32, in the tasks beyond devices
+    neutral: tf.Tensor  # [L, V] int32, levels with which nothing is decided
+    legal_levels: tf.Tensor  # [L, V, levels] bool
+
+
+class GoStudent(snt.Module):
+    """Teaches a policy of GO to complete plans of which parts are missing; a ``Student``.
+
+    A part of the nodes of each plan, drawn anew each time and of any size, is removed, and the
+    policy predicts their devices (masked imitation; Devlin et al. 2019 for words). In half of the
+    lessons their devices are random instead of missing, like the beginning of a refinement. Numbers
+    of devices of a type are drawn anew, so that equal devices are treated alike, and that no number
+    stands for a part of the plan.
+
+    With further tasks (``MultiTaskPolicy``) it also predicts missing levels, given all devices of
+    the plan and its levels in the tasks before.
+    """
+
+    def __init__(self, config: GoConfig, seed: int, repeats: int = 4):
+        """Draws weights from the seed; a step removes parts of each plan ``repeats`` times."""
+        super().__init__(name="go_student")
+        self._config = config
+        self.tasks, self.levels = tuple(config.tasks.split(",")), config.levels
+        # Nothing leans to the current choices: a lesson says how likely they are to be right.
+        unbiased = dataclasses.replace(config, keep_probability=0.0, exploration=0.0)
+        self.policy, self.kind = made(unbiased, seed)
+        self._placement = placement_of(self.policy)
+        self._repeats = repeats
+        self._seed = tf.constant([seed, 0x57D], tf.int32)
+        self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
+        self._optimizer = adam(self._step_length, self.policy.trainable_variables)
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+
+    def groups_of(self, problem: Problem) -> np.ndarray:
+        """[U] int32 nodes."""
+        return ordered_groups(problem, self._config.most_nodes).group_of_unit
+
+    def meets(self, problem: Problem, plans: Plans) -> GoLesson:
+        """A problem with good plans; the first unit of a node gives the node's device."""
+        nodes = ordered_groups(problem, self._config.most_nodes)
+        joint = JointPlans(nodes, self.tasks, self.levels)
+        return GoLesson(
+            inputs=go_inputs(problem, nodes),
+            plans=tf.constant(plans.device_of_unit[:, nodes.first_unit], tf.int32),
+            levels=tf.constant(plans.levels, tf.int32),
+            neutral=tf.constant(joint.neutral),
+            legal_levels=tf.constant(joint.legal),
+        )
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def learn(self, lesson: GoLesson, rate: tf.Tensor) -> tf.Tensor:
+        """Takes one optimizer step; returns the previous mean -log p of the missing decisions."""
+        variables = self.policy.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = self._loss(lesson, tf.random.fold_in(self._seed, self.updates))
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        self._step_length.assign(self._config.learning_rate * rate)
+        apply_gradients([gradients], [(variables, self._optimizer)], _TEACHING_CLIP)
+        self.updates.assign_add(1)
+        return loss
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def loss_of(self, lesson: GoLesson) -> tf.Tensor:
+        """The loss without a step, always with the same parts missing."""
+        return self._loss(lesson, tf.random.fold_in(self._seed, -1))
+
+    def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
+        """Mean over the tasks that are taught."""
+        numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
+        inputs = with_drawn_numbers(lesson.inputs, numbers)
+        plans = tf.repeat(lesson.plans, self._repeats, axis=0)
+        losses = []
+        if DEVICES in self.tasks:
+            seen, missing = partly_hidden(plans, inputs.legal, tf.constant(NOWHERE), device_seeds)
+            losses.append(_mean(-masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
+        if isinstance(self.policy, MultiTaskPolicy):
+            further = len([task for task in self.tasks if task != DEVICES])
+            levels = tf.unstack(tf.repeat(lesson.levels, self._repeats, axis=0), further, axis=1)
+            legal, neutral = (tf.unstack(table, further) for table in (lesson.legal_levels, lesson.neutral))
+            seeds = [
+                tf.unstack(tf.random.split(tf.random.fold_in(seed, 1 + task), 4)) for task in range(further)
+            ]
+            hidden = [partly_hidden(*terms) for terms in zip(levels, legal, neutral, seeds, strict=True)]
+            seen, missing = zip(*hidden, strict=True)
+            begin, state = (tf.stack([plans, *rows], axis=1) for rows in (seen, levels))
+            log_prob = self.policy.score_levels(inputs, begin, state).log_prob
+            losses += [
+                _mean(-term, weight)
+                for term, weight in zip(tf.unstack(log_prob, further, axis=1), missing, strict=True)
+            ]
+        return tf.add_n(losses) / len(losses)
+
+
+def partly_hidden(
+    plans: tf.Tensor, legal: tf.Tensor, nothing: tf.Tensor, seeds: list[tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decisions [B, V] int32 with a share missing, and [B, V] float32, 1 for the missing ones.
+
+    Args:
+      plans: [B, V] int32.
+      legal: [V, C] bool; a node with one legal choice is never missing.
+      nothing: scalar or [V], in the place of missing decisions in half of the rows; in the others,
+        any choice.
+      seeds: four.
+    """
+    share_seed, missing_seed, choice_seed, nothing_seed = seeds
+    rows = tf.shape(plans)[0]
+    share = tf.random.stateless_uniform([rows, 1], share_seed, _LEAST_MISSING, 1.0)
+    missing = tf.random.stateless_uniform(tf.shape(plans), missing_seed) < share
+    has_choice = tf.reduce_sum(tf.cast(legal, tf.int32), axis=1) > 1
+    missing = tf.logical_and(missing, has_choice)
+    uniform = masked.masked(tf.zeros(tf.shape(legal)), legal)
+    choice = masked.largest(uniform + masked.gumbel([rows, *tf.unstack(tf.shape(uniform))], choice_seed))
+    is_nothing = tf.random.stateless_uniform([rows, 1], nothing_seed) < 0.5
+    seen = tf.where(missing, tf.where(is_nothing, nothing, choice), plans)
+    return seen, tf.cast(missing, tf.float32)
+
+
+def _mean(loss: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(weight * loss) / tf.maximum(tf.reduce_sum(weight), 1.0)
+
+
+def with_drawn_numbers(inputs: GoInputs, seed: tf.Tensor) -> GoInputs:
+    """A problem with other device numbers, distinct ones of the same types."""
+    graph = inputs.graph
+    order = tf.argsort(tf.random.stateless_uniform([MAX_DEVICES], seed), stable=True)
+    kind = graph.device_numbers // MAX_DEVICES
+    numbers = kind * MAX_DEVICES + tf.gather(order, graph.device_numbers % MAX_DEVICES)
+    return inputs._replace(graph=graph._replace(device_numbers=numbers))
 
 
 SPEC = MethodSpec(
@@ -305,7 +410,7 @@ SPEC = MethodSpec(
     default=GoConfig(weights=SHIPPED),
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
+    versions={"network": NETWORK_VERSION + 1, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
     student=GoStudent,
 )
 
@@ -315,22 +420,17 @@ class GoZeroShotConfig(Settings):
     """Settings of ``go_zero_shot``.
 
     Attributes:
-      weights: file that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own settings; "shipped" are
-        those that come with tf_placer.
-      tasks: what is decided, one of ``TASKS`` with devices: what the weights were taught.
-      samples: B, how many plans; the first is the likeliest.
-      steps: T, in which the nodes of one are decided.
-      temperature: of all but the first.
-
-    Raises:
-      InputError: a field of the wrong type or out of range.
+      weights: file that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own
+        settings; "shipped" are those that come with tf_placer.
+      tasks: decisions to make, one of ``TASKS`` with devices: those that the weights were taught.
+      samples: B, number of plans; the first is the likeliest.
+      steps: T, in which the nodes of a plan are decided.
     """
 
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
     tasks: str = setting(DEVICES, words=tuple(tasks for tasks in TASKS if tasks.startswith(DEVICES)))
     samples: int = setting(64, least=1)
-    steps: int = setting(12, least=1)
-    temperature: float = setting(0.5, least=0)
+    steps: int = setting(_STEPS, least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -340,26 +440,28 @@ class GoZeroShotConfig(Settings):
 def go_zero_shot(
     problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0
 ) -> np.ndarray | Decisions:
-    """Plans of an unseen graph by GO's policy as it was taught (Zhou et al. 2020, section 4.4).
+    """Plans of an unseen graph by GO's taught policy (Zhou et al. 2020, section 4.4).
 
-    The likeliest placement, then others that are drawn (``committed``). Where a device holds more than it can, the
-    largest units move to where there is room. With further tasks, an order and fusion of each are drawn for it.
+    The likeliest placement, then drawn ones (``committed``). Where a device holds more than it can,
+    the largest units move to devices with room. With further tasks, an order and fusion are drawn
+    for each.
 
     Args:
       problem: what to place, of any size, with any number of devices.
       config: settings.
-      seed: of what is drawn.
+      seed: of the draws.
 
     Returns:
-      [K, U] int32 distinct legal placements whose variables fit, K <= B; with further tasks, K plans.
+      [K, U] int32 distinct legal placements whose variables fit, K <= B; with further tasks, K
+      plans.
 
     Raises:
       InputError: ``config.weights`` is no file of weights for such a policy.
     """
-    of_policy = GoConfig(tasks=config.tasks, keep_probability=0.0, exploration=0.0, weights="")
-    policy, kind = made(of_policy, seed=0)
+    policy_config = GoConfig(tasks=config.tasks, keep_probability=0.0, exploration=0.0, weights="")
+    policy, kind = made(policy_config, seed=0)
     restore_weights(weights_path(config.weights, __file__), kind, policy)
-    nodes = ordered_groups(problem, of_policy.most_nodes)
+    nodes = ordered_groups(problem, policy_config.most_nodes)
     inputs = go_inputs(problem, nodes)
     devices = [
         committed(
@@ -370,7 +472,7 @@ def go_zero_shot(
             tf.constant(temperature),
             tf.constant([seed, 0x25]),
         )
-        for count, temperature in ((1, 0.0), (config.samples - 1, config.temperature))
+        for count, temperature in ((1, 0.0), (config.samples - 1, _TEMPERATURE))
         if count
     ]
     rows = inputs.placements(tf.concat(devices, axis=0)).numpy()
@@ -378,11 +480,13 @@ def go_zero_shot(
     placements = fitting(problem, [certain(likely(row)) for row in rows])
     if not isinstance(policy, MultiTaskPolicy):
         return placements
-    joint = JointPlans(nodes, tuple(config.tasks.split(",")), of_policy.levels)
+    joint = JointPlans(nodes, tuple(config.tasks.split(",")), policy_config.levels)
     begin = np.concatenate([np.zeros([1, nodes.count], np.int32), joint.neutral])
-    of_node = tf.constant(placements[:, nodes.first_unit])
-    temperature = tf.where(tf.range(len(placements)) == 0, 0.0, config.temperature)
-    state = policy.completed(inputs, tf.constant(begin), of_node, temperature, tf.constant([seed, 0x26]))
+    device_of_node = tf.constant(placements[:, nodes.first_unit])
+    temperature = tf.where(tf.range(len(placements)) == 0, 0.0, _TEMPERATURE)
+    state = policy.completed(
+        inputs, tf.constant(begin), device_of_node, temperature, tf.constant([seed, 0x26])
+    )
     return joint.decisions(placements, state.numpy()[:, 1:])
 
 

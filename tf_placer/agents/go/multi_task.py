@@ -5,14 +5,21 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.policy import Chain, Encoded, GoInputs, GoPolicy, Scores, go_kind, kept_logits
+from tf_placer.agents.go.policy import (
+    FAINT,
+    Chain,
+    Encoded,
+    GoConfig,
+    GoInputs,
+    GoPolicy,
+    Scores,
+    go_kind,
+    kept_logits,
+)
 from tf_placer.agents.graph_inputs import draw_weights
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
 from tf_placer.grouper.joint_plans import DEVICES, FUSION
-
-_FAINT = 0.1  # of the weights of the last layer: at first levels stay about as often as they are asked to
 
 
 class MultiTaskPolicy(snt.Module):
@@ -20,28 +27,21 @@ class MultiTaskPolicy(snt.Module):
 
     p(chain, l^1 .. l^L) = p(chain) prod_k prod_v p(l^k_v | devices, l^1 .. l^(k-1))
 
-    Each further task gives every node one of K levels (``JointPlans``). It goes through the graph encoder and the
-    attention layers of the placement, which have no parameters for a task: what comes in says which task it is, where
-    all nodes are, their levels in the tasks before it, and those that stand in this one and after it. Of its own a task
-    has a row that says so, a row for each level, and the last linear layer. As with devices, all that is drawn is the
-    action, and the probability is that of exactly this.
+    Each further task gives every node one of K levels (``JointPlans``). It shares the graph encoder
+    and the attention layers of the placement, which have no parameters for a task: their input
+    tells the task, the devices of all nodes, their levels in the tasks before it, and the current
+    levels in this and later tasks. A task has a row of its own, a row for each level, and its last
+    linear layer. As with devices, everything that is drawn is the action, and the probability is
+    exactly its own.
 
-    Where only some steps are drawn, what the others decide stays as it is, for certain.
+    Where only some steps are drawn, the decisions of the others stay, for certain.
 
-    State, here, is [1 + L, V]: a device of each node, and its level in each further task.
-
-    Attributes:
-      placement: the policy for devices, whose weights may have been taught elsewhere.
+    A state is [1 + L, V]: a device of each node, and its level in each further task. ``placement``
+    is the policy for devices, whose weights may have been taught elsewhere.
     """
 
     def __init__(self, config: GoConfig, seed: int, name: str = "multi_task_policy"):
-        """Draws weights.
-
-        Args:
-          config: sizes of the networks, tasks and levels.
-          seed: of the weights.
-          name: module name.
-        """
+        """Draws weights from the seed."""
         super().__init__(name=name)
         tasks = config.tasks.split(",")
         self.config = config
@@ -49,14 +49,10 @@ class MultiTaskPolicy(snt.Module):
         self._tasks = [task for task in tasks if task != DEVICES]
         self._own = _OfTasks(len(self._tasks), config.levels, config.width, seed)
         self._passes = config.passes if DEVICES in tasks else 0
-
-    @property
-    def num_steps(self) -> int:
-        """T + L; T is 0 where devices are not decided."""
-        return self._passes + len(self._tasks)
+        self.num_steps = self._passes + len(self._tasks)  # T + L; T is 0 where devices are not decided
 
     def unfolded(self, state: tf.Tensor) -> tf.Tensor:
-        """[B, T + L, V] steps that leave everything as it is in states [B, 1 + L, V]."""
+        """[B, T + L, V] steps that keep states [B, 1 + L, V]."""
         return tf.concat([tf.repeat(state[:, :1], self._passes, axis=1), state[:, 1:]], axis=1)
 
     def placed(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
@@ -71,15 +67,11 @@ class MultiTaskPolicy(snt.Module):
         devices = tf.repeat(chain.begin[tf.newaxis, :1], tf.shape(chain.steps)[0], axis=0)
         return tf.concat([devices, chain.steps], axis=1)
 
-    def devices(self, chain: Chain) -> tf.Tensor:
-        """[B, V] that are executed."""
-        return self.state(chain)[:, 0]
-
     def steps_of(self, task: int) -> list[bool]:
         """[T + L] the steps that decide one of the tasks, by its number in ``config.tasks``."""
-        first = 1 if self._passes else 0  # of the further tasks
-        task_of_step = [0] * self._passes + [first + one for one in range(len(self._tasks))]
-        return [one == task for one in task_of_step]
+        offset = 1 if self._passes else 0  # number of the first further task
+        task_of_step = [0] * self._passes + [offset + further for further in range(len(self._tasks))]
+        return [number == task for number in task_of_step]
 
     def sample(
         self,
@@ -89,15 +81,7 @@ class MultiTaskPolicy(snt.Module):
         seed: tf.Tensor,
         drawn: tf.Tensor | None = None,
     ) -> tuple[Chain, Scores]:
-        """Draws that many chains, which begin with a state [1 + L, V].
-
-        Args:
-          inputs: the problem.
-          begin: devices and levels, or ``NOWHERE``.
-          count: B.
-          seed: [2] int32.
-          drawn: [T + L] bool, steps that are drawn; None for all.
-        """
+        """Draws ``count`` chains, which begin with a state [1 + L, V]; ``drawn`` [T + L] bool, None draws all steps."""
         of_devices, of_levels = tf.unstack(tf.random.split(seed))
         encoded = self.placement.encode(inputs)
         placed = self.placement.sample(inputs, begin[0], count, of_devices, encoded) if self._passes else None
@@ -116,48 +100,41 @@ class MultiTaskPolicy(snt.Module):
     def score(self, inputs: GoInputs, chain: Chain, drawn: tf.Tensor | None = None) -> Scores:
         """Teacher forcing: the log-probabilities [B, T + L, V] of given steps, 0 where they were not ``drawn``."""
         encoded, passes = self.placement.encode(inputs), self._passes
-        found = []
+        scores = []
         if passes:
-            found.append(
-                self.placement.score(inputs, Chain(chain.begin[0], chain.steps[:, :passes]), encoded)
-            )
+            placing = Chain(chain.begin[0], chain.steps[:, :passes])
+            scores.append(self.placement.score(inputs, placing, encoded))
         state = self.state(chain)
         begin = tf.repeat(chain.begin[tf.newaxis], tf.shape(state)[0], axis=0)
-        found.append(self.score_levels(inputs, begin, state, encoded))
-        return _joined(found, drawn)
+        scores.append(self.score_levels(inputs, begin, state, encoded))
+        return _joined(scores, drawn)
 
     def score_levels(
         self, inputs: GoInputs, begin: tf.Tensor, state: tf.Tensor, encoded: Encoded | None = None
     ) -> Scores:
         """Log-probabilities and entropies [B, L, V] of the levels in states [B, 1 + L, V], given their devices.
 
-        Args:
-          inputs: the problem.
-          begin: [B, 1 + L, V] what stands in a task before it is decided.
-          state: what is decided.
-          encoded: what ``placement.encode`` gives, where it is at hand.
+        ``begin`` [B, 1 + L, V] has the levels of a task before it is decided.
         """
         encoded = self.placement.encode(inputs) if encoded is None else encoded
-        # All tasks at once, as so many samples.
-        tasks = range(len(self._tasks))
-        before = [_before(begin, state, task) for task in tasks]
-        told = tf.concat(
-            [self._own.told(task, one[:, 1:]) for task, one in zip(tasks, before, strict=True)], axis=0
-        )
+        # All tasks at once, as additional samples.
+        before = [_before(begin, state, task) for task in range(len(self._tasks))]
+        offsets = [self._own.told(task, levels[:, 1:]) for task, levels in enumerate(before)]
         devices = tf.tile(state[:, 0], [len(self._tasks), 1])
-        states = tf.split(self.placement.states(inputs, encoded, devices, told), len(self._tasks))
-        found = [
-            _scored(self._logits(inputs, task, states[task], one), state[:, 1 + task])
-            for task, one in zip(tasks, before, strict=True)
+        attended = self.placement.states(inputs, encoded, devices, tf.concat(offsets, axis=0))
+        states = tf.split(attended, len(self._tasks))
+        scores = [
+            _scored(self._logits(inputs, task, states[task], levels), state[:, 1 + task])
+            for task, levels in enumerate(before)
         ]
-        return _joined(found, None)
+        return _joined(scores, None)
 
     def completed(
         self, inputs: GoInputs, begin: tf.Tensor, devices: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        """[B, 1 + L, V] states with devices [B, V], whose levels a policy says that was taught to (``GoStudent``).
+        """[B, 1 + L, V] states with devices [B, V] and levels by a taught policy (``GoStudent``).
 
-        Levels stay no oftener than the policy says: nothing leans to what stands.
+        Nothing leans to the current levels.
 
         Args:
           inputs: the problem.
@@ -202,8 +179,8 @@ class MultiTaskPolicy(snt.Module):
             state = self.placed(begin, steps[0][:, -1])
         for task, of_task in enumerate(tf.unstack(noise)):
             before = _before(begins, state, task)
-            told = self._own.told(task, before[:, 1:])
-            states = self.placement.states(inputs, encoded, before[:, 0], told)
+            offset = self._own.told(task, before[:, 1:])
+            states = self.placement.states(inputs, encoded, before[:, 0], offset)
             logits = self._logits(inputs, task, states, before)
             step = self._passes + task
             level = tf.where(drawn[step], masked.largest(logits + of_task), stands[:, step])
@@ -213,7 +190,7 @@ class MultiTaskPolicy(snt.Module):
         return Chain(begin, tf.concat(steps, axis=1)), _joined(scores, drawn)
 
     def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
-        """[B, V, K] masked logits of a task, of what attention made [B, V, H] and what stands [B, 1 + L, V]."""
+        """[B, V, K] masked logits of a task, from the attention's output [B, V, H] and the current state."""
         config = self.config
         logits = self._own.logits(task, states)
         stands, legal = tf.one_hot(state[:, 1 + task], config.levels), self._legal(inputs, task)
@@ -221,13 +198,13 @@ class MultiTaskPolicy(snt.Module):
         return masked.mixed(logits, legal, config.exploration) if config.exploration else logits
 
     def _legal(self, inputs: GoInputs, task: int) -> tf.Tensor:
-        """[V, K] bool: what has no op that can be fused has fusion level 0."""
+        """[V, K] bool: a node without ops that can be fused has fusion level 0."""
         any_level = inputs.fuses if self._tasks[task] == FUSION else tf.ones_like(inputs.fuses)
         return tf.logical_or(any_level[:, tf.newaxis], tf.range(self.config.levels) == 0)
 
 
 class _OfTasks(snt.Module):
-    """What each further task has of its own: rows that say task and levels, and its last layer."""
+    """Parameters of each further task: rows for the task and its levels, and its last layer."""
 
     def __init__(self, tasks: int, levels: int, width: int, seed: int):
         super().__init__(name="of_tasks")
@@ -238,11 +215,11 @@ class _OfTasks(snt.Module):
         for task in range(tasks):
             self.logits(task, tf.zeros([1, 1, width]))
         draw_weights(self, seed)
-        # Of a table one row is read, and not the mean of all.
+        # One row of a table is read, not the mean of all rows.
         for table in (self._tasks, *self._levels):
             table.embeddings.assign((table.embeddings.shape[0] / width) ** 0.5 * table.embeddings)
-        for last in self._last:
-            last.w.assign(_FAINT * last.w)
+        for layer in self._last:
+            layer.w.assign(FAINT * layer.w)
 
     def told(self, task: int, levels: tf.Tensor) -> tf.Tensor:
         """[B, V, H] of levels [B, L, V]."""
@@ -257,7 +234,7 @@ class _OfTasks(snt.Module):
 
 
 def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
-    """The policy that decides ``config.tasks``, and the kind that its weights are of."""
+    """The policy that decides ``config.tasks``, and the kind of its weights."""
     kind = go_kind(config)
     if config.tasks == DEVICES:
         return GoPolicy(config, seed), kind
@@ -266,12 +243,12 @@ def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, Polic
 
 
 def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
-    """The part that decides devices."""
+    """The part of a policy that decides devices."""
     return policy.placement if isinstance(policy, MultiTaskPolicy) else policy
 
 
 def _before(begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:
-    """[B, 1 + L, V] what is decided before a task, and what stood at the beginning in it and after it."""
+    """[B, 1 + L, V] decisions before a task, and the first levels in this and later tasks."""
     return tf.concat([state[:, : 1 + task], begin[:, 1 + task :]], axis=1)
 
 
@@ -281,13 +258,14 @@ def _with_level(state: tf.Tensor, task: int, level: tf.Tensor) -> tf.Tensor:
 
 
 def _scored(logits: tf.Tensor, choice: tf.Tensor) -> Scores:
-    """Of one step, [B, 1, V]."""
-    return Scores(*(one[:, tf.newaxis] for one in (masked.log_prob(logits, choice), masked.entropy(logits))))
+    """Scores of one step, [B, 1, V]."""
+    terms = masked.log_prob(logits, choice), masked.entropy(logits)
+    return Scores(*(term[:, tf.newaxis] for term in terms))
 
 
 def _joined(scores: list[Scores], drawn: tf.Tensor | None) -> Scores:
-    """Of all steps, 0 for those that were not drawn."""
-    every = (tf.concat(of_steps, axis=1) for of_steps in zip(*scores, strict=True))
-    if drawn is None:
-        return Scores(*every)
-    return Scores(*(tf.where(drawn[tf.newaxis, :, tf.newaxis], one, 0.0) for one in every))
+    """Scores of all steps, 0 for steps that were not drawn."""
+    terms = [tf.concat(steps, axis=1) for steps in zip(*scores, strict=True)]
+    if drawn is not None:
+        terms = [tf.where(drawn[tf.newaxis, :, tf.newaxis], term, 0.0) for term in terms]
+    return Scores(*terms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import sonnet as snt
@@ -20,29 +20,21 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
-# Settings.
-
 _MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class LearnedListConfig(Settings):
-    """Settings for drawing rules of list scheduling, and for moving the search to the rules that do well.
+    """Settings for drawing rules of list scheduling, and for moving the search to the best ones.
 
     Attributes:
       num_groups: most groups of units that are decided one by one.
-      passes: how often each group is decided; after the first time with all others in their places.
+      passes: decisions for each group; after the first with all other groups in their places.
       rules: B, drawn for each batch.
       elites: of a batch that the distribution moves to.
-      spread: how many times as wide as the prior the search begins.
-      step: share of the way that the mean goes to the elites.
-      spread_step: share of the way that the spread goes to theirs.
-      least_spread: standard deviation of a coefficient that is always left.
-      weights: file that ``train`` wrote, whose prior it begins with, "shipped" for the one that comes with
-        tf_placer, or "" for one that nobody taught.
-
-    Raises:
-      InputError: a field of the wrong type or out of range.
+      spread: factor on the prior's spread at the beginning of a search.
+      weights: file that ``train`` wrote, whose prior it begins with, "shipped" for the one that
+        comes with tf_placer, or "" for an untaught one.
     """
 
     num_groups: int = setting(320, least=1, most=_MOST)
@@ -50,13 +42,11 @@ class LearnedListConfig(Settings):
     rules: int = setting(16, least=2, most=_MOST)
     elites: int = setting(3, least=1, most=_MOST)
     spread: float = setting(1.0, above=0)
-    step: float = setting(0.4, above=0, most=1)
-    spread_step: float = setting(0.05, least=0, most=1)
-    least_spread: float = setting(0.02, least=0)
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
 
-
-# Learner: a distribution of rules for one problem, which moves to those that do well.
+    step: ClassVar[float] = 0.4  # share of the way that the mean moves to the elites
+    spread_step: ClassVar[float] = 0.05  # share of the way that the spread moves to theirs
+    least_spread: ClassVar[float] = 0.02  # standard deviation of a coefficient that always remains
 
 
 class Rules:
@@ -66,9 +56,7 @@ class Rules:
         drawn = rules.draw(generator)
         rules.learn(drawn, runtime_s)
 
-    Attributes:
-      mean: [P] float64.
-      spread: [P] float64 standard deviations.
+    It has a ``mean`` and standard deviations ``spread``, [P] float64 each.
     """
 
     def __init__(self, mean: np.ndarray, spread: np.ndarray, config: LearnedListConfig) -> None:
@@ -83,12 +71,7 @@ class Rules:
         return self.mean + self.spread * noise
 
     def learn(self, drawn: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Moves towards the fastest of what was drawn, and becomes as narrow as they are.
-
-        Args:
-          drawn: [B, P].
-          runtime_s: [B] seconds, inf where a placement does not run.
-        """
+        """Moves to the fastest of the rules ``drawn`` [B, P], by seconds [B], inf where a placement does not run."""
         config = self._config
         fastest = np.argsort(runtime_s, kind="stable")[: config.elites]
         elites = drawn[fastest[np.isfinite(runtime_s[fastest])]]
@@ -99,23 +82,21 @@ class Rules:
         self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
 
 
-# Features of a problem for rules: nothing in them has a unit, a name or a size.
-
-# Of what ``list_inputs`` makes: rules that were taught with another one say something else.
 INPUTS_VERSION = 1
+"""Of ``list_inputs``: rules that were taught with another version mean something else."""
 
 _BINS = 32  # T
-_FAST = 1.5  # a device is fast that takes at most so many times as long as the fastest for all of the work
+_FAST = 1.5  # a fast device takes at most 1.5 times as long as the fastest one for all of the work
 _SLOWEST = 4.0  # of slowness
-_INPUTS_MOST = 2.0  # of what a rule's coefficients depend on, either way
+_INPUTS_MOST = 2.0  # limit on the inputs of a rule's coefficients, in both directions
 _LITTLE = 1e-3
 
 
 def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
-    """Describes a problem of D devices as V nodes.
+    """Describes a problem of D devices as V nodes, without units, names or sizes.
 
-    Work is a share of what a fast device has to do where the work of a step is split evenly, messages of what a step
-    takes at least: the longest chain, or all work split evenly.
+    Work is relative to a fast device's part of all work, split evenly; messages are relative to the
+    shortest possible step: the longest chain, or all work split evenly.
     """
     graph, legal = problem.op_graph, nodes.legal
     node_of_op = nodes.group_of_unit[problem.unit_of_op]
@@ -128,10 +109,19 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     least_ns = np.maximum(np.where(legal, work_ns, np.inf).min(axis=1), 1.0)
     need_bytes = nodes.sums(problem.resident_bytes + held_bytes(problem))
     capacity_bytes = np.maximum(problem.cluster.capacity_bytes(), 1)
-    link_fixed, link_per_byte = _links(problem, step_ns)
+    # Times of a message and of a byte, over the time of the step; 0 on the diagonal.
+    elsewhere = ~np.eye(problem.num_devices, dtype=bool)
+    link_fixed, link_per_byte = (
+        np.where(elsewhere, time_ns, 0.0) / step_ns
+        for time_ns in (graph.transfer.fixed_ns, graph.transfer.ns_per_byte)
+    )
     offset, neighbor, neighbor_bytes = _neighbors(nodes)
     own_bytes = np.add.reduceat(np.append(neighbor_bytes, 0.0), offset[:-1]) * (np.diff(offset) > 0)
-    slack = _slack(problem, nodes, node_of_op, chain_ns)
+    # Share of the step that a node's work could wait, weighted by the time of its ops.
+    op_slack = 1 - (graph.top_level_ns + graph.bottom_level_ns) / chain_ns
+    weight = graph.op_ns + _LITTLE
+    slack_sum = np.bincount(node_of_op, weight * op_slack, nodes.count)
+    slack = slack_sum / np.bincount(node_of_op, weight, nodes.count)
     op_ns = np.bincount(node_of_op, graph.op_ns, nodes.count)
     log_work = _within(np.log(np.maximum(op_ns * nodes.count / max(op_ns.sum(), 1.0), _LITTLE)) / 3)
     return ListInputs(
@@ -179,10 +169,11 @@ def _context(
     parallel: float,
     tightness: float,
 ) -> np.ndarray:
-    """[V, C] as ``tf_placer.ops.list_policy.CONTEXT`` has it."""
-    fixed, per_byte = _mean_link(link_fixed), _mean_link(link_per_byte)
+    """[V, C], see ``tf_placer.ops.list_policy.CONTEXT``."""
+    links = max(len(link_fixed) * (len(link_fixed) - 1), 1)  # without links both are 0
+    fixed, per_byte = (float(matrix.sum() / links) for matrix in (link_fixed, link_per_byte))
     traffic = nodes.edge_bytes.sum() * per_byte + len(nodes.edges) * fixed
-    own = (own_bytes * per_byte + fixed) / (work + 0.05 / nodes.count)
+    own_traffic = (own_bytes * per_byte + fixed) / (work + 0.05 / nodes.count)
     of_problem = [np.log(traffic + _LITTLE) / 3, np.log(parallel) / 2, np.log(tightness + _LITTLE) / 3]
     problem_traffic, parallel, tightness = _within(np.array(of_problem))
     ones = np.ones(nodes.count)
@@ -193,7 +184,7 @@ def _context(
             log_work,
             problem_traffic * ones,
             parallel * ones,
-            _within(np.log(own + _LITTLE) / 4),
+            _within(np.log(own_traffic + _LITTLE) / 4),
             0 * ones,
             tightness * ones,
         ],
@@ -201,19 +192,8 @@ def _context(
     )
 
 
-def _slack(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
-    """[V] in [0, 1]: for how much of the step a node's work could wait, weighted by the time of its ops."""
-    graph = problem.op_graph
-    slack = 1 - (graph.top_level_ns + graph.bottom_level_ns) / chain_ns
-    weight = graph.op_ns + _LITTLE
-    of_node: np.ndarray = np.bincount(node_of_op, weight * slack, nodes.count) / np.bincount(
-        node_of_op, weight, nodes.count
-    )
-    return of_node
-
-
 def _windows(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
-    """[V, T] shares of a node's work: half of it as early as can be, half as late."""
+    """[V, T] shares of a node's work: one half as early as possible, one as late."""
     graph = problem.op_graph
     half_ns = graph.op_ns / 2
     windows = np.zeros((nodes.count, _BINS))
@@ -223,37 +203,18 @@ def _windows(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: 
     return windows / np.maximum(windows.sum(axis=1, keepdims=True), 1.0)
 
 
-def _links(problem: Problem, step_ns: float) -> tuple[np.ndarray, np.ndarray]:
-    """[D, D] what a message takes, and a byte of it, over the time of the step; 0 on the diagonal."""
-    transfer = problem.op_graph.transfer
-    elsewhere = ~np.eye(problem.num_devices, dtype=bool)
-    return (
-        np.where(elsewhere, transfer.fixed_ns, 0.0) / step_ns,
-        np.where(elsewhere, transfer.ns_per_byte, 0.0) / step_ns,
-    )
-
-
-def _mean_link(matrix: np.ndarray) -> float:
-    """Mean over all links; 0 where there is one device."""
-    links = len(matrix) * (len(matrix) - 1)
-    return float(matrix.sum() / links) if links else 0.0
-
-
 def _neighbors(nodes: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Offsets [V + 1], neighbors [E] and bytes [E]: every edge from both of its ends, the most bytes first."""
-    here = nodes.edges.T.reshape(-1)
-    there = nodes.edges[:, ::-1].T.reshape(-1)
+    node = nodes.edges.T.reshape(-1)
+    neighbor = nodes.edges[:, ::-1].T.reshape(-1)
     amount = np.tile(nodes.edge_bytes, 2).astype(np.float64)
-    order = np.lexsort((there, -amount, here))
-    offset = np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes.count))])
-    return offset, there[order], amount[order]
+    order = np.lexsort((neighbor, -amount, node))
+    offset = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes.count))])
+    return offset, neighbor[order], amount[order]
 
 
 def _within(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -_INPUTS_MOST, _INPUTS_MOST)
-
-
-# Placements of one problem by rules.
 
 
 class ListPlacer:
@@ -267,15 +228,12 @@ class ListPlacer:
         self._certain, self._likely = repairs(problem)
 
     def __call__(self, rules: np.ndarray) -> np.ndarray:
-        """[B, U] int32 legal placements by rules [B, P]; what a device cannot hold goes to where there is room."""
+        """[B, U] int32 legal placements by rules [B, P]; units move from full devices to devices with room."""
         rows = self._groups.expand(place_by_list(self._inputs, rules, self._passes))
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
 
 
-# Distribution of rules.
-
-# Features with a weight in an untaught rule: speed of the op, crossing bytes, and full devices.
-_UNTAUGHT = {
+_UNTAUGHT = {  # features with a weight: speed of the op, crossing bytes, and full devices
     "slowness": -2.0,
     "load": -0.3,
     "rival": -0.5,
@@ -290,13 +248,11 @@ _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
 class RulePrior(snt.Module):
     """Independent normal distributions of the P coefficients of a rule (``tf_placer.ops.list_policy``).
 
-    Attributes:
-      mean: [P] float64 variable, what is taught.
-      spread: [P] float64 standard deviations.
+    The ``mean``, a [P] float64 variable, is taught; the standard deviations ``spread`` are fixed.
     """
 
     def __init__(self) -> None:
-        """A rule as one would write it down, and some spread around it."""
+        """Begins at a rule written by hand."""
         super().__init__(name="rule_prior")
         mean = np.zeros((len(FEATURES), len(CONTEXT)))
         for feature, value in _UNTAUGHT.items():
@@ -308,8 +264,8 @@ class RulePrior(snt.Module):
         self.spread = np.append(spread, np.full(order, _SPREAD_OF_ORDER))
 
 
-# Of what a rule computes: coefficients that were taught for another one cannot be used.
 RULE_VERSION = 1
+"""Of the form of a rule: coefficients that were taught for another one cannot be used."""
 
 
 def learned_list_kind() -> PolicyKind:
@@ -317,51 +273,39 @@ def learned_list_kind() -> PolicyKind:
     return PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
 
 
-# Teaching of a prior of rules on many problems.
-
-_BATCHES = 8  # of a search
-_STEP = 0.3  # share of the way to where it ended
-_WORST = 4.0  # a step that does not fit, or takes longer, counts as so many times the reference
+_BATCHES = 8  # of a search in a teaching step
+_STEP = 0.3  # share of the way to the end of a search
+_WORST = 4.0  # a step that does not fit, or takes longer, counts as 4 times the reference
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ListLesson:
-    """A problem to place.
-
-    Attributes:
-      placer: applies rules to it.
-      evaluator: times placements.
-      reference_s: seconds that others are relative to.
-    """
+    """A problem to place."""
 
     placer: ListPlacer
     evaluator: Evaluator
-    reference_s: float
+    reference_s: float  # seconds that losses are relative to
 
     def times_s(self, rules: np.ndarray) -> np.ndarray:
         """[B] seconds; inf where the placement does not fit."""
-        found = self.evaluator.evaluate(self.placer(rules))
-        return np.where(found.status == Status.OK, found.runtime_s, np.inf)
+        measured = self.evaluator.evaluate(self.placer(rules))
+        return np.where(measured.status == Status.OK, measured.runtime_s, np.inf)
 
 
 class LearnedListStudent(snt.Module):
-    """Teaches a ``RulePrior`` to be near the rules that searches end with; a ``Student``.
+    """Teaches a ``RulePrior`` to be near the final rules of searches; a ``Student``.
 
-    A step searches one problem from the prior on, and moves the prior some of the way to where the search ended
-    (Reptile: Nichol, Achiam & Schulman 2018, with the cross-entropy method for the inner steps). So the prior's mean is
-    a rule that is good by itself, and a few batches from the best one for a program.
+    A step searches one problem from the prior on, and moves the prior part of the way to the end of
+    the search (Reptile: Nichol, Achiam & Schulman 2018, with the cross-entropy method for the inner
+    steps). So the prior's mean is a good rule by itself, and a few batches from the best one for a
+    program.
     """
 
     tasks = ()
     levels = 0
 
     def __init__(self, config: LearnedListConfig, seed: int):
-        """A prior that nobody taught.
-
-        Args:
-          config: how searches move.
-          seed: fixes everything random.
-        """
+        """Begins with an untaught prior."""
         super().__init__(name="learned_list_student")
         self._config = config
         self._seed = seed
@@ -374,22 +318,14 @@ class LearnedListStudent(snt.Module):
         return ordered_groups(problem, self._config.num_groups).group_of_unit
 
     def meets(self, problem: Problem, plans: np.ndarray | None = None) -> ListLesson:
-        """The problem with what times its placements; plans are not looked at."""
+        """The problem with an evaluator; plans are ignored."""
         del plans
         evaluator = search_simulator(problem)
         single = evaluator.evaluate(single_device_placements(problem)).runtime_s
         return ListLesson(ListPlacer(problem, self._config), evaluator, float(np.nanmin(single)))
 
     def learn(self, lesson: ListLesson, rate: tf.Tensor) -> tf.Tensor:
-        """Searches the problem, and moves the prior towards where the search ended.
-
-        Args:
-          lesson: what ``meets`` gave.
-          rate: scalar float32, share of the whole step.
-
-        Returns:
-          Scalar float32, ``loss_of`` before the step.
-        """
+        """Searches the problem, moves the prior by ``rate`` of a step, and returns the previous ``loss_of``."""
         mean = self.policy.mean.numpy()
         rules, first_s = Rules(mean, self.policy.spread, self._config), np.inf
         for batch in range(_BATCHES):
@@ -402,7 +338,7 @@ class LearnedListStudent(snt.Module):
         return _loss(float(first_s), lesson)
 
     def loss_of(self, lesson: ListLesson) -> tf.Tensor:
-        """Scalar float32, logarithm of the step's time by the prior's mean, over that of the best single device."""
+        """Scalar float32, log of the step's time by the prior's mean over the best single device's."""
         return _loss(float(lesson.times_s(self.policy.mean.numpy()[np.newaxis])[0]), lesson)
 
 
@@ -413,16 +349,19 @@ def _loss(runtime_s: float, lesson: ListLesson) -> tf.Tensor:
 class LearnedList:
     """Searches the rules of a list scheduler, from a prior that was learned on other programs.
 
-    Groups of units are placed one after the other, each where a sum of features of group and device is largest: what
-    the device has to do and when, what it holds, what would cross. The sum's coefficients depend on the group and the
-    problem. They are what is searched, by the cross-entropy method, and not the plan: a hundred numbers say any plan
-    that is made by some rule, so that a few hundred placements are enough to find the rule of this program. The prior
-    is near where such searches ended on the programs of a course (``LearnedListStudent``), so the first placement is by
-    what was learned alone, and the first batches are what a policy's samples are elsewhere.
+    Groups of units are placed one after the other, each on the device with the largest sum of
+    features: the work of the device and its times, its contents, the traffic. The sum's
+    coefficients depend on the group and the problem. The cross-entropy method searches these
+    coefficients, not the plan: a hundred numbers express any plan by some rule, so that a few
+    hundred placements are enough to find the rule of this program. The prior is near the final
+    rules of such searches on the programs of a course (``LearnedListStudent``), so the first
+    placement follows from learning alone, and the first batches correspond to the samples of a
+    policy.
 
-    A learned rule over the state of a list schedule: as DOPPLER (2025) and learned dispatching rules of job shops have
-    it; searched in the space of a policy's parameters: as in evolution strategies (Salimans et al. 2017). It is an
-    ``Improving`` planner and no ``Learner``: what is drawn are rules, not decisions.
+    A learned rule over the state of a list schedule is used by DOPPLER (2025) and by dispatching
+    rules of job shops; the search in the space of a policy's parameters is that of evolution
+    strategies (Salimans et al. 2017). It is an ``Improving`` planner and no ``Learner``: it draws
+    rules, not decisions.
 
         planner = LearnedList(problem, LearnedListConfig(), None, seed)
         rows = planner.propose()
@@ -437,18 +376,7 @@ class LearnedList:
         seed: int,
         prior: RulePrior | None = None,
     ) -> None:
-        """Describes the problem and reads the prior.
-
-        Args:
-          problem: what to place.
-          config: settings.
-          start: not looked at.
-          seed: fixes everything random.
-          prior: begins with this one, and does not change it; None for that of ``config.weights``.
-
-        Raises:
-          InputError: ``config.weights`` is no file of weights for such rules.
-        """
+        """Describes the problem, and takes a given prior or the weights' one; ``start`` is ignored."""
         del start
         if prior is None:
             prior = RulePrior()
@@ -469,7 +397,7 @@ class LearnedList:
         self._updates += 1
 
     def _drawn(self) -> np.ndarray:
-        """[B, P] rules of this batch, the same until it is learned from."""
+        """[B, P] rules of this batch, the same until ``learn``."""
         return self._rules.draw(np.random.default_rng([self._seed, 0x115, self._updates]))
 
     def state(self) -> dict[str, Any]:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.colocrl.learner import (
+from tf_placer.agents.colocrl import (
     ColocRlConfig,
     colocated_groups,
-    embedding_width,
     group_embeddings,
 )
 from tf_placer.agents.features import NUM_TYPES, type_numbers
@@ -30,7 +29,7 @@ def groups(problem):
 
 def test_types_sizes_and_neighbors(problem, groups):
     rows = group_embeddings(problem, groups, 5, work_features=False)
-    assert rows.shape == (3, embedding_width(5)) and rows.dtype == np.float32
+    assert rows.shape == (3, NUM_TYPES + 16 + 6 + 5) and rows.dtype == np.float32
     types, sizes, work, adjacency = np.split(rows, [NUM_TYPES, NUM_TYPES + 16, NUM_TYPES + 22], axis=1)
     matmul, relu = type_numbers(["MatMul", "Relu"])
     expected = np.zeros_like(types)

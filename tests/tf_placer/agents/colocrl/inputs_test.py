@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.colocrl.learner import ColocRlConfig, colocated_groups, colocrl_inputs
+from tf_placer.agents.colocrl import ColocRlConfig, colocated_groups, colocrl_inputs
 
 CONFIG = ColocRlConfig(largest_share=0.3, max_groups=12)
 

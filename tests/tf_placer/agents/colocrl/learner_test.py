@@ -14,14 +14,12 @@ from tests.tf_placer.agents.small_learners import (
     warm_start_on,
 )
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.colocrl.learner import ColocRlConfig, ColocRlLearner, ColocRlPolicy
+from tf_placer.agents.colocrl import ColocRlConfig, ColocRlLearner, ColocRlPolicy
 from tf_placer.base.arguments import InputError
 from tf_placer.search import methods
 from tf_placer.search.search import search
 
-CONFIG = ColocRlConfig(
-    max_groups=8, largest_share=0.3, hidden=8, placements=6, start_probability=0.5, failing_reward=-7.0
-)
+CONFIG = ColocRlConfig(max_groups=8, largest_share=0.3, hidden=8, placements=6, start_probability=0.5)
 # The paper's loss, small.
 PLAIN = dataclasses.replace(
     CONFIG,
@@ -30,7 +28,6 @@ PLAIN = dataclasses.replace(
     elite_share=0.0,
     entropy_start=0.0,
     controllers=2,
-    failing_reward=-10.0,
 )
 
 
@@ -119,7 +116,7 @@ def test_failures_of_any_cause_get_the_failing_signal(learner):
     update(learner)
     before = float(learner.baselines.average[0])
     learner.learn(learner.propose().actions, tf.fill([6], float("nan")), tf.zeros([6], tf.bool))
-    assert float(learner.baselines.average[0]) == pytest.approx(0.9 * before + 0.1 * -7.0, rel=1e-5)
+    assert float(learner.baselines.average[0]) == pytest.approx(0.9 * before + 0.1 * -10.0, rel=1e-5)
     for variable in learner.policy.trainable_variables:
         assert np.isfinite(variable.numpy()).all(), variable.name
 

@@ -9,9 +9,8 @@ import tensorflow as tf
 from tests.tf_placer.agents.go.small_go import OF_GROUPS, plans_of
 from tests.tf_placer.agents.small_learners import warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import GoLearner, GoZeroShotConfig, go_zero_shot
-from tf_placer.agents.go.student import GoStudent, partly_hidden
+from tf_placer.agents.go.learner import GoLearner, GoStudent, GoZeroShotConfig, go_zero_shot, partly_hidden
+from tf_placer.agents.go.policy import GoConfig
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import ordered_groups

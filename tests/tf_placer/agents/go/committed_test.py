@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tests.tf_placer.agents.go.small_go import OF_GROUPS, plans_of
 from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.agents.go.learner import GoStudent
 from tf_placer.agents.go.policy import NOWHERE, committed
-from tf_placer.agents.go.student import GoStudent
 
 PROBLEM = dataclasses.replace(
     branches_problem(3, 4),

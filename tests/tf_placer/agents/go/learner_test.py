@@ -14,10 +14,8 @@ from tests.tf_placer.agents.small_learners import (
     update,
     warm_start_on,
 )
-from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import GoLearner, chunk_of
-from tf_placer.agents.go.policy import NOWHERE, Chain, committed
-from tf_placer.agents.go.student import GoStudent
+from tf_placer.agents.go.learner import GoLearner, GoStudent, chunk_of
+from tf_placer.agents.go.policy import NOWHERE, Chain, GoConfig, committed
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 
@@ -67,7 +65,7 @@ def test_a_proposal_stays_until_it_is_learned_from_and_refinement_goes_on_from_t
     first, again = learner.propose(), learner.propose()
     np.testing.assert_array_equal(first.placements, again.placements)
     before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
-    best_s = float(learner.begin_s)
+    best_s = float(learner.best.runtime_s)
     runtime_s, valid = on_device_1(first.placements)
     # The fastest does not run: it is nothing to go on from.
     runs = tf.range(6) != tf.argmin(runtime_s, output_type=tf.int32)
@@ -76,9 +74,9 @@ def test_a_proposal_stays_until_it_is_learned_from_and_refinement_goes_on_from_t
     after = [v.numpy() for v in learner.policy.trainable_variables]
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
     second_s = float(tf.reduce_min(tf.boolean_mask(runtime_s, runs)))
-    assert float(learner.begin_s) == pytest.approx(min(best_s, second_s))
+    assert float(learner.best.runtime_s) == pytest.approx(min(best_s, second_s))
     best = learner.inputs.placements(learner.begin[tf.newaxis])
-    assert float(on_device_1(best)[0][0]) == pytest.approx(float(learner.begin_s), rel=1e-6)
+    assert float(on_device_1(best)[0][0]) == pytest.approx(float(learner.best.runtime_s), rel=1e-6)
     assert learner.learn.experimental_get_tracing_count() == 1
     assert 0 < float(learner.entropy()) < np.log(2)
 
@@ -169,17 +167,18 @@ def test_failures_leave_numbers_behind():
     learner.learn(proposal.actions, tf.fill([6], float("nan")), tf.zeros([6], tf.bool))
     for variable in learner.policy.trainable_variables:
         assert np.isfinite(variable.numpy()).all(), variable.name
-    assert not np.isfinite(float(learner.begin_s))
+    assert not np.isfinite(float(learner.best.runtime_s))
     np.testing.assert_array_equal(learner.begin, learner.inputs.legal.numpy().argmax(axis=1))
 
 
 @pytest.mark.slow
-def test_with_weights_the_first_placements_are_made_from_nothing_and_teach_nothing(tmp_path):
+def test_with_weights_the_first_placements_are_made_from_nothing_and_teach_nothing(tmp_path, monkeypatch):
     student = GoStudent(CONFIG, seed=9)
     path = tmp_path / "go.npz"
     path.write_bytes(weights_bytes(student.kind, student.policy, {}))
     # Nothing but rewards could move the weights.
-    config = dataclasses.replace(CONFIG, weights=str(path), entropy=0.0)
+    monkeypatch.setattr(GoConfig, "entropy", 0.0)
+    config = dataclasses.replace(CONFIG, weights=str(path))
     learner = learner_of(config)
     taught = [v.numpy() for v in student.policy.trainable_variables]
     for ours, theirs in zip(learner.policy.trainable_variables, taught, strict=True):

@@ -10,11 +10,10 @@ import tensorflow as tf
 from tests.tf_placer.agents.go.small_go import OF_GROUPS, OF_UNITS
 from tests.tf_placer.agents.small_learners import warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.go.multi_task import MultiTaskPolicy
-from tf_placer.agents.go.policy import Chain, GoPolicy, go_inputs
-from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
+from tf_placer.agents.go.policy import Chain, GoConfig, GoPolicy, go_inputs
+from tf_placer.agents.tabular import TabularConfig, TabularLearner
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import ordered_groups
 from tf_placer.grouper.joint_plans import TASKS, JointPlans
@@ -57,7 +56,7 @@ def test_what_is_drawn_is_scored_as_what_it_is(tasks, passes):
     np.testing.assert_allclose(scored.entropy, drawn.entropy, rtol=1e-4, atol=1e-5)
     assert len(np.unique(chain.steps, axis=0)) > 1
     if not moves:
-        assert (policy.devices(chain) == 0).numpy().all()
+        assert (policy.state(chain)[:, 0] == 0).numpy().all()
     if "fusion" in named:
         level = policy.state(chain)[:, -1].numpy()
         can = INPUTS.fuses.numpy()
@@ -237,7 +236,7 @@ def test_the_first_sample_is_what_is_begun_with_and_refinement_goes_on_from_the_
     times = tf.constant([3.0, 2, 1, 2, 2, 2])
     learner.learn(first.actions, times, tf.fill([6], True))
     np.testing.assert_array_equal(learner.begin, learner.policy.state(first.actions.chain)[2])
-    assert float(learner.begin_s) == 1 and 0 < float(learner.entropy()) < np.log(3)
+    assert float(learner.best.runtime_s) == 1 and 0 < float(learner.entropy()) < np.log(3)
 
 
 def test_what_cannot_be_asked_is_told():

@@ -5,14 +5,12 @@ import dataclasses
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.policy import go_inputs
+from tf_placer.agents.go.policy import GoConfig, go_inputs
 from tf_placer.agents.weights import Plans
 from tf_placer.grouper.groups import ordered_groups
 
 OF_UNITS = GoConfig(
     granularity="units",
-    type_embedding=4,
     graph_width=8,
     width=8,
     heads=2,
@@ -24,11 +22,8 @@ OF_UNITS = GoConfig(
 )
 OF_GROUPS = GoConfig(
     num_groups=6,
-    type_embedding=4,
     graph_width=4,
-    graph_layers=1,
     width=4,
-    layers=1,
     head_width=2,
     inner_width=4,
     keep_probability=0.6,

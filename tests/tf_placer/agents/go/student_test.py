@@ -7,9 +7,8 @@ import tensorflow as tf
 from tests.tf_placer.agents.go.small_go import OF_GROUPS, plans_of
 from tests.tf_placer.agents.small_learners import OTHER, PROBLEM
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.policy import committed
-from tf_placer.agents.go.student import GoStudent, with_drawn_numbers
+from tf_placer.agents.go.learner import GoStudent, with_drawn_numbers
+from tf_placer.agents.go.policy import GoConfig, committed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.training.teach import kept_plans
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.hdp.learner import LEAST_PROBABILITY, shift_to_elites
+from tf_placer.agents.hdp import LEAST_PROBABILITY, shift_to_elites
 from tf_placer.base import masked
 
 

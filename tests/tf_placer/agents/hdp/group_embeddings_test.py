@@ -6,7 +6,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.agents.features import NUM_TYPES, type_numbers
 from tf_placer.agents.graph_inputs import graph_inputs
-from tf_placer.agents.hdp.policy import embedding_width, group_embeddings
+from tf_placer.agents.hdp_policy import group_embeddings
 
 
 def inputs_by_hand():
@@ -24,7 +24,7 @@ def test_group_embedding_by_hand():
     inputs = inputs_by_hand()
     # Units 0 and 3 in group 2, units 1 and 2 in group 0, group 1 empty; two groups more in the policy.
     embedding = group_embeddings(inputs, tf.constant([[2, 0, 0, 2]]), 3, 5)[0].numpy()
-    assert embedding.shape == (3, NUM_TYPES + 16 + 5) == (3, embedding_width(5))
+    assert embedding.shape == (3, NUM_TYPES + 16 + 5) == (3, NUM_TYPES + 16 + 5)
     relu, const, matmul = type_numbers(["Relu", "Const", "MatMul"])
     expected = np.zeros((3, NUM_TYPES))
     expected[0, matmul], expected[0, const], expected[2, relu] = 2, 1, 2

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.hdp.policy import MOST_CHANGES, Actions, Incumbent
+from tf_placer.agents.hdp import MOST_CHANGES, Incumbent
 
 LEGAL = np.ones((20, 3), bool)
 LEGAL[1] = [True, False, True]
@@ -26,9 +26,9 @@ def test_where_nothing_can_change_nothing_does():
 
 def test_what_is_faster_takes_its_place():
     incumbent = Incumbent(np.zeros(2, np.int32), np.zeros(1, np.int32))
-    incumbent.take(Actions(tf.constant([[1, 1]]), tf.constant([[[3]]])), tf.constant(2.0))
+    incumbent.take([tf.constant([1, 1]), tf.constant([3])], tf.constant(2.0))
     assert incumbent.runtime_s == 2.0
     assert incumbent.group_of_unit.numpy().tolist() == [1, 1] and incumbent.device_of_group.numpy() == [3]
     for runtime_s in (2.0, np.inf):
-        incumbent.take(Actions(tf.constant([[0, 1]]), tf.constant([[[1]]])), tf.constant(runtime_s))
+        incumbent.take([tf.constant([0, 1]), tf.constant([1])], tf.constant(runtime_s))
         assert incumbent.device_of_group.numpy() == [3] and incumbent.runtime_s == 2.0, "not faster"

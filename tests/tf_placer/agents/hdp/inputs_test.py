@@ -6,15 +6,21 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.policy import HdpStart, group_prior_logits, hdp_groups, hdp_inputs, hdp_start
+from tf_placer.agents.hdp_policy import (
+    HdpConfig,
+    HdpStart,
+    group_prior_logits,
+    hdp_inputs,
+    hdp_start,
+)
+from tf_placer.grouper.groups import unit_groups
 
 THREE = HdpConfig(groups="min_cut", num_groups=3)
 
 
 def on_first(problem, config):
     """Every group on its first legal device."""
-    groups = hdp_groups(problem, config)
+    groups = unit_groups(problem, config.num_groups, config.groups)
     return HdpStart(groups, groups.legal.argmax(axis=1))
 
 
@@ -68,7 +74,7 @@ def first_is_best(rows):
 
 def test_more_classes_than_groups_get_a_group_each():
     config = HdpConfig(groups="min_cut", num_groups=1)
-    assert hdp_groups(mixed_problem(), config).class_of_group.tolist() == [0, 1]
+    assert unit_groups(mixed_problem(), config.num_groups, config.groups).class_of_group.tolist() == [0, 1]
 
 
 def test_every_plan_is_timed_as_groups_and_the_best_is_taken():

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.policy import Actions, HdpPolicy, HdpStart, Noise, hdp_groups, hdp_inputs
+from tf_placer.agents.hdp_policy import Actions, HdpConfig, HdpPolicy, HdpStart, Noise, hdp_inputs
 from tf_placer.agents.losses import reinforce_loss
+from tf_placer.grouper.groups import unit_groups
 
 CONFIG = HdpConfig(
     groups="min_cut",
@@ -19,21 +19,20 @@ CONFIG = HdpConfig(
     group_probability=0.0,
     placer_hidden=8,
     groups_per_step=1,
-    grouper_hidden=8,
     grouper_sharpness=5.0,
     landmarks=4,
     start_probability=0.9,
     groupings=2,
     placements=3,
     incumbent=False,
-    row_rate=0.0,
+    row_step=0.0,
 )
 SEED = tf.constant([11, 12])
 
 
 def on_first(problem, config):
     """Every group on its first legal device."""
-    groups = hdp_groups(problem, config)
+    groups = unit_groups(problem, config.num_groups, config.groups)
     return HdpStart(groups, groups.legal.argmax(axis=1))
 
 
@@ -88,7 +87,7 @@ def test_other_actions_have_other_log_probabilities(policy, inputs, noise):
 
 def test_grouper_log_probability_is_that_of_its_own_logits(policy, inputs, noise):
     actions, scores = policy.sample(inputs, noise, SEED)
-    log_p = tf.nn.log_softmax(policy.group_logits(inputs) + noise.group).numpy()
+    log_p = tf.nn.log_softmax(policy.network_logits(inputs) + inputs.group_prior_logits + noise.group).numpy()
     for m in range(2):
         chosen = log_p[np.arange(inputs.dense.shape[0]), actions.group_of_unit[m]]
         assert float(scores.group_log_prob[m]) == pytest.approx(chosen.sum(), rel=1e-5)
@@ -196,7 +195,7 @@ def test_the_order_of_units_does_not_matter_to_the_grouper(policy, inputs):
         graph=inputs.graph._replace(type_of_unit=tf.gather(inputs.graph.type_of_unit, order)),
     )
     np.testing.assert_allclose(
-        policy.group_logits(moved), policy.group_logits(inputs).numpy()[order], rtol=1e-4, atol=1e-5
+        policy.network_logits(moved), policy.network_logits(inputs).numpy()[order], rtol=1e-4, atol=1e-5
     )
 
 
@@ -295,16 +294,16 @@ def test_an_untrained_grouper_that_leans_keeps_most_units_where_they_begin(probl
     inputs, policy = hdp_inputs(problem, config, start, seed=5), HdpPolicy(config, seed=5)
     policy.grouper.sharpen(config.grouper_sharpness)
     actions, _ = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.0), SEED), SEED)
-    stay = (actions.group_of_unit.numpy() == start.group_of_unit).mean()
+    stay = (actions.group_of_unit.numpy() == start.groups.group_of_unit).mean()
     # 1400 draws: units with neighbors in other groups at 0.8, the others at 0.8 / (0.8 + 0.02), whose log-odds the
     # network moves by a tenth of what it says.
     assert 0.75 < stay < 0.98
-    assert (policy.greedy(inputs).group_of_unit[0].numpy() == start.group_of_unit).all()
+    assert (policy.greedy(inputs).group_of_unit[0].numpy() == start.groups.group_of_unit).all()
 
 
 def test_several_groups_a_step_and_rows_of_each_are_scored_as_drawn():
     problem = mixed_problem(units=12)
-    config = dataclasses.replace(CONFIG, num_groups=7, groups_per_step=3, row_rate=0.1, placements=50)
+    config = dataclasses.replace(CONFIG, num_groups=7, groups_per_step=3, row_step=0.3, placements=50)
     inputs, policy = inputs_of(problem, config), HdpPolicy(config, seed=0)
     noise = policy.draw_noise(inputs, tf.constant(1.0), SEED)
     actions, scores = policy.sample(inputs, noise, SEED)

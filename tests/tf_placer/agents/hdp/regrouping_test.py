@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.hdp.learner import MOST_MOVES, Moves, Regrouping, exchanged
+from tf_placer.agents.hdp import MOST_MOVES, Moves, Regrouping, exchanged
 from tf_placer.base import masked
 
 UNITS = 6

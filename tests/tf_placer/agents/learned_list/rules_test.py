@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tests.tf_placer.agents.learned_list.small_lists import CONFIG
-from tf_placer.agents.learned_list.learned_list import Rules
+from tf_placer.agents.learned_list.learned_list import LearnedListConfig, Rules
 
 
 def test_the_first_of_a_batch_is_the_mean():
@@ -16,9 +16,10 @@ def test_the_first_of_a_batch_is_the_mean():
     assert np.unique(drawn[:, 0]).size == 8 and np.unique(drawn[:, 1]).size == 1
 
 
-def test_it_goes_a_part_of_the_way_to_the_elites():
-    config = dataclasses.replace(CONFIG, elites=2, step=0.5, spread_step=0.25, least_spread=0.0)
-    rules = Rules(np.zeros(1), np.ones(1), config)
+def test_it_goes_a_part_of_the_way_to_the_elites(monkeypatch):
+    for name, value in {"step": 0.5, "spread_step": 0.25, "least_spread": 0.0}.items():
+        monkeypatch.setattr(LearnedListConfig, name, value)
+    rules = Rules(np.zeros(1), np.ones(1), CONFIG)
     rules.learn(np.array([[1.0], [3.0], [100.0]]), np.array([2.0, 1.0, 3.0]))
     # Of 1 and 3: their mean is 2, their deviation 1.
     np.testing.assert_allclose((rules.mean, rules.spread), ([1.0], [1.0]))
@@ -34,18 +35,17 @@ def test_what_does_not_run_is_no_elite():
     np.testing.assert_allclose(rules.mean, [7 * CONFIG.step])
 
 
-def test_some_spread_is_left_and_a_narrow_one_does_not_become_wider():
-    config = dataclasses.replace(CONFIG, spread_step=1.0, least_spread=0.3)
-    rules = Rules(np.zeros(2), np.array([1.0, 0.1]), config)
+def test_some_spread_is_left_and_a_narrow_one_does_not_become_wider(monkeypatch):
+    monkeypatch.setattr(LearnedListConfig, "spread_step", 1.0)
+    monkeypatch.setattr(LearnedListConfig, "least_spread", 0.3)
+    rules = Rules(np.zeros(2), np.array([1.0, 0.1]), CONFIG)
     rules.learn(np.zeros((4, 2)), np.ones(4))
     np.testing.assert_allclose(rules.spread, [0.3, 0.1])
 
 
-def test_it_finds_the_least_of_a_bowl():
-    goal, config = (
-        np.array([1.0, -2.0, 0.5]),
-        dataclasses.replace(CONFIG, rules=32, elites=4, spread_step=0.15),
-    )
+def test_it_finds_the_least_of_a_bowl(monkeypatch):
+    monkeypatch.setattr(LearnedListConfig, "spread_step", 0.15)
+    goal, config = np.array([1.0, -2.0, 0.5]), dataclasses.replace(CONFIG, rules=32, elites=4)
     rules, generator = Rules(np.zeros(3), np.ones(3), config), np.random.default_rng(0)
     for _ in range(60):
         drawn = rules.draw(generator)

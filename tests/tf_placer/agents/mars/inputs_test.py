@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.features import RELATIVE_WIDTH
-from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.policy import SUMMARY_WIDTH, mars_groups, mars_inputs
+from tf_placer.agents.mars import SUMMARY_WIDTH, MarsConfig, mars_groups, mars_inputs
 from tf_placer.grouper.groups import Groups
 
 

@@ -14,20 +14,17 @@ from tests.tf_placer.agents.small_learners import (
     warm_start_on,
 )
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.learner import MarsLearner
+from tf_placer.agents.mars import MarsConfig, MarsLearner
 from tf_placer.search.search import search
 
 CONFIG = MarsConfig(
     num_groups=8,
     encoder_width=8,
-    type_embedding=4,
     hidden=8,
     segment=4,
     groups_per_step=2,
     placements=7,
     minibatches=3,
-    epochs=2,
     elites=2,
     start_probability=0.5,
     pretrain_iterations=2,
@@ -59,7 +56,7 @@ def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
     inputs, proposal = learner._of_problem.inputs, learner.propose()
     executed = proposal.actions.device_of_group
     np.testing.assert_array_equal(learner.policy.placements(inputs, executed), proposal.placements)
-    scored = learner.policy.score(inputs, learner._embedded(), executed).decision_log_prob()[0]
+    scored = learner.policy.score(inputs, executed, learner._embedded()).decision_log_prob()[0]
     np.testing.assert_allclose(scored, proposal.actions.log_prob, rtol=1e-4, atol=1e-5)
 
 
@@ -67,7 +64,7 @@ def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
 def test_each_epoch_takes_every_sample_once(learner):
     # 7 samples in 3 minibatches: 3 places each, of which 2 are padding.
     minibatches = list(learner._minibatches())
-    assert [rows.shape for rows, _ in minibatches] == [(3,)] * 6
+    assert [rows.shape for rows, _ in minibatches] == [(3,)] * 9
     epochs = []
     for begin in (0, 3):
         rows, weight = (np.concatenate(each) for each in zip(*minibatches[begin : begin + 3], strict=True))
@@ -120,12 +117,12 @@ def test_the_loss_is_ppos_over_exactly_the_executed_actions(eagerly, apart):
 
 
 def test_the_best_plans_and_the_entropy_are_in_the_loss(eagerly):
-    full = learner_of(dataclasses.replace(PLAIN, entropy=0.5, elites=2, elite_weight=3.0))
+    full = learner_of(dataclasses.replace(PLAIN, entropy=0.5, elites=2))
     actions, old = full.propose().actions
     full.best.take(actions, tf.constant([5.0, 1.0, 2.0, 9.0, 9.0, 9.0, np.inf]))
     assert full.best.runtime_s.numpy().tolist() == [1, 2]
-    decoded = full.policy.score(full._of_problem.inputs, full._embedded(), actions)
-    expected = -3.0 * np.mean(decoded.log_prob()[0, 1:3])
+    decoded = full.policy.score(full._of_problem.inputs, actions, full._embedded())
+    expected = -np.mean(decoded.log_prob()[0, 1:3])
     expected -= 0.5 * np.mean(decoded.entropy()) / actions.shape[1]
     assert float(full._loss(actions, old, tf.zeros([7]), tf.ones([7]))) == pytest.approx(expected, rel=1e-4)
 

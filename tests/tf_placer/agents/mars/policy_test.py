@@ -7,10 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.policy import MarsPolicy, mars_groups, mars_inputs
+from tf_placer.agents.mars import MarsConfig, MarsPolicy, mars_groups, mars_inputs
 
-SIZES = {"encoder_width": 8, "encoder_layers": 2, "hidden": 8, "segment": 3, "groups_per_step": 1}
+SIZES = {"encoder_width": 8, "hidden": 8, "segment": 3, "groups_per_step": 1}
 CONFIG = MarsConfig(num_groups=6, **SIZES)
 SEED = tf.constant([11, 12])
 
@@ -36,11 +35,11 @@ def test_one_set_of_weights_serves_problems_of_any_size(policy):
     for problem in (branches_problem(4, 4), masked, problem_of([7], [])):
         inputs = inputs_of(problem)
         groups = policy.embed(inputs)
-        drawn = policy.sample(inputs, groups, 5, SEED)
+        drawn = policy.sample(inputs, 5, SEED, groups)
         for row in policy.placements(inputs, drawn.actions[0]).numpy():
             problem.check_legal(row)
         np.testing.assert_allclose(
-            policy.score(inputs, groups, drawn.actions[0]).log_prob(), drawn.log_prob(), rtol=1e-4, atol=1e-5
+            policy.score(inputs, drawn.actions[0], groups).log_prob(), drawn.log_prob(), rtol=1e-4, atol=1e-5
         )
 
 
@@ -59,7 +58,9 @@ def test_where_nothing_is_to_be_decided_it_does_not_matter_what_is_drawn(policy)
     inputs = inputs_of(problem_of([1, 2], [(0, 1)], 8, cluster=small_cluster(1)))
     embedded = policy.embed(inputs)
     assert np.isfinite(embedded).all()
-    assert policy.placements(inputs, policy.greedy(inputs, embedded).actions[0]).numpy().tolist() == [[0, 0]]
+    assert policy.placements(
+        inputs, policy.sample(inputs, 1, SEED, embedded).actions[0]
+    ).numpy().tolist() == [[0, 0]]
 
 
 def test_what_one_group_draws_the_next_ones_know_in_the_next_segment_too(policy, branches):
@@ -67,7 +68,7 @@ def test_what_one_group_draws_the_next_ones_know_in_the_next_segment_too(policy,
     assert count > CONFIG.segment
     zeros = tf.zeros([1, count], tf.int32)
     one, two = (
-        policy.score(branches, policy.embed(branches), actions).logits[0, 0]
+        policy.score(branches, actions).logits[0, 0]
         for actions in (zeros, tf.tensor_scatter_nd_update(zeros, [[0, 0]], [1]))
     )
     np.testing.assert_array_equal(one[0], two[0])
@@ -79,7 +80,7 @@ def test_it_begins_as_it_is_asked_to(policy):
     for probability in (0.0, 0.9):
         config = MarsConfig(num_groups=6, start_probability=probability, **SIZES)
         inputs = inputs_of(branches_problem(4, 4), config)
-        drawn = policy.sample(inputs, policy.embed(inputs), 200, SEED).actions
+        drawn = policy.sample(inputs, 200, SEED).actions
         share[probability] = float(tf.reduce_mean(tf.cast(drawn == 0, tf.float32)))
     # Log-odds of untrained weights move by up to about 1.4, as with HDP's; 1,000 draws add up to 0.05.
     assert share[0.9] > 0.64

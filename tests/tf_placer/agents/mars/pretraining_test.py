@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.graph_inputs import graph_inputs
-from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.policy import MarsPolicy, Pretraining
+from tf_placer.agents.mars import MarsConfig, MarsPolicy, Pretraining
 
-CONFIG = MarsConfig(encoder_width=16, encoder_layers=2, type_embedding=4, hidden=4)
+CONFIG = MarsConfig(encoder_width=16, hidden=4)
 TYPES = ("Relu", "MatMul", "BiasAdd")  # by the place in a branch
 
 

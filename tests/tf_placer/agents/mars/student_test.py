@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.agents.small_learners import warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.learner import MarsLearner, MarsStudent
+from tf_placer.agents.mars import MarsConfig, MarsLearner, MarsStudent
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.training.teach import lesson_of
@@ -17,20 +16,19 @@ from tf_placer.training.teach import lesson_of
 CONFIG = MarsConfig(
     num_groups=4,
     encoder_width=8,
-    encoder_layers=2,
-    type_embedding=4,
     hidden=4,
     placements=4,
     minibatches=1,
     pretrain_iterations=3,
-    pretrain_rate=1e-2,
 )
 PROBLEM = branches_problem(3, 10)
 
 
 @pytest.fixture(scope="module")
 def student():
-    student = MarsStudent(CONFIG, seed=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MarsConfig, "pretrain_rate", 1e-2)
+        student = MarsStudent(CONFIG, seed=0)
     lesson, plans = lesson_of(student, PROBLEM, 1, 10, folder=None)  # nothing is searched, so nothing is kept
     assert plans is None
     before = float(student.loss_of(lesson))

@@ -4,8 +4,13 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import random_problem
-from tf_placer.agents.placeto.inputs import PlacetoConfig, group_graph, placeto_inputs
-from tf_placer.agents.placeto.policy import device_states, placement_at
+from tf_placer.agents.placeto_policy import (
+    PlacetoConfig,
+    device_states,
+    group_graph,
+    placement_at,
+    placeto_inputs,
+)
 
 PROBLEM = random_problem(np.random.default_rng(5), 14, 3)
 GRAPH = group_graph(PROBLEM, parts=6)

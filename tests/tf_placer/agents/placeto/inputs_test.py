@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.agents.placeto.inputs import group_graph
+from tf_placer.agents.placeto_policy import group_graph
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,9 +14,8 @@ from tests.tf_placer.agents.small_learners import (
     warm_start_on,
 )
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.placeto.inputs import PlacetoConfig
-from tf_placer.agents.placeto.learner import PlacetoLearner
-from tf_placer.agents.placeto.policy import episode_states
+from tf_placer.agents.placeto import PlacetoLearner
+from tf_placer.agents.placeto_policy import PlacetoConfig, episode_states
 from tf_placer.search.search import search
 
 CONFIG = PlacetoConfig(parts=4, width=4, rounds=1, landmarks=2, episodes=5, keep_probability=0.5)
@@ -142,7 +141,7 @@ def test_where_the_end_alone_counts_only_ends_are_evaluated():
 
 @pytest.mark.slow
 def test_one_set_of_weights_learns_on_two_problems_in_turn():
-    config = dataclasses.replace(CONFIG, learning_rate=1e-2, begin="anywhere", keep_probability=0.0)
+    config = dataclasses.replace(CONFIG, learning_rate=1e-2, begin="plan", keep_probability=0.0)
     first = learner_from(1, config)
     second = learner_from(1, config, OTHER, first.policy)
     means = []

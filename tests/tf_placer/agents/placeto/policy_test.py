@@ -7,8 +7,18 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.agents.placeto.inputs import Mean, PlacetoConfig, group_graph, placeto_inputs, staying
-from tf_placer.agents.placeto.policy import Actions, MessagePassing, PlacetoPolicy, episode_states, mean_over
+from tf_placer.agents.placeto_policy import (
+    Actions,
+    Mean,
+    MessagePassing,
+    PlacetoConfig,
+    PlacetoPolicy,
+    episode_states,
+    group_graph,
+    mean_over,
+    placeto_inputs,
+    staying,
+)
 
 OURS = PlacetoConfig(parts=6, width=8, rounds=2, landmarks=2)
 PAPER = PlacetoConfig(parts=6, rounds=2, preset="paper")
@@ -91,7 +101,7 @@ def test_weights_of_one_problem_serve_another_of_more_devices(drawn):
     policy, _, _, _ = drawn
     problem = random_problem(np.random.default_rng(6), 17, 5)
     inputs = inputs_of(problem, policy.config)
-    actions, scores = policy.greedy(inputs, first_legal(inputs, 1))
+    actions, scores = policy.sample(inputs, first_legal(inputs, 1), SEED)
     assert np.isfinite(scores.log_prob).all()
     problem.check_legal(tf.gather(episode_states(inputs, actions)[0, -1], inputs.group_of_unit).numpy())
 

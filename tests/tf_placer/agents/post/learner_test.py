@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.agents.small_learners import PROBLEM, check_it_is_its_variables, warm_start_on
-from tf_placer.agents.post.learner import PostConfig, PostLearner
+from tf_placer.agents.post import PostConfig, PostLearner
 
 CONFIG = PostConfig(samples=64, parts=4, levels=2, epochs=2, learning_rate=0.5)
 
@@ -78,8 +78,9 @@ def test_shuffled_times_teach_nothing():
     assert share_on_device_1(learner) < 0.8
 
 
-def test_the_cross_entropy_step_looks_at_the_batches_since_the_last_one():
-    learner = learner_of(epochs=0, cross_every=2, smoothing=1.0, elites=1 / 128, levels=1)
+def test_the_cross_entropy_step_looks_at_the_batches_since_the_last_one(monkeypatch):
+    monkeypatch.setattr(PostConfig, "elites", 1 / 128)
+    learner = learner_of(epochs=0, cross_every=2, smoothing=1.0, levels=1)
     uniform = learner.policy.logits.numpy()
     first = update(learner)
     np.testing.assert_array_equal(learner.policy.logits, uniform)
@@ -91,18 +92,21 @@ def test_the_cross_entropy_step_looks_at_the_batches_since_the_last_one():
     assert np.isinf(learner.times.numpy()).all()
 
 
-def test_a_table_that_has_converged_goes_on_with_finer_groups():
-    learner = learner_of(epochs=0, smoothing=1.0, elites=1 / 64)
+def test_a_table_that_has_converged_goes_on_with_finer_groups(monkeypatch):
+    monkeypatch.setattr(PostConfig, "elites", 1 / 64)
+    learner = learner_of(epochs=0, smoothing=1.0)
     coarse = len(learner.policy.logits.numpy())
     proposal = update(learner)
     assert int(learner.level) == 1 and len(learner.policy.logits.numpy()) > coarse
     best = proposal.placements.numpy()[np.argmin(on_device_1(proposal.placements)[0])]
-    np.testing.assert_array_equal(learner.best, best)
+    np.testing.assert_array_equal(learner.best.decisions[0], best)
 
 
-def test_a_learner_is_its_variables(tmp_path):
+def test_a_learner_is_its_variables(tmp_path, monkeypatch):
+    monkeypatch.setattr(PostConfig, "elites", 2 / 64)
+
     def make():
-        return learner_of(seed=5, epochs=1, smoothing=1.0, elites=2 / 64)
+        return learner_of(seed=5, epochs=1, smoothing=1.0)
 
     first = check_it_is_its_variables(make, tmp_path, on_device_1)
     assert int(first.level) == 1, "it reaches the finer level"

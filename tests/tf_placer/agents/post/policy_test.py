@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.post.learner import PostPolicy
+from tf_placer.agents.post import PostPolicy
 
 LEGAL = tf.constant([[True, True, True], [False, True, True], [False, False, True]])
 TABLE = np.array([[0.5, 0.25, 0.25], [0.9, 0.025, 0.075], [0.4, 0.4, 0.2]])

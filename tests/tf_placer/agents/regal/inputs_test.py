@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.regal.learner import regal_inputs
+from tf_placer.agents.regal import regal_inputs
 from tf_placer.grouper.groups import Groups
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.regal.learner import RegalConfig, RegalLearner, RegalPolicy, draw_actions, score
+from tf_placer.agents.regal import RegalConfig, RegalLearner, RegalPolicy, draw_actions, score
 
 PROBLEM = branches_problem(3, 4)
 CONFIG = RegalConfig(
-    population=20, generations=2, mutants=0.1, keep_elites=False, hidden=8, rounds=1, learning_rate=0.03
+    population=20, generations=2, mutants=0.1, keep_elites=False, hidden=8, learning_rate=0.03
 )
 
 
@@ -85,7 +85,7 @@ def test_shuffled_times_teach_nothing():
 
 
 def test_a_run_of_the_paper_has_one_action():
-    config = RegalConfig(preset="paper", population=20, generations=2, hidden=8, rounds=1)
+    config = RegalConfig(preset="paper", population=20, generations=2, hidden=8)
     learner = RegalLearner(PROBLEM, config, None, 3, None)
     for _ in range(3):
         generation(learner)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.regal.learner import (
+from tf_placer.agents.regal import (
     MEANS,
     SIZES,
     Choices,

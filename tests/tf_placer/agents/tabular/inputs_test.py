@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.agents.tabular.learner import tabular_inputs
+from tf_placer.agents.tabular import tabular_inputs
 from tf_placer.grouper.groups import unit_groups
 
 ALLOWED = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 0], [0, 0, 1]], bool)

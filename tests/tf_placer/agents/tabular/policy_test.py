@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.tabular.learner import TabularInputs, TabularPolicy
+from tf_placer.agents.tabular import TabularInputs, TabularPolicy
 
 # Groups 0 and 1 of units 0 and 2, and 1; unit 3 is on device 2. Group 1 may not be on device 2.
 INPUTS = TabularInputs(
@@ -19,14 +19,13 @@ INPUTS = TabularInputs(
 
 @pytest.fixture
 def policy():
-    table = TabularPolicy(2, 3, exploration=0.1)
+    table = TabularPolicy(2, 3)
     table.logits.assign(np.log([[1.0, 2.0, 1.0], [3.0, 1.0, 7.0]]))
     return table
 
 
 def test_probabilities_by_hand(policy):
-    # 0.9 (1, 2, 1) / 4 + 0.1 / 3; 0.9 (3, 1) / 4 + 0.1 / 2
-    expected = [[0.225 + 1 / 30, 0.45 + 1 / 30, 0.225 + 1 / 30], [0.725, 0.275, 0.0]]
+    expected = [[0.25, 0.5, 0.25], [0.75, 0.25, 0.0]]
     np.testing.assert_allclose(np.exp(policy.log_probabilities(INPUTS)), expected, rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""REINFORCE for Placeto: whole episodes are drawn, then evaluated together, then learned from."""
+"""Placeto (Addanki et al. 2019): whole episodes are drawn, evaluated together, and taught by REINFORCE."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, summed_gradients
-from tf_placer.agents.losses import TurnBaseline, discounted_returns, gains
-from tf_placer.agents.placeto.inputs import PlacetoConfig, group_graph, placeto_inputs
-from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
-from tf_placer.base import masked
+from tf_placer.agents.learner import (
+    Best,
+    PolicyLearner,
+    Proposal,
+    WarmStart,
+    apply_gradients,
+    summed_gradients,
+)
+from tf_placer.agents.losses import TurnBaseline, discounted_returns
+from tf_placer.agents.placeto_policy import (
+    Actions,
+    PlacetoConfig,
+    PlacetoPolicy,
+    episode_states,
+    group_graph,
+    placeto_inputs,
+)
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
 
 class Proposed(NamedTuple):
-    """Episodes that ``propose`` drew, and their rows.
-
-    Attributes:
-      episodes: what was decided.
-      row: [B, S] int32, the proposed placement that each evaluated state of an episode is.
-    """
+    """Episodes that ``propose`` drew, and their rows."""
 
     episodes: Actions
+    # [B, S] int32, number of the proposed placement for each evaluated state of an episode
     row: np.ndarray
 
 
@@ -34,8 +42,8 @@ class PlacetoLearner(PolicyLearner):
 
     gradient = 1/(B T) sum_b sum_t grad log p(a_bt | s_bt) A_bt,   A_bt = return from t on - its mean in episodes before
 
-    No step of an episode looks at the time of one before, so all steps are drawn first, and all placements of B
-    episodes, the ones between included, are evaluated as one batch, each different one once.
+    No step of an episode depends on a time, so all steps are drawn first, and all placements of B
+    episodes, including intermediate ones, are evaluated as one batch, each distinct placement once.
     """
 
     def __init__(
@@ -46,24 +54,15 @@ class PlacetoLearner(PolicyLearner):
         seed: int,
         policy: PlacetoPolicy | None = None,
     ):
-        """Builds the policy and finds where episodes begin.
-
-        Args:
-          problem: what to place.
-          config: settings.
-          warm_start: plans, of which the one that is best as groups is begun with, and what rewards are relative to.
-          seed: fixes everything random.
-          policy: goes on with these weights, of any problem, and changes them; None draws new ones.
-        """
         graph = group_graph(problem, config.parts)
         plan = graph.groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
         policy = PlacetoPolicy(config, seed) if policy is None else policy
         super().__init__("placeto_learner", policy, config, warm_start, [seed, 0x91ACE], inputs=inputs)
         self._rate = tf.Variable(config.learning_rate, trainable=False, name="rate")
-        self._optimizer = adam(self._rate, policy.trainable_variables)
-        self.begin = tf.Variable(plan, trainable=False, name="begin")  # [G]
-        self.begin_reward = tf.Variable(-np.inf, trainable=False, dtype=tf.float32, name="begin_reward")
+        self._trains((policy.trainable_variables, self._rate), clip=config.gradient_clip)
+        self.best = Best(plan)
+        self.begin = self.best.decisions[0]  # [G] devices where episodes begin
         self.baseline = TurnBaseline(config.baseline_episodes, len(graph.visited))
 
     def propose(self) -> Proposal:
@@ -83,47 +82,33 @@ class PlacetoLearner(PolicyLearner):
 
     @tf.function(autograph=False)
     def _episodes(self) -> tuple[Actions, tf.Tensor]:
-        """This update's episodes, and the states of them that are evaluated [B, S, G]."""
-        config, inputs = self._config, self.inputs
-        seeds = tf.random.split(self._now(), 2)
+        """This update's episodes, and their evaluated states [B, S, G]."""
+        config = self._config
         begin = tf.tile(self.begin[tf.newaxis], [config.episodes, 1])
-        if config.begin == "anywhere":
-            legal = inputs.choices.legal
-            begin = masked.draw(masked.masked(tf.zeros([config.episodes, *legal.shape]), legal), seeds[0])
-        episodes, _ = self.policy.sample(inputs, begin, seeds[1])
-        states = episode_states(inputs, episodes)
+        episodes, _ = self.policy.sample(self.inputs, begin, tf.random.split(self._now(), 2)[1])
+        states = episode_states(self.inputs, episodes)
         return episodes, states if config.reward == "drop" else states[:, -1:]
 
     @tf.function(autograph=False)
     def _step(self, episodes: Actions, value: tf.Tensor) -> None:
         """One step; ``value`` [B, S] is the reward of each evaluated state."""
         config = self._config
-        self._remember(episodes, value)
-        variables = self.policy.trainable_variables
-        gradients = self._gradients(episodes, self._advantage(value), variables)
-        clipped, _ = tf.clip_by_global_norm(gradients, config.gradient_clip)
-        self._rate.assign(
-            self._between(config.learning_rate, config.learning_rate_end, config.learning_rate_updates)
-        )
-        self._optimizer.apply(clipped, variables)
-
-    def _remember(self, episodes: Actions, value: tf.Tensor) -> None:
-        """Keeps the best state of all, where episodes begin there."""
-        if self._config.begin != "best":
-            return
-        states = episode_states(self.inputs, episodes)[:, -value.shape[1] :]
-        best = tf.argmax(tf.reshape(value, [-1]))
-        reward = tf.reduce_max(value)
-        better = reward > self.begin_reward
-        found = tf.gather(tf.reshape(states, [-1, states.shape[2]]), best)
-        self.begin.assign(tf.where(better, found, self.begin))
-        self.begin_reward.assign(tf.maximum(reward, self.begin_reward))
+        if config.begin == "best":
+            states = episode_states(self.inputs, episodes)[:, -value.shape[1] :]
+            best = tf.argmax(tf.reshape(value, [-1]))
+            state = tf.gather(tf.reshape(states, [-1, states.shape[2]]), best)
+            # Rewards fall as times rise, failing placements included: their negative ranks like a
+            # time.
+            self.best.take([state], -tf.reduce_max(value))
+        gradients = self._gradients(episodes, self._advantage(value), self.policy.trainable_variables)
+        self._rate.assign(self._between(config.learning_rate, config.learning_rate_end))
+        apply_gradients([gradients], self._optimizers, self._clip)
 
     def _advantage(self, value: tf.Tensor) -> tf.Tensor:
         """[B, T] of the values of the evaluated states [B, S]."""
         config = self._config
         if config.reward == "drop":
-            rewards = gains(value)
+            rewards = value[:, 1:] - value[:, :-1]  # drops of the time (Addanki et al. 2019)
         else:
             rewards = tf.pad(value, [[0, 0], [self.baseline.returns.shape[1] - 1, 0]])
         advantage = self.baseline.advantage(discounted_returns(rewards, config.discount))
@@ -136,7 +121,7 @@ class PlacetoLearner(PolicyLearner):
     ) -> list[tf.Tensor]:
         """Gradients of the loss; turn after turn where messages pass at every step."""
         count = self.policy.steps_at_once(self.inputs)
-        weight = self._between(self._config.entropy, self._config.entropy_end, self._config.entropy_updates)
+        weight = self._between(self._config.entropy, self._config.entropy_end)
         by_turn = tf.transpose(tf.stop_gradient(advantage))
 
         def loss(first: tf.Tensor) -> tf.Tensor:
@@ -146,9 +131,9 @@ class PlacetoLearner(PolicyLearner):
 
         return summed_gradients(loss, variables, int(self.inputs.visited.shape[0]), count)
 
-    def _between(self, start: float, end: float, updates: int) -> tf.Tensor:
-        """Interpolation from one number to the other over that many updates."""
-        share = tf.minimum(tf.cast(self.updates, tf.float32) / max(updates, 1), 1.0)
+    def _between(self, start: float, end: float) -> tf.Tensor:
+        """Interpolation from one number to the other over ``decay_updates``."""
+        share = tf.minimum(tf.cast(self.updates, tf.float32) / max(self._config.decay_updates, 1), 1.0)
         return start + (end - start) * share
 
 
@@ -160,5 +145,5 @@ SPEC = MethodSpec(
     config=PlacetoConfig,
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": 1, "features": FEATURES_VERSION},
+    versions={"network": 2, "features": FEATURES_VERSION},
 )

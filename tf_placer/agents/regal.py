@@ -1,9 +1,9 @@
-"""REGAL: runs of a genetic algorithm whose key distributions a graph network gives and learns."""
+"""REGAL (Paliwal et al. 2020): a genetic algorithm whose keys are drawn from distributions by a graph network."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import sonnet as snt
@@ -19,29 +19,21 @@ from tf_placer.grouper.group_search import GroupedPlans, children, joined
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 
-# Inputs of the policy.
-
 
 class RegalInputs(NamedTuple):
-    """A problem and its groups for ``RegalPolicy``.
-
-    Attributes:
-      graph: the problem.
-      group_of_unit: [U] int32, from 0 to G - 1.
-      edges: [E', 2] int32 producer group, consumer group; distinct, and of two groups each.
-      edge_share: [E', 1] float32, log10 of the edge's share of all bytes that could cross.
-      legal: [G, D] bool.
-    """
+    """A problem and its groups for ``RegalPolicy``."""
 
     graph: GraphInputs
-    group_of_unit: tf.Tensor
+    group_of_unit: tf.Tensor  # [U] int32, from 0 to G - 1
+    # [E', 2] int32 producer group, consumer group; distinct, and of two groups each
     edges: tf.Tensor
+    # [E', 1] float32, log10 of the edge's share of all bytes that could cross
     edge_share: tf.Tensor
-    legal: tf.Tensor
+    legal: tf.Tensor  # [G, D] bool
 
 
 def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
-    """Describes a problem and one way to group it; no landmarks, which have no meaning on another graph."""
+    """Describes a problem and its groups, without landmarks, which mean nothing on another graph."""
     graph = graph_inputs(problem, landmarks=0, seed=0)
     edge_bytes = groups.over_edges(graph.edge_bytes.numpy())
     share = np.log10((1 + edge_bytes) / (1 + edge_bytes.sum()))
@@ -54,12 +46,10 @@ def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     )
 
 
-# Policy: a graph network that gives the distribution of the keys of each group and device.
-
 MEANS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-"""What a mean may be."""
+"""Possible means of a key's Beta distribution."""
 SIZES = np.array([2.0, 8.0])
-"""What alpha + beta may be; mean 0.5 of size 2 is the uniform distribution."""
+"""Possible alpha + beta; mean 0.5 of size 2 is the uniform distribution."""
 
 
 class Choices(NamedTuple):
@@ -72,19 +62,12 @@ class Choices(NamedTuple):
 class RegalPolicy(snt.Module):
     """Discretized parameters of Beta distributions, of each group and device (Paliwal et al. 2020, section 3).
 
-    Messages go along the edges of the groups' graph and against them, a few rounds; then each group is put beside each
-    device. No size of a problem is in the weights.
+    Messages go along the edges of the groups' graph and against them, for a few rounds; then each
+    group is joined with each device. No size of a problem is in the weights.
     """
 
     def __init__(self, hidden: int, rounds: int, seed: int, name: str = "regal_policy"):
-        """Draws weights.
-
-        Args:
-          hidden: H, width of all layers.
-          rounds: of messages.
-          seed: of the weights.
-          name: module name.
-        """
+        """Draws weights from the seed, with ``hidden`` H, the width of all layers, and ``rounds`` of messages."""
         super().__init__(name=name)
         self.types = snt.Embed(NUM_TYPES, hidden, densify_gradients=True)
         self.numbers = snt.Embed(DEVICE_NUMBERS, hidden, densify_gradients=True)
@@ -95,7 +78,7 @@ class RegalPolicy(snt.Module):
         self.pair = _layer(2 * hidden, hidden)
         self.head = _layer(hidden, len(MEANS) + len(SIZES))
         draw_weights(self, seed)
-        # Of deviation 1: by small ones two GPUs that are alike are told apart late, and nothing is learned until then.
+        # Of deviation 1: small ones tell equal GPUs apart late, and nothing is learned until then.
         for embed in (self.types, self.numbers):
             embed.embeddings.assign(embed.vocab_size**0.5 * embed.embeddings)
         # Untrained it prefers nothing, and keys are spread over all of [0, 1).
@@ -103,19 +86,6 @@ class RegalPolicy(snt.Module):
 
     def __call__(self, inputs: RegalInputs) -> Choices:
         """Distribution of each key."""
-        state = self._groups(inputs)
-        device = tf.concat([inputs.graph.device_features, self.numbers(inputs.graph.device_numbers)], axis=1)
-        device = tf.nn.relu(self.device(device))
-        groups, devices = tf.shape(state)[0], tf.shape(device)[0]
-        pairs = tf.concat(
-            [tf.repeat(state, devices, axis=0), tf.tile(device, [groups, 1])], axis=1
-        )  # [G D, 2 H]
-        logits = self.head(tf.nn.relu(self.pair(pairs)))
-        logits = tf.reshape(logits, [groups, devices, -1])
-        return Choices(*tf.split(logits, [len(MEANS), len(SIZES)], axis=2))
-
-    def _groups(self, inputs: RegalInputs) -> tf.Tensor:
-        """[G, H] what each group is, and what is around it."""
         groups = inputs.legal.shape[0]
         units = tf.concat([inputs.graph.unit_features, self.types(inputs.graph.type_of_unit)], axis=1)
         columns = tf.math.unsorted_segment_mean(units, inputs.group_of_unit, groups)
@@ -131,7 +101,15 @@ class RegalPolicy(snt.Module):
                 for layer, sender, receiver in zip(messages, (source, target), (target, source), strict=True)
             ]
             state += tf.nn.relu(update(tf.concat([state, *received], axis=1)))
-        return state
+        device = tf.concat([inputs.graph.device_features, self.numbers(inputs.graph.device_numbers)], axis=1)
+        device = tf.nn.relu(self.device(device))
+        devices = tf.shape(device)[0]
+        pairs = tf.concat(
+            [tf.repeat(state, devices, axis=0), tf.tile(device, [groups, 1])], axis=1
+        )  # [G D, 2 H]
+        logits = self.head(tf.nn.relu(self.pair(pairs)))
+        logits = tf.reshape(logits, [groups, devices, -1])
+        return Choices(*tf.split(logits, [len(MEANS), len(SIZES)], axis=2))
 
 
 def score(choices: Choices, actions: tf.Tensor) -> tf.Tensor:
@@ -162,70 +140,59 @@ def _layer(inputs: int, outputs: int) -> snt.Linear:
     return layer
 
 
-# Settings.
-
-
 @dataclasses.dataclass(frozen=True)
 class RegalConfig(Settings):
     """Paliwal et al. 2020, "Reinforced Genetic Algorithm Learning for Optimizing Computation Graphs".
 
-    ``preset="paper"`` gives the paper's values where they are known to us, named below as (paper: ...). Departures
-    (figures: docs/results/agent_probes.md):
+    ``preset="paper"`` gives the paper's values where they are known to us. Departures (figures:
+    docs/results/agent_probes.md):
 
-    - One policy learns on one problem, within the search, where the paper trains over hundreds of graphs and then
-      searches; a trained policy can be given to ``RegalLearner``.
-    - actions_apart: every plan that is drawn has an action and a reward of its own, not every run. A run is hundreds of
-      evaluations, and its reward alone says little about hundreds of decisions.
-    - keep_elites: elites live on in the next run, so that a search does not begin anew every few generations; of a run
-      the policy then draws the mutants alone.
+    - One policy learns on one problem, within the search, where the paper trains over hundreds of
+      graphs and then searches; a trained policy can be given to ``RegalLearner``.
+    - actions_apart: every drawn plan has an action and a reward of its own, not every run. A run is
+      hundreds of evaluations, and its reward alone says little about hundreds of decisions.
+    - keep_elites: elites live on in the next run, so that a search does not begin anew every few
+      generations; of a run the policy then draws the mutants alone.
     - a moving average is the baseline, where the paper has a network.
 
-    What is tried is faster in the mean with the policy than with uniform keys, but the best plan was not: a policy that
-    learns within one search did not pay where we tried it.
+    Drawn plans are faster in the mean with the policy than with uniform keys, but the best plan was
+    not: a policy that learns within one search did not pay where we tried it.
 
-    Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone
-    and not priorities or transfers. The bins of the Beta distributions are ours.
+    Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not
+    ops, devices alone and not priorities or transfers. The bins of the Beta distributions are ours.
 
     Attributes:
       population: plans of a generation.
       generations: of a run; where it begins from nothing the policy alone draws the first.
-      plain_runs: runs with uniform keys at the beginning, which rewards are relative to.
       parts: of the min cut, each split by slack.
-      elites: share of a generation that lives on.
-      mutants: share that is drawn anew.
-      bias: probability that a child has a key from its elite parent.
-      mutation: probability that a child's key is drawn anew, uniformly.
+      mutants: share of a generation that is drawn anew.
       hidden: width of the network.
-      rounds: of messages.
       learning_rate: Adam's.
-      gradient_clip: global norm of the gradient.
-      entropy_weight: of the mean entropy of a decision.
       actions_apart: see above.
       keep_elites: see above.
-      baseline_decay: of the moving-average baseline of a run's reward.
-      preset: "ours" or "paper"; says what the fields are that are not given.
-
-    Raises:
-      InputError: a field of the wrong type or out of range.
+      preset: "ours" or "paper"; the values of fields that are not given.
     """
 
     population: int = setting(64, least=4, most=2**20)
     generations: int = setting(4, paper=20, least=1, most=2**20)
-    plain_runs: int = setting(1, least=1, most=2**20)
     parts: int = setting(64, least=1, most=2**20)
-    elites: float = setting(0.2, least=0.001, most=0.5)
     mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)
-    bias: float = setting(0.7, least=0.5, most=1)
-    mutation: float = setting(0.01, least=0, most=1)
     hidden: int = setting(32, least=1, most=4096)
-    rounds: int = setting(3, least=0, most=64)
     learning_rate: float = setting(5e-3, least=0)
-    gradient_clip: float = setting(1.0, above=0)
-    entropy_weight: float = setting(1e-2, least=0)
     actions_apart: bool = setting(True, paper=False)
     keep_elites: bool = setting(True, paper=False)
-    baseline_decay: float = setting(0.9, least=0, most=1)
     preset: str = setting("ours", words=("ours", "paper"))
+
+    # In every preset.
+    # runs with uniform keys at the beginning, which rewards are relative to
+    plain_runs: ClassVar[int] = 1
+    elites: ClassVar[float] = 0.2  # share of a generation that lives on
+    bias: ClassVar[float] = 0.7  # probability that a child has a key from its elite parent
+    mutation: ClassVar[float] = 0.01  # probability that a child's key is drawn anew, uniformly
+    rounds: ClassVar[int] = 3  # of messages
+    gradient_clip: ClassVar[float] = 1.0
+    entropy_weight: ClassVar[float] = 1e-2
+    baseline_decay: ClassVar[float] = 0.9  # of the moving average of a run's reward
 
     @property
     def num_elites(self) -> int:
@@ -243,10 +210,11 @@ class RegalLearner(snt.Module):
         rows = planner.propose()
         planner.learn(rows, runtime_s)
 
-    A key for each group and device; a group is on the legal device of its largest key. A run is so many generations:
-    its mutants, and its first plans where it begins from nothing, are drawn as the policy says; elites have children as
-    in ``planners.brkga``. When it ends the policy takes a step of REINFORCE. It is an ``Improving`` planner and no
-    ``Learner``, because most plans are drawn by nobody's policy.
+    Each group has a key for each device, and is on the legal device of its largest key. A run has
+    several generations: its mutants, and its first plans where it begins from nothing, are drawn by
+    the policy; elites have children as in ``planners.brkga``. At its end the policy takes a step of
+    REINFORCE. It is an ``Improving`` planner and no ``Learner``, because the policy does not draw
+    most plans; ``start`` is ignored.
     """
 
     def __init__(
@@ -257,15 +225,6 @@ class RegalLearner(snt.Module):
         seed: int,
         policy: RegalPolicy | None = None,
     ) -> None:
-        """Builds the policy.
-
-        Args:
-          problem: what to place.
-          config: settings.
-          start: not looked at.
-          seed: fixes everything random.
-          policy: goes on with these weights, of any problem, and changes them; None draws new ones.
-        """
         super().__init__(name="regal_learner")
         del start
         self._config = config
@@ -278,7 +237,8 @@ class RegalLearner(snt.Module):
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
         self._runs = 0  # that have ended
         self._reference_s = np.inf  # the best of runs without the policy
-        self._keys, self._times = np.zeros((0, *self._legal.shape)), np.zeros(0)  # the fastest first
+        # the fastest first
+        self._keys, self._times = np.zeros((0, *self._legal.shape)), np.zeros(0)
         self._begin()
 
     def _begin(self) -> None:
@@ -288,7 +248,7 @@ class RegalLearner(snt.Module):
         if not self._config.keep_elites:
             self._keys, self._times = self._keys[:0], self._times[:0]
         self._offered, self._offered_actions = self._keys, self._no_actions(0)
-        # What the policy drew in this run, and how it fared.
+        # The policy's draws of this run, and their times.
         self._actions, self._drawn_s = self._no_actions(0), np.zeros(0)
 
     def propose(self) -> np.ndarray:
@@ -319,25 +279,17 @@ class RegalLearner(snt.Module):
         )
         self._generation += 1
         if self._generation >= self._config.generations:
-            self._end()
-
-    def _end(self) -> None:
-        """Ends a run: teaches the policy, or updates the reference time."""
-        self._runs += 1
-        if self._runs <= self._config.plain_runs:
-            self._reference_s = min(self._reference_s, float(self._times[0]))
-        elif len(self._actions):
-            self._teach()
-        self._begin()
-
-    @property
-    def _uses_policy(self) -> bool:
-        return self._runs >= self._config.plain_runs
+            self._runs += 1
+            if self._runs <= self._config.plain_runs:
+                self._reference_s = min(self._reference_s, float(self._times[0]))
+            elif len(self._actions):
+                self._teach()
+            self._begin()
 
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys [count, G, D] and the actions that they are of; uniform keys at first."""
         shape = (count, *self._legal.shape)
-        if not self._uses_policy:
+        if self._runs < self._config.plain_runs:
             return self._generator.random(shape), self._no_actions(count)
         if self._choices is None:
             self._choices = self.policy(self._inputs)
@@ -360,9 +312,11 @@ class RegalLearner(snt.Module):
         """A step of REINFORCE."""
         config = self._config
         if config.actions_apart:
-            actions, advantage = self._actions, _standardized(self._rewards(self._drawn_s))
+            actions, rewards = self._actions, self._rewards(self._drawn_s)
+            advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-9)
         else:
-            # One action, and one reward: how much less the run's best takes than that of a plain run.
+            # One action, and one reward: how much less the run's best takes than that of a plain
+            # run.
             actions = self._actions[:1]
             reward = tf.constant(self._rewards(self._times[:1]), tf.float32)
             advantage = self.baseline.advantage(reward, tf.ones(1)).numpy()
@@ -372,20 +326,20 @@ class RegalLearner(snt.Module):
             log_prob = score(choices, tf.constant(actions)) / self._legal.size
             taught = reinforce_loss(log_prob, tf.constant(advantage, tf.float32), tf.ones(len(actions)))
             return taught - config.entropy_weight * sum(
-                tf.reduce_mean(masked.entropy(one)) for one in choices
+                tf.reduce_mean(masked.entropy(logits)) for logits in choices
             )
 
         descend(loss, [(self.policy.trainable_variables, self.optimizer)], config.gradient_clip)
 
     def _rewards(self, runtime_s: np.ndarray) -> np.ndarray:
-        """[S] 1 - t / t_plain; of what does not run that of a time twice as long as the slowest that does."""
+        """[S] 1 - t / t_plain; a failing plan counts as twice as slow as the slowest plan that runs."""
         reference_s = self._reference_s if np.isfinite(self._reference_s) else 1.0
         runs = runtime_s[np.isfinite(runtime_s)]
         failing_s = 2 * max(runs.max(initial=0.0), reference_s)
         return 1 - np.where(np.isfinite(runtime_s), runtime_s, failing_s) / reference_s
 
     def state(self) -> dict[str, Any]:
-        """The run, the weights and the optimizer's moments, and where the generator is."""
+        """The run, the weights, the optimizer's moments, and the generator's state."""
         return {
             "runs": self._runs,
             "generation": self._generation,
@@ -412,11 +366,6 @@ class RegalLearner(snt.Module):
 
     def _kept(self) -> tuple[tf.Variable, ...]:
         return (*self.policy.variables, *self.optimizer.variables, *self.baseline.variables)
-
-
-def _standardized(rewards: np.ndarray) -> np.ndarray:
-    """Rewards with mean 0 and deviation 1; 0 where all are alike."""
-    return (rewards - rewards.mean()) / (rewards.std() + 1e-9)
 
 
 SPEC = MethodSpec(

@@ -1,23 +1,25 @@
-"""Post: a softmax for each group, PPO steps on every batch, cross-entropy steps on the best of several."""
+"""Post (Gao, Chen & Li 2018): a softmax for each group, PPO steps on every batch, cross-entropy steps on the best."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, executed_times
+from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, executed_times
 from tf_placer.agents.losses import KlPenalty, MovingAverageBaseline, ppo_loss
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
 from tf_placer.problem.problem import Problem
 
-# Policy: a softmax distribution over devices for each group, and no network.
-
-_LEAST = 1e-6  # a probability of a legal device that a table is given; 0 could never come back
+_LEAST = 1e-6  # least probability of a legal device in a new table; 0 could never grow
+_UNCLIPPED = 1e6
+_BASELINE_DECAY = 0.9
+_EXPLORATION_UPDATES = 500  # batches over which exploration fades to 0
 
 
 class PostPolicy(snt.Module):
@@ -34,7 +36,7 @@ class PostPolicy(snt.Module):
         )  # [G, D]
 
     def become(self, probability: np.ndarray) -> None:
-        """Takes a table [G, D] of probabilities as it is; illegal devices may have anything."""
+        """Takes a table [G, D] of probabilities; illegal devices may have any."""
         self.logits.assign(np.log(np.maximum(probability, _LEAST)).astype(np.float32))
 
     def probability(self, legal: tf.Tensor) -> tf.Tensor:
@@ -42,7 +44,7 @@ class PostPolicy(snt.Module):
         return tf.nn.softmax(masked.masked(self.logits, legal))
 
     def sample(self, legal: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
-        """[count, G] int32 devices, legal ones."""
+        """[count, G] int32 legal devices."""
         logits = masked.masked(self.logits, legal)
         shape = tf.concat([[count], tf.shape(logits)], axis=0)
         return masked.largest(logits + masked.gumbel(shape, seed))
@@ -52,9 +54,6 @@ class PostPolicy(snt.Module):
         return masked.scored(masked.masked(self.logits, legal), actions)
 
 
-# Settings.
-
-
 @dataclasses.dataclass(frozen=True)
 class PostConfig(Settings):
     """Gao, Chen & Li 2018, "Post: Device Placement with Cross-Entropy Minimization and Proximal Policy Optimization".
@@ -62,42 +61,38 @@ class PostConfig(Settings):
     ``preset="paper"`` gives the paper's values, ``paper=`` below; we could not check
     them against its text. Departures, and why (figures: docs/results/agent_probes.md):
 
-    - samples 128 for 10: the simulator takes batches, and five elites of fifty soon agree. With all of the paper's
-      values a search of 20,000 evaluations ended where it began.
-    - cross_every 1 for 5, smoothing 0.15 for 1: many small cross-entropy steps instead of few whole ones.
+    - samples 128 for 10: the simulator takes batches, and five elites of fifty soon agree. With all
+      of the paper's values a search of 20,000 evaluations ended where it began.
+    - cross_every 1 for 5, smoothing 0.15 for 1: many small cross-entropy steps instead of few whole
+      ones.
     - epochs 3 for 10, learning_rate 0.1 for 1: larger steps learn sooner and end worse.
-    - clip 0.2 of each decision's ratio for none, kl_weight 0 for 1 with kl_target 0.03: the ratio of a whole plan is a
-      product over groups, and says nothing where there are many.
-    - normalize_advantage: steps keep their size while the samples draw closer to each other.
-    - levels 4 for 1: where the table has converged the search goes on with finer groups near the best plan.
+    - clip 0.2 of each decision's ratio for none, kl_target 0 for 0.03: the ratio of a whole plan is
+      a product over groups, and says nothing where there are many.
+    - normalize_advantage: steps keep their size while samples become more alike.
+    - levels 4 for 1: where the table has converged the search continues with finer groups near the
+      best plan.
 
-    Not settings: groups are min-cut parts split by slack and by legality, where the paper has others; rewards
-    are square roots of relative times; where a device cannot hold what it is given, what has to go is moved
-    (``GroupedPlans``), which the policy sees as part of the machine.
+    Not settings: groups are min-cut parts split by slack and by legality, where the paper has
+    others; rewards are square roots of relative times; where the load of a device exceeds its
+    memory, units are moved (``GroupedPlans``), which the policy sees as part of the machine.
 
     Attributes:
       samples: K, plans of a batch, each followed by PPO steps.
       parts: of the min cut at the coarsest level, each split by slack.
-      levels: of coarseness; each has twice the parts of the one before. With one the table stays when it has converged.
+      levels: of coarseness; each has twice the parts of the one before. With one the table stays
+        when it has converged.
       epochs: PPO steps on each batch; 0 leaves cross-entropy alone.
       learning_rate: of the plain gradient steps.
       clip: of the ratios; 0 for none (paper).
       decisions_apart: clip the ratio of each group's decision; else that of the whole plan (paper).
-      kl_weight: of the divergence from the policy that drew, at the start.
-      kl_target: divergence that the weight is adapted to; 0 keeps the weight.
-      entropy_weight: of the mean entropy of a decision (paper: 0).
-      baseline_decay: of the moving-average baseline.
+      kl_target: divergence from the policy that drew, to which the weight of its penalty is
+        adapted; 0 for none.
       normalize_advantage: divide by a moving estimate of its spread.
       cross_every: batches between cross-entropy steps, which look at all of them; 0 for none.
-      elites: share of the samples that the table moves to (paper: 0.1).
-      smoothing: how far it moves, 1 all the way (paper).
-      exploration: share of the uniform distribution mixed in after each cross-entropy step.
-      exploration_updates: batches over which it fades to 0.
-      failing_reward: reward of a placement that does not run, below 0.
-      preset: "ours" or "paper"; says what the fields are that are not given.
-
-    Raises:
-      InputError: a field of the wrong type or out of range.
+      smoothing: how far the table moves to the elites, 1 all the way (paper).
+      exploration: share of the uniform distribution mixed in after each cross-entropy step, which
+        fades to 0.
+      preset: "ours" or "paper"; the values of fields that are not given.
     """
 
     samples: int = setting(128, paper=10, least=2, most=2**20)
@@ -107,21 +102,15 @@ class PostConfig(Settings):
     learning_rate: float = setting(0.1, paper=1.0, least=0)
     clip: float = setting(0.2, paper=0.0, least=0)
     decisions_apart: bool = setting(True, paper=False)
-    kl_weight: float = setting(0.0, paper=1.0, least=0)
     kl_target: float = setting(0.0, paper=0.03, least=0)
-    entropy_weight: float = setting(0.0, least=0)
-    baseline_decay: float = setting(0.9, least=0, most=1)
     normalize_advantage: bool = setting(True, paper=False)
     cross_every: int = setting(1, paper=5, least=0, most=2**20)
-    elites: float = setting(0.1, least=0.001, most=1)
     smoothing: float = setting(0.15, paper=1.0, least=0, most=1)
     exploration: float = setting(0.0, paper=0.1, least=0, most=1)
-    exploration_updates: int = setting(500, least=0, most=1073741824)
-    failing_reward: float = setting(-10.0, below=0)
     preset: str = setting("ours", words=("ours", "paper"))
 
-
-_UNCLIPPED = 1e6
+    elites: ClassVar[float] = 0.1  # share of the samples that the table moves to, in every preset
+    failing_reward: ClassVar[float] = -10.0
 
 
 class PostLearner(PolicyLearner):
@@ -131,8 +120,9 @@ class PostLearner(PolicyLearner):
 
         mean_b min(r_b A_b, clip(r_b) A_b) - weight KL(old || new),   r = f(d | u) / f(d | old u)
 
-    and after every few batches the table moves to the frequencies of their elites, which solves the cross-entropy
-    minimization, and is mixed with the uniform one.
+    and after every few batches the table moves to the frequencies of their elites, which solves the
+    cross-entropy minimization, and is mixed with the uniform one. It begins with uniform
+    distributions, whatever the warm start.
     """
 
     def __init__(
@@ -143,23 +133,13 @@ class PostLearner(PolicyLearner):
         seed: int,
         policy: PostPolicy | None = None,
     ):
-        """Begins with uniform distributions.
-
-        Args:
-          problem: what to place.
-          config: settings.
-          warm_start: what rewards are relative to; the plans are not looked at.
-          seed: fixes everything random.
-          policy: goes on with this table, of the same groups, and changes it.
-        """
         plans = GroupedPlans(problem, config.parts, config.levels, one_kind=True)
         table = PostPolicy(problem.num_devices) if policy is None else policy
         super().__init__("post_learner", table, config, warm_start, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
-        self.best = tf.Variable(problem.everything_on(0), trainable=False, name="best")  # [U]
-        self.best_s = tf.Variable(np.inf, trainable=False, name="best_s", dtype=tf.float64)
-        self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
-        self.kl_penalty = KlPenalty(config.kl_weight, config.kl_target)
+        self.best = Best(problem.everything_on(0))
+        self.baseline = MovingAverageBaseline(_BASELINE_DECAY, config.normalize_advantage)
+        self.kl_penalty = KlPenalty(1.0 if config.kl_target else 0.0, config.kl_target)
         # Draws and times since the last cross-entropy step.
         batches = max(config.cross_every, 1)
         self.drawn = tf.Variable(
@@ -182,23 +162,46 @@ class PostLearner(PolicyLearner):
         return Proposal(actions, tf.constant(rows))
 
     def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes PPO steps on this batch, and the cross-entropy step when it is due; see ``Learner``."""
+        """Takes PPO steps on this batch, and the cross-entropy step when due; see ``Learner``."""
         config, batches = self._config, self.times.shape[0]
         self._learn(actions, tf.convert_to_tensor(runtime_s), valid)
         if config.cross_every and not int(self.updates) % batches:
-            self._cross_entropy_step()
+            # The table moves to the elites of the last batches, and the uniform one is mixed in.
+            times = self.times.numpy().reshape(-1)
+            probability = toward_elites(
+                self._probability(),
+                self.drawn.numpy().reshape(len(times), -1),
+                times,
+                max(1, round(config.elites * len(times))),
+                config.smoothing,
+            )
+            share = config.exploration * max(0.0, 1.0 - int(self.updates) / _EXPLORATION_UPDATES)
+            self.policy.become((1 - share) * probability + share * table_near(self._legal, None))
             self._clear()
         if config.levels > 1 and self._probability().max(axis=1).mean() > CONVERGED:
-            self._go_on()
+            # Finer groups near the best plan; after the finest ones anew with the coarsest.
+            plans = self._of_problem.plans
+            self.level.assign((self.level + 1) % plans.count)
+            level = int(self.level)
+            best = plans.devices_of(level, self.best.decisions[0].numpy()) if level else None
+            self.policy.become(table_near(self._legal, best))
+            self._clear()
 
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         times = executed_times(runtime_s, valid).numpy()
-        self._keep_best(actions, times)
+        fastest = int(np.argmin(times))
+        if times[fastest] < float(self.best.runtime_s):
+            rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
+            self.best.take([tf.constant(rows[fastest])], tf.constant(times[fastest]))
         number = int(self.updates) % self.times.shape[0]
         self.drawn[number].assign(actions)
         self.times[number].assign(times)
         if self._config.epochs:
-            self._proximal_steps(tf.constant(self._legal), actions, reward)
+            advantage = self.baseline.advantage(reward, tf.ones_like(reward))
+            legal, old = tf.constant(self._legal), tf.identity(self.policy.logits)
+            for _ in range(self._config.epochs):
+                divergence = self._proximal_step(legal, actions, advantage, old)
+            self.kl_penalty.adapt(divergence)
 
     @property
     def _legal(self) -> np.ndarray:
@@ -214,14 +217,6 @@ class PostLearner(PolicyLearner):
         """[K, G] of this update."""
         return self.policy.sample(legal, self._config.samples, self._now())
 
-    def _proximal_steps(self, legal: tf.Tensor, actions: tf.Tensor, reward: tf.Tensor) -> None:
-        """Some gradient steps from the policy that drew."""
-        advantage = self.baseline.advantage(reward, tf.ones_like(reward))
-        old = tf.identity(self.policy.logits)
-        for _ in range(self._config.epochs):
-            divergence = self._proximal_step(legal, actions, advantage, old)
-        self.kl_penalty.adapt(divergence)
-
     @tf.function(
         autograph=False,
         input_signature=[
@@ -234,7 +229,7 @@ class PostLearner(PolicyLearner):
     def _proximal_step(
         self, legal: tf.Tensor, actions: tf.Tensor, advantage: tf.Tensor, old: tf.Tensor
     ) -> tf.Tensor:
-        """One gradient step; how far the table is from ``old`` [G, D] after it."""
+        """One gradient step; returns the new table's divergence from ``old`` [G, D]."""
         config = self._config
         table = self.policy.logits
         with tf.GradientTape() as tape:
@@ -245,8 +240,7 @@ class PostLearner(PolicyLearner):
                 log_prob, old_log_prob = tf.reduce_sum(log_prob, axis=1), tf.reduce_sum(old_log_prob, axis=1)
                 gain = advantage
             loss = ppo_loss(log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip or _UNCLIPPED)
-            loss += self.kl_penalty.penalty(self._divergence(legal, old))
-            loss -= config.entropy_weight * tf.reduce_mean(masked.entropy(masked.masked(table, legal)))
+            loss += self.kl_penalty.weight * self._divergence(legal, old)
         table.assign_sub(config.learning_rate * tape.gradient(loss, table))
         return self._divergence(legal, old)
 
@@ -256,40 +250,8 @@ class PostLearner(PolicyLearner):
             masked.divergence(masked.masked(old, legal), masked.masked(self.policy.logits, legal))
         )
 
-    def _cross_entropy_step(self) -> None:
-        """Moves the table to the elites of the last batches, and mixes the uniform one in."""
-        config = self._config
-        drawn = self.drawn.numpy()
-        times = self.times.numpy().reshape(-1)
-        probability = toward_elites(
-            self._probability(),
-            drawn.reshape(len(times), -1),
-            times,
-            max(1, round(config.elites * len(times))),
-            config.smoothing,
-        )
-        left = max(0.0, 1.0 - int(self.updates) / max(config.exploration_updates, 1))
-        share = config.exploration * left
-        self.policy.become((1 - share) * probability + share * table_near(self._legal, None))
-
-    def _keep_best(self, actions: tf.Tensor, times: np.ndarray) -> None:
-        """Remembers the fastest plan of all."""
-        fastest = int(np.argmin(times))
-        if times[fastest] < float(self.best_s):
-            rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
-            self.best.assign(rows[fastest])
-            self.best_s.assign(times[fastest])
-
-    def _go_on(self) -> None:
-        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
-        self.level.assign((self.level + 1) % self._of_problem.plans.count)
-        level = int(self.level)
-        best = self._of_problem.plans.devices_of(level, self.best.numpy()) if level else None
-        self.policy.become(table_near(self._legal, best))
-        self._clear()
-
     def _clear(self) -> None:
-        """Forgets the batches that the last cross-entropy step has seen."""
+        """Forgets the batches of the last cross-entropy step."""
         batches, samples = self.times.shape
         self.drawn.assign(tf.zeros([batches, samples, len(self._legal)], tf.int32))
         self.times.assign(tf.fill([batches, samples], tf.constant(np.inf, tf.float64)))
@@ -302,5 +264,5 @@ SPEC = MethodSpec(
     build=PostLearner,
     config=PostConfig,
     ignores=("single units", "order"),
-    versions={"table": 1},
+    versions={"table": 2},
 )

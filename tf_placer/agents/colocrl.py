@@ -1,0 +1,311 @@
+"""ColocRL (Mirhoseini et al. 2017): group features, an encoder-decoder policy, and its REINFORCE learner."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.features import DEVICE_NUMBERS, FEATURES_VERSION, NUM_TYPES, op_levels, type_numbers
+from tf_placer.agents.graph_inputs import SequencePolicy, draw_weights, one_device, prior_choices
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
+from tf_placer.agents.losses import (
+    ControllerBaselines,
+    EntropySteering,
+    cross_entropy_loss,
+    elites,
+    reinforce_loss,
+    standardized_advantage,
+)
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.grouper.groups import Groups, costliest_ops
+from tf_placer.grouper.rules import tied_by_rules, tied_groups
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+
+# Keras' name prefixes of ops that belong to one convolution; layers that the papers' workloads
+# repeat.
+_LAYERS = (
+    r"(?:conv2d|batch_normalization|activation)((?:_\d+)+)/"  # Inception: one number for all three
+    r"|/(\w+?)_(?:conv|bn|relu)(?:_\d+)?/"  # ResNet: one name
+    r"|((?:max|average)_pooling2d(?:_\d+)*)/|(concatenate(?:_\d+)*)/|(mixed\d+(?:_\d+)*)/"
+)
+_STEPS = r"(?:^|/)(?:step|combine)/"
+_PATTERN = 'give a regular expression, or "" for none'
+_BASELINE_DECAY = 0.9
+_ENTROPY_END, _ENTROPY_RATE = 0.02, 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class ColocRlConfig(Settings):
+    """Mirhoseini et al. 2017, "Device Placement Optimization with Reinforcement Learning", section 3.
+
+    ``preset="paper"`` gives the paper's values, with these departures:
+
+    - controllers take turns in one process, with one set of weights, and none learns from a stale
+      one;
+    - the reward is relative to a reference time, and so is the failing signal
+      (``square_root_reward``);
+    - more than 1024 groups are folded, where the paper has at most 280;
+    - the width of the LSTMs is a guess: the paper does not say.
+
+    ``preset="ours"``, the default, departs further. docs/results/colocrl_groups.md has the effect
+    of all departures together; none has been undone alone.
+
+    - largest_share 0.1 for 1: a graph with one sink, such as an inference step, does not end as one
+      group, nor do the first convolutions of Inception-V3, 29 % of its work;
+    - max_groups 256: the decoder's steps dominate the time of an update;
+    - work_features: the policy sees times, memory and slack of a group;
+    - hidden 64 for 256: more updates in the same time;
+    - start_probability 0.9 for an unbiased decoder: a search begins at the best plan that costs
+      nothing;
+    - controllers 1 and placements 64 for 20 and 8: one process has one batch;
+    - learning_rate 2e-3 for 0.1: the policy does not collapse;
+    - standardize: the advantage is the deviation from the batch's own mean, not from the baseline;
+    - elite_share 0.1: the policy also moves to the best of each batch;
+    - entropy_start 0.3 for no steering: the policy explores for as long as it should.
+
+    Attributes:
+      preset: "ours" or "paper"; the values of fields that are not given.
+      max_groups: most groups; more groups are folded by min cut.
+      colocate: the three rules decide the groups; else the min cut alone.
+      step_pattern: regular expression of where the name scope of one step of an unrolled layer ends
+        (``unrolled_calls``); "" for none.
+      layer_pattern: regular expression; names of one layer capture the same (``name_scope``); ""
+        for none.
+      largest_share: share of all work that groups by the rule of the only reader may have at most.
+      work_features: embeddings have a group's share of work and memory, its levels and its slack.
+      hidden: H.
+      start_probability: how often an untrained policy chooses each group's device of the starting
+        plan; 0 leaves it unbiased.
+      controllers: that take turns, each with a baseline of its own.
+      placements: K, that a controller draws for an update: its workers.
+      learning_rate: Adam's.
+      baseline_starts_failing: baselines begin at the failing signal, else at a controller's first
+        mean.
+      standardize: advantages are relative to the batch; baselines are only updated.
+      elite_share: share of a batch that the policy also moves to, by cross entropy; 0 for none.
+      entropy_start: mean entropy of a decision, in nats, from which it is steered to 0.02; 0 for no
+        steering.
+      entropy_updates: over this many updates.
+      valid_only_after: updates after which a failing placement does not teach.
+    """
+
+    max_groups: int = setting(256, paper=1024, least=1)
+    preset: str = setting("ours", words=("ours", "paper"))
+    colocate: bool = setting(True)
+    step_pattern: str = setting(_STEPS, remedy=_PATTERN)
+    layer_pattern: str = setting(_LAYERS, remedy=_PATTERN)
+    largest_share: float = setting(0.1, paper=1.0, above=0, most=1)
+    work_features: bool = setting(True, paper=False)
+    hidden: int = setting(64, paper=256, least=1, even=True)
+    start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
+    controllers: int = setting(1, paper=20, least=1)
+    placements: int = setting(64, paper=8, least=1)
+    learning_rate: float = setting(2e-3, paper=0.1, least=0)
+    baseline_starts_failing: bool = setting(False, paper=True)
+    standardize: bool = setting(True, paper=False)
+    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    entropy_start: float = setting(0.3, paper=0.0, least=0)
+    entropy_updates: int = setting(400, least=0)
+    valid_only_after: int = setting(500, paper=5000, least=0)
+
+    # The paper's, in every preset.
+    tanh_constant: ClassVar[float] = 5.0  # C of the bounded logits
+    temperature: ClassVar[float] = 10.0  # T of the bounded logits
+    gradient_clip: ClassVar[float] = 1.0
+    failing_reward: ClassVar[float] = -10.0  # the failing signal
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("step_pattern", "layer_pattern"):
+            pattern = getattr(self, field)
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise InputError(f"{field} is {pattern!r} ({error}); give a regular expression") from None
+
+
+_OUTPUTS, _DIMS = 4, 4
+_SIZES = _OUTPUTS * _DIMS
+_WORK = 6
+
+
+def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_features: bool) -> np.ndarray:
+    """Embeddings of groups (Mirhoseini et al. 2017, section 3.2): op types, output shapes, adjacency.
+
+    - types: log(1 + count) of each op type; the layer that reads them has a trained vector for each
+      type;
+    - sizes: of the group's costliest op, log(1 + dimension) / 10 of the first 4 dimensions of the
+      first 4 outputs, 0 where there is none;
+    - work: share of all work, share of what stays in memory, log10(1 + bytes of all outputs) / 10,
+      and levels and slack of the costliest op (``Levels``): a departure, else 0;
+    - adjacency: 1 where a tensor passes between two groups, in either direction.
+
+    Args:
+      problem: what is placed.
+      groups: of its units.
+      max_groups: columns of the adjacency, at least as many as there are groups.
+      work_features: whether the work's columns are filled.
+
+    Returns:
+      [G, F] float32.
+    """
+    count = groups.count
+    group_of_op = groups.group_of_unit[problem.unit_of_op]
+    types = np.zeros((count + 1, NUM_TYPES))
+    np.add.at(types, (group_of_op, type_numbers(problem.op_types)), 1.0)
+    candidates = costliest_ops(problem)
+    order = np.argsort(problem.fastest_ns()[candidates], kind="stable")
+    leader = np.full(count + 1, -1)  # the costliest op of each group; -1 for a group without units
+    leader[groups.group_of_unit[order]] = candidates[order]  # the last assignment is the costliest
+    leader = leader[:count]
+    sizes = np.zeros((count, _OUTPUTS, _DIMS))
+    for group, op in enumerate(leader):
+        for output, shape in enumerate(problem.output_shapes[op][:_OUTPUTS] if op >= 0 else ()):
+            dims = np.array(shape[:_DIMS], np.float64)
+            sizes[group, output, : len(dims)] = np.log1p(np.maximum(dims, 0.0)) / 10
+    work = np.zeros((count, _WORK))
+    if work_features:
+        output_bytes = np.zeros(problem.num_units)
+        np.add.at(output_bytes, problem.unit_of_op[problem.tensor_producer], problem.tensor_bytes)
+        of_group = [
+            groups.sums(amount) for amount in (problem.work_ns(), problem.resident_bytes, output_bytes)
+        ]
+        shares = [amount / max(amount.sum(), 1.0) for amount in of_group[:2]]
+        levels = [np.where(leader >= 0, level[leader], 0.0) for level in op_levels(problem)[:3]]
+        work = np.stack([*shares, np.log10(1 + of_group[2]) / 10, *levels], axis=1)
+    edges = groups.group_of_unit[unit_graph(problem).edges.reshape(-1, 2)]
+    edges = edges[(edges < count).all(axis=1) & (edges[:, 0] != edges[:, 1])]
+    adjacency = np.zeros((count, max_groups))
+    adjacency[edges[:, 0], edges[:, 1]] = 1.0
+    adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    columns = [np.log1p(types[:count]), sizes.reshape(count, _SIZES), work, adjacency]
+    return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+class ColocRlInputs(NamedTuple):
+    """A problem for ``ColocRlPolicy``."""
+
+    embeddings: tf.Tensor  # [G, F] float32
+    group_of_unit: tf.Tensor  # [U] int32; G for a unit of no group
+    only_device: tf.Tensor  # [U] int32, the device of such a unit
+    choices: DeviceChoices
+
+
+def colocrl_inputs(
+    problem: Problem, groups: Groups, config: ColocRlConfig, device_of_group: np.ndarray
+) -> ColocRlInputs:
+    """Describes a problem, its groups, and legal devices [G] to begin with."""
+    width = max(config.max_groups, groups.count)
+    return ColocRlInputs(
+        embeddings=tf.constant(group_embeddings(problem, groups, width, config.work_features)),
+        group_of_unit=tf.constant(groups.group_of_unit),
+        only_device=tf.constant(groups.only_device),
+        choices=prior_choices(problem, groups.legal, device_of_group, config),
+    )
+
+
+def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
+    """Groups the units by the configuration's rules."""
+    tied = np.arange(problem.num_units)
+    if config.colocate:
+        tied = tied_by_rules(problem, config.step_pattern, config.layer_pattern, config.largest_share)
+    return tied_groups(problem, tied, config.max_groups)
+
+
+class ColocRlPolicy(SequencePolicy):
+    """p(devices | groups): an encoder reads the groups, a decoder with attention gives each its device."""
+
+    def __init__(self, config: ColocRlConfig, seed: int, groups: int, name: str = "colocrl_policy"):
+        """Draws weights from the seed, for up to ``max_groups`` groups, or ``groups`` if more."""
+        super().__init__(name=name)
+        self.max_groups = max(config.max_groups, groups)
+        self.placer = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
+        # Widths are the same for every problem: the layers can be made now.
+        self.placer.greedy(tf.zeros([1, 2, NUM_TYPES + _SIZES + _WORK + self.max_groups]), one_device(2))
+        draw_weights(self, seed)
+
+    def embed(self, inputs: ColocRlInputs) -> tf.Tensor:
+        """[G, F]."""
+        return inputs.embeddings
+
+
+class ColocRlLearner(PolicyLearner):
+    """Trains a ``ColocRlPolicy`` on one problem (Mirhoseini et al. 2017, section 3).
+
+    gradient = 1/K sum_i A_i grad log p(P_i),   A = R - B_c,   R = -sqrt(r / r_ref)
+
+    Controllers c take turns: update n is of controller n mod C, with its own baseline and the
+    shared weights.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: ColocRlConfig,
+        warm_start: WarmStart,
+        seed: int,
+        policy: ColocRlPolicy | None = None,
+    ):
+        groups = colocated_groups(problem, config)
+        width = max(config.max_groups, groups.count)
+        policy = ColocRlPolicy(config, seed, groups.count) if policy is None else policy
+        if policy.max_groups != width:
+            raise InputError(
+                f"policy is for {policy.max_groups} groups and problem {problem.name!r} for {width}; give a policy of "
+                "the same max_groups"
+            )
+        start = groups.best_of(warm_start.plans, warm_start.simulate)
+        inputs = colocrl_inputs(problem, groups, config, start)
+        super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
+        self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
+        initial = config.failing_reward if config.baseline_starts_failing else None
+        self.baselines = ControllerBaselines(config.controllers, _BASELINE_DECAY, initial)
+        self.steering = EntropySteering(_ENTROPY_RATE)
+
+    def _draw(self, seed: tf.Tensor) -> Proposal:
+        # [K, G]
+        device_of_group = self.policy.sample(self.inputs, self._config.placements, seed).actions[0]
+        return Proposal(device_of_group, self.policy.placements(self.inputs, device_of_group))
+
+    def _update_gradients(
+        self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        return self._gradients_of(lambda: self._loss(self.policy.score(self.inputs, actions), reward, valid))
+
+    def _loss(self, decoded: Decoded, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+        """Loss of a batch; a failing placement teaches, policy and baseline, only in the first updates."""
+        config = self._config
+        log_prob = decoded.log_prob()[0]
+        may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
+        advantage = self.baselines.advantage(reward, may_teach, self.updates % config.controllers)
+        if config.standardize:
+            advantage = standardized_advantage(reward, may_teach)
+        loss = reinforce_loss(log_prob, advantage, may_teach)
+        if config.elite_share:
+            count = max(1, round(config.elite_share * config.placements))
+            loss += cross_entropy_loss(log_prob, elites(reward, tf.cast(valid, tf.float32), count))
+        if config.entropy_start:
+            entropy = tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2]
+            fade = self._fade(config.entropy_updates)
+            target = _ENTROPY_END + (config.entropy_start - _ENTROPY_END) * fade
+            loss -= self.steering.bonus(entropy, target)
+        return loss
+
+
+SPEC = MethodSpec(
+    name="colocrl",
+    kind=Kind.LEARNED,
+    summary="ColocRL: groups by co-location rules, placed by attention with REINFORCE (Mirhoseini et al. 2017).",
+    build=ColocRlLearner,
+    config=ColocRlConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={"network": 2, "features": FEATURES_VERSION},
+)

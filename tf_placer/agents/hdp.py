@@ -1,0 +1,502 @@
+"""The Hierarchical planner (Mirhoseini et al. 2018): REINFORCE, and changes of its best plan so far."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.features import FEATURES_VERSION
+from tf_placer.agents.hdp_policy import (
+    Actions,
+    HdpConfig,
+    HdpInputs,
+    HdpPolicy,
+    Noise,
+    Scores,
+    hdp_inputs,
+    hdp_start,
+)
+from tf_placer.agents.learner import (
+    Best,
+    PolicyLearner,
+    Proposal,
+    WarmStart,
+    apply_gradients,
+    executed_times,
+)
+from tf_placer.agents.losses import (
+    MovingAverageBaseline,
+    cross_entropy_loss,
+    elites,
+    reinforce_loss,
+    standardized_advantage,
+)
+from tf_placer.base import masked
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec
+from tf_placer.grouper.groups import legality_classes, unit_groups
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+
+_BASELINE_DECAY = 0.9
+
+MOST_CHANGES = 8
+"""Groups of the incumbent that one sample puts on other devices, at most."""
+
+MOST_MOVES = 4
+"""Moves of units in one sample, at most."""
+
+MOVES_DEVICES = 4
+"""Once units move, every fourth sample still puts groups on other devices."""
+
+PIECES = (300, 1200)
+"""Parts that moves are made of, coarse and fine; single units are the finest."""
+
+
+class Incumbent(Best):
+    """The best decisions so far, and random changes of them.
+
+    Changes are no draws of the policy and have no advantage: a faster one becomes the incumbent,
+    which is imitated.
+    """
+
+    def __init__(self, group_of_unit: np.ndarray, device_of_group: np.ndarray):
+        """Begins with decisions whose time is not known: [U] int32, and [G'] int32, legal."""
+        super().__init__(group_of_unit, device_of_group)
+        self.group_of_unit, self.device_of_group = self.decisions
+
+    def changed(self, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
+        """[K, G'] int32 devices of the incumbent, with 1 to 8 groups on other legal ones, each number as often.
+
+        Args:
+          legal: [G', D].
+          samples: K.
+          seed: [2] int32.
+        """
+        groups, devices = legal.shape
+        seeds = tf.random.split(seed, 3)
+        most = min(MOST_CHANGES, groups)
+        numbers = 1 + tf.random.stateless_uniform([samples, 1], seeds[0], 0, most, tf.int32)
+        priority = tf.random.stateless_uniform([samples, groups], seeds[1])
+        largest = tf.math.top_k(priority, most).values
+        changes = priority >= tf.gather(largest, numbers - 1, batch_dims=1)
+        is_current = tf.one_hot(self.device_of_group, devices, True, False)
+        is_other = tf.logical_and(legal, tf.logical_not(is_current))
+        uniform = masked.masked(tf.zeros([groups, devices]), is_other)
+        elsewhere = masked.draw(tf.broadcast_to(uniform, [samples, groups, devices]), seeds[2])
+        movable = tf.reduce_any(is_other, axis=1)
+        return tf.where(tf.logical_and(changes, movable), elsewhere, self.device_of_group)
+
+
+class Moves(NamedTuple):
+    """Pieces of units that C samples move: the first ``count`` of J in each sample."""
+
+    border: tf.Tensor  # [C, J] int32, row of ``Regrouping.borders``
+    size: tf.Tensor  # [C, J] int32, row of ``Regrouping.pieces``
+    count: tf.Tensor  # [C] int32
+
+
+class Regrouping:
+    """Moves pieces of groups into neighboring groups that are on another device.
+
+    A border is an edge of the graph, in either direction, between two such groups. A move draws one
+    by the Grouper,
+
+      p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l its network's logits,
+
+    and takes u, with the units of its group in the same small part of the graph, into the group of
+    v. So the Grouper's preference for one unit is rewarded by the gain of that unit's own move.
+    """
+
+    def __init__(self, problem: Problem):
+        """Finds pieces and neighbors of a problem; units of different legality have no group in common."""
+        parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
+        # [L, U]
+        self.pieces = tf.constant(np.stack([*parts, np.arange(problem.num_units)]), tf.int32)
+        edges = unit_graph(problem).edges.reshape(-1, 2)
+        classes = legality_classes(problem.allowed).class_of_unit[edges]
+        edges = edges[(classes[:, 0] == classes[:, 1]) & (classes[:, 0] >= 0)]
+        if not len(edges):
+            edges = np.zeros((1, 2), np.int32)  # a border from a unit to itself moves nothing
+        self.borders = tf.constant(np.concatenate([edges, edges[:, ::-1]]), tf.int32)  # [R, 2]
+
+    def logits(
+        self, group_logits: tf.Tensor, group_of_unit: tf.Tensor, device_of_group: tf.Tensor
+    ) -> tf.Tensor:
+        """[R] of each border, ``masked.ILLEGAL`` where both ends are on one device.
+
+        Args:
+          group_logits: [U, G'].
+          group_of_unit: [U] int32 of the plan that is changed; G' for a unit in no group.
+          device_of_group: [G'] int32 of this plan.
+        """
+        highest = tf.maximum(device_of_group.shape[0] - 1, 0)
+        group = tf.minimum(tf.gather(group_of_unit, self.borders), highest)  # [R, 2]
+        device = tf.gather(device_of_group, group)
+        # One look-up for both ends: its gradient is a table as large as the logits.
+        unit = tf.repeat(self.borders[:, :1], 2, axis=1)
+        stay_leave = tf.gather_nd(group_logits, tf.stack([unit, group], axis=2))
+        return masked.masked(stay_leave[:, 1] - stay_leave[:, 0], device[:, 0] != device[:, 1])
+
+    def draw(self, logits: tf.Tensor, samples: int, seed: tf.Tensor) -> Moves:
+        """1 to ``MOST_MOVES`` moves of each sample, by the logits [R] of borders; numbers and sizes are uniform."""
+        seeds = tf.random.split(seed, 3)
+        border = masked.draw_each(logits[tf.newaxis], samples * MOST_MOVES, seeds[0])
+        shape = [samples, MOST_MOVES]
+        return Moves(
+            border=tf.reshape(border, shape),
+            size=tf.random.stateless_uniform(shape, seeds[1], 0, self.pieces.shape[0], tf.int32),
+            count=1 + tf.random.stateless_uniform([samples], seeds[2], 0, MOST_MOVES, tf.int32),
+        )
+
+    def moved(self, group_of_unit: tf.Tensor, moves: Moves) -> tf.Tensor:
+        """[C, U] int32: groups [U] after moves. Each move sees the original groups; of several the last wins."""
+        groups = tf.repeat(group_of_unit[tf.newaxis], tf.shape(moves.count)[0], axis=0)
+        for number in range(MOST_MOVES):
+            unit, neighbor = tf.unstack(tf.gather(self.borders, moves.border[:, number]), axis=1)
+            piece = tf.gather(self.pieces, moves.size[:, number])  # [C, U]
+            in_piece = piece == tf.gather(piece, unit, batch_dims=1)[:, tf.newaxis]
+            in_group = group_of_unit == tf.gather(group_of_unit, unit)[:, tf.newaxis]
+            goes = in_piece & in_group & (number < moves.count)[:, tf.newaxis]
+            groups = tf.where(goes, tf.gather(group_of_unit, neighbor)[:, tf.newaxis], groups)
+        return groups
+
+    def log_prob(self, logits: tf.Tensor, moves: Moves) -> tf.Tensor:
+        """[C] log-probability of the borders of exactly these moves, under logits [R]."""
+        log_prob = tf.gather(tf.nn.log_softmax(logits), moves.border)
+        is_made = tf.range(MOST_MOVES) < moves.count[:, tf.newaxis]
+        return tf.reduce_sum(tf.where(is_made, log_prob, 0.0), axis=1)
+
+
+def exchanged(prior_logits: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
+    """[U, G'] prior logits of the Grouper after units changed groups, whose logits are exchanged.
+
+    Args:
+      prior_logits: [U, G'], which lean to the first groups.
+      first: [U] int32, these; G' for a unit in no group.
+      now: [U] int32.
+    """
+    units, groups = prior_logits.shape
+    moved = tf.logical_and(first != now, first < groups)
+    cells = [tf.stack([tf.range(units), tf.where(moved, group, 0)], axis=1) for group in (first, now)]
+    before, after = (tf.gather_nd(prior_logits, cell) for cell in cells)
+    lead = tf.where(moved, before - after, 0.0)
+    return tf.tensor_scatter_nd_add(prior_logits, tf.concat(cells, axis=0), tf.concat([-lead, lead], axis=0))
+
+
+class Tries(NamedTuple):
+    """Changes of the incumbent, C samples."""
+
+    moves: Moves  # of units between its groups; none where devices change
+    device_of_group: tf.Tensor  # [C, G'] int32
+
+
+class Executed(NamedTuple):
+    """Executed batch: samples that the policy drew, and changes of the incumbent."""
+
+    # M groupings and K placements of each, for the policy to score. With ``tries`` the last
+    # grouping and its placements are the incumbent's, which were executed before; the tries are
+    # executed in their place.
+    drawn: Actions
+    tries: Any  # ``Tries``, K samples; () without any
+
+
+class Changes:
+    """Draws and scores changes of the incumbent."""
+
+    def __init__(self, incumbent: Incumbent, regrouping: Regrouping, legal: tf.Tensor, config: HdpConfig):
+        """Takes the incumbent, moves of the same problem, legality [G', D] bool, and the settings."""
+        self._incumbent = incumbent
+        self._regrouping = regrouping
+        self._legal = legal
+        self._begin = config.regroup_after or tf.int32.max  # update at which units begin to move
+        self._placements = config.placements
+        # samples, the first ones, that the policy draws
+        self.own = config.groupings * config.placements
+
+    def execute(
+        self, drawn: Actions, group_logits: tf.Tensor, updates: tf.Tensor, seed: tf.Tensor
+    ) -> Executed:
+        """Adds K changes to the policy's draws: its groupings, and placements of each."""
+        devices = tf.repeat(self._incumbent.device_of_group[tf.newaxis], self._placements, axis=0)
+        with_incumbent = Actions(
+            tf.concat([drawn.group_of_unit, self._incumbent.group_of_unit[tf.newaxis]], axis=0),
+            tf.concat([drawn.device_of_group, devices[tf.newaxis]], axis=0),
+        )
+        return Executed(with_incumbent, self.draw(group_logits, self._placements, updates, seed))
+
+    def decided(self, executed: Executed, index: tf.Tensor) -> Actions:
+        """One grouping and one placement: the actions that fixed placement number ``index``."""
+        drawn = drawn_actions(executed.drawn, index, self._placements)
+        number = tf.maximum(index - self.own, 0)
+        one_try = tf.nest.map_structure(lambda tensor: tensor[number : number + 1], executed.tries)
+        return tf.nest.map_structure(
+            lambda changed, own: tf.where(index >= self.own, changed, own), self.actions(one_try), drawn
+        )
+
+    def draw(self, group_logits: tf.Tensor, samples: int, updates: tf.Tensor, seed: tf.Tensor) -> Tries:
+        """C changes. Once units move, most changes move units, by the Grouper's logits [U, G']."""
+        seeds = tf.random.split(seed, 2)
+        moves = self._regrouping.draw(self._borders(group_logits), samples, seeds[0])
+        devices = tf.logical_or(tf.range(samples) % MOVES_DEVICES == 0, updates < self._begin)
+        changed = self._incumbent.changed(self._legal, samples, seeds[1])
+        return Tries(
+            Moves(moves.border, moves.size, tf.where(devices, 0, moves.count)),
+            tf.where(devices[:, tf.newaxis], changed, self._incumbent.device_of_group),
+        )
+
+    def actions(self, tries: Tries) -> Actions:
+        """Decisions of the tries: C groupings and a placement of each."""
+        groups = self._regrouping.moved(self._incumbent.group_of_unit, tries.moves)
+        return Actions(groups, tries.device_of_group[:, tf.newaxis])
+
+    def log_prob(self, group_logits: tf.Tensor, tries: Tries) -> tf.Tensor:
+        """[C] log-probability of exactly these moves; 0 where devices change, which no network draws."""
+        return self._regrouping.log_prob(self._borders(group_logits), tries.moves)
+
+    def advantage(self, tries: Tries, runtime_s: tf.Tensor, counts: tf.Tensor, unit_s: float) -> tf.Tensor:
+        """[C] standardized gains of regroupings: how much faster than the incumbent they are, at least 0.
+
+        A mean time would be best for regroupings that change nothing; the aim is a better plan.
+
+        Args:
+          tries: executed changes.
+          runtime_s: [C] step times; not read where they do not count.
+          counts: [C] bool, the change was executed and runs.
+          unit_s: reference time of the gains.
+        """
+        regrouped = tf.logical_and(counts, tries.moves.count > 0)
+        gain = (self._incumbent.runtime_s - tf.cast(runtime_s, tf.float64)) / unit_s
+        has_gain = tf.logical_and(regrouped, tf.math.is_finite(gain))
+        gain = tf.where(has_gain, tf.maximum(gain, 0.0), 0.0)
+        return standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
+
+    def _borders(self, group_logits: tf.Tensor) -> tf.Tensor:
+        """[R] logits of the incumbent's borders."""
+        incumbent = self._incumbent
+        return self._regrouping.logits(group_logits, incumbent.group_of_unit, incumbent.device_of_group)
+
+
+def drawn_actions(drawn: Actions, index: tf.Tensor, placements: int) -> Actions:
+    """One grouping and one placement: number ``index`` among M groupings of K ``placements``."""
+    grouping, sample = index // placements, index % placements
+    return Actions(
+        drawn.group_of_unit[grouping][tf.newaxis],
+        drawn.device_of_group[grouping, sample][tf.newaxis, tf.newaxis],
+    )
+
+
+LEAST_PROBABILITY = 1e-3
+"""Lower probabilities are not lowered further: a policy that is sure of all groups would only repeat itself."""
+
+
+def shift_to_elites(
+    logits: tf.Tensor, device_of_group: tf.Tensor, elite: tf.Tensor, step: float
+) -> tf.Tensor:
+    """Change of the logits of each group that moves p to (1 - a) p + a f.
+
+    p is the policy's mean probability of a group's device before the elites, and f their
+    frequencies. For a table without a network this is smoothed cross-entropy minimization
+    (Rubinstein 1999); only probabilities below ``LEAST_PROBABILITY`` fall no more.
+
+    Args:
+      logits: [B, G, D] under which the decisions were made, masked.
+      device_of_group: [B, G] int32, these.
+      elite: [B] 1 for the elites, 0 for others; with none nothing moves.
+      step: a.
+
+    Returns:
+      [G, D]; 0 for masked devices.
+    """
+    weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
+    chosen = tf.one_hot(device_of_group, logits.shape[2])
+    probability, frequency = (
+        tf.einsum("b,bgd->gd", weight, table) for table in (tf.nn.softmax(logits), chosen)
+    )
+    moved = probability + step * (frequency - probability)
+    before, after = (tf.math.log(tf.maximum(p, LEAST_PROBABILITY)) for p in (probability, moved))
+    return after - before
+
+
+class Lesson(NamedTuple):
+    """Advantages and elites of a batch, from its rewards."""
+
+    advantage: tf.Tensor  # [B] of samples that the policy drew; 0 for others
+    may_teach: tf.Tensor  # [B] 1 or 0
+    elite: tf.Tensor  # [B] 1 for the best of the policy's samples, and for the incumbent
+    tries_advantage: tf.Tensor  # [C] of regroupings among themselves; [0] without any
+
+
+class HdpLearner(PolicyLearner):
+    """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2).
+
+    gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
+    gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
+
+    Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss
+      is a sum over
+    thousands of units and one norm for both starved the Placer; noise is one draw for all samples
+    of a grouping, and fades to 0 instead of stopping. With ``standardize`` A is standardized by
+    batch (with one grouping the Grouper then learns nothing by REINFORCE).
+
+    With ``incumbent`` as many additional samples as a grouping has change the best plan so far:
+    they put groups on other devices, and after ``regroup_after`` updates most move units between
+    its groups (``Regrouping``). The gradient of the log-probability of those moves, times their
+    gain, is then the Grouper's. The Grouper leans to the groups of the best plan, and with
+    ``cross_entropy`` the Placer imitates its devices.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: HdpConfig,
+        warm_start: WarmStart,
+        seed: int,
+        policy: HdpPolicy | None = None,
+    ):
+        start = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
+        inputs = hdp_inputs(problem, config, start, seed)
+        groups = start.groups.count
+        if policy is None:
+            # A problem of more kinds of units than groups has more groups.
+            policy = HdpPolicy(config, seed, max(config.num_groups, groups))
+            policy.grouper.sharpen(config.grouper_sharpness)
+        elif policy.num_groups < groups:
+            raise InputError(
+                f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups}; give a policy "
+                "with at least as many"
+            )
+        super().__init__("hdp_learner", policy, config, warm_start, [seed, 0x4D5], inputs=inputs)
+        self.start = start
+        # B = (m + 1) k where a part of the samples changes the incumbent, else m k.
+        self.samples_per_update = (config.groupings + config.incumbent) * config.placements
+        self._trains(
+            (policy.placer.network_variables, config.learning_rate),
+            (policy.grouper.trainable_variables, config.grouper_learning_rate),
+            clip=config.gradient_clip,
+        )
+        self.incumbent = Incumbent(start.groups.group_of_unit, start.device_of_group)
+        changes = None
+        if config.incumbent:
+            changes = Changes(self.incumbent, Regrouping(problem), inputs.choices.legal, config)
+        self._of_problem.changes = changes
+        self._of_problem.first_group = tf.constant(start.groups.group_of_unit)
+        self.baseline = MovingAverageBaseline(_BASELINE_DECAY, normalize=False)
+
+    def _draw(self, seed: tf.Tensor) -> Proposal:
+        inputs, changes = self._leaning_inputs(), self._of_problem.changes
+        noise, seeds = self._noise(seed)
+        drawn, scores = self.policy.sample(inputs, noise, seeds[0])
+        if changes is None:
+            return Proposal(Executed(drawn, ()), self.policy.placements(inputs, drawn))
+        actions = changes.execute(drawn, scores.network_logits, self.updates, seeds[1])
+        drawn = Actions(*(tensor[:-1] for tensor in actions.drawn))
+        changed = changes.actions(actions.tries)
+        placements = [self.policy.placements(inputs, decisions) for decisions in (drawn, changed)]
+        return Proposal(actions, tf.concat(placements, axis=0))
+
+    def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        lesson = self._lesson(reward, runtime_s, valid, actions)
+        inputs, (noise, _) = self._leaning_inputs(), self._noise(self._now())
+        with tf.GradientTape() as tape:
+            scores = self.policy.score(inputs, actions.drawn, noise)
+            loss = self._loss(scores, lesson, actions)
+        gradients = tape.gradient(loss, [variables for variables, _ in self._optimizers])
+        apply_gradients(gradients, self._optimizers, self._clip)
+        if self._config.has_rows:
+            choices = self.inputs.choices
+            shape = [self.samples_per_update, *choices.legal.shape]
+            shift = shift_to_elites(
+                tf.reshape(scores.decision_logits, shape),
+                tf.reshape(actions.drawn.device_of_group, shape[:2]),
+                lesson.elite,
+                self._config.row_step,
+            )
+            self.policy.placer.shift_rows(shift, choices.number)
+        self._remember(actions, runtime_s, valid)
+
+    def _remember(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Keeps the fastest plan of all."""
+        times, changes = executed_times(runtime_s, valid), self._of_problem.changes
+        fastest = tf.argmin(times, output_type=tf.int32)
+        if changes is None:
+            decided = drawn_actions(actions.drawn, fastest, self._config.placements)
+        else:
+            decided = changes.decided(actions, fastest)
+        self.incumbent.take([decided.group_of_unit[0], decided.device_of_group[0, 0]], times[fastest])
+
+    @tf.function(autograph=False)
+    def entropy(self) -> tf.Tensor:
+        """Mean entropy of a group's device in nats, under the current policy."""
+        noise, seeds = self._noise(self._now())
+        _, scores = self.policy.sample(self._leaning_inputs(), noise, seeds[0])
+        return tf.reduce_mean(scores.device_entropy)
+
+    def _leaning_inputs(self) -> HdpInputs:
+        """The problem, with a Grouper that leans to the incumbent's groups if there are changes."""
+        inputs, first_group = self.inputs, self._of_problem.first_group
+        if self._of_problem.changes is None:
+            return inputs
+        prior = exchanged(inputs.group_prior_logits, first_group, self.incumbent.group_of_unit)
+        return inputs._replace(group_prior_logits=prior)
+
+    def _noise(self, seed: tf.Tensor) -> tuple[Noise, tf.Tensor]:
+        """Exploration noise of an update, and two seeds of its samples."""
+        seeds = tf.random.split(seed, 3)
+        amplitude = self._config.noise_amplitude * self._fade(self._config.noise_updates)
+        return self.policy.draw_noise(self.inputs, amplitude, seeds[0]), seeds[1:]
+
+    def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
+        """Advantages and elites of a batch; an invalid sample teaches only in the first updates."""
+        config, changes, samples = self._config, self._of_problem.changes, self.samples_per_update
+        drawn_count = config.groupings * config.placements
+        drawn = tf.cast(tf.range(samples) < drawn_count, tf.float32)
+        runs = drawn * tf.cast(valid, tf.float32)
+        may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
+        elite = elites(reward, runs, max(1, min(round(config.elites * drawn_count), drawn_count - 1)))
+        tries_advantage = tf.zeros([0])
+        if changes is not None:
+            tries_advantage = changes.advantage(
+                actions.tries, runtime_s[drawn_count:], valid[drawn_count:], self._reference_s
+            )
+            # The first sample of its grouping stands for the incumbent.
+            is_timed = tf.cast(tf.math.is_finite(self.incumbent.runtime_s), tf.float32)
+            elite += is_timed * tf.one_hot(drawn_count, samples)
+        if config.standardize:
+            advantage = standardized_advantage(reward, may_teach)
+        else:
+            advantage = self.baseline.advantage(reward, may_teach)
+        return Lesson(advantage, may_teach, elite, tries_advantage)
+
+    def _loss(self, scores: Scores, lesson: Lesson, actions: Executed) -> tf.Tensor:
+        """Loss of the Placer plus loss of the Grouper."""
+        config, changes = self._config, self._of_problem.changes
+        log_prob = tf.reshape(scores.device_log_prob, [-1])
+        if config.loss == "cross_entropy":
+            loss = cross_entropy_loss(log_prob, lesson.elite)
+        else:
+            loss = reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
+        if changes is not None and config.regroup_after:
+            # Each move is worth its gain.
+            group_log_prob = changes.log_prob(scores.network_logits, actions.tries)
+            advantage = lesson.tries_advantage
+        else:
+            # Each grouping is worth the mean of its placements.
+            group_log_prob = scores.group_log_prob
+            taught = tf.reshape(lesson.may_teach * lesson.advantage, scores.device_log_prob.shape)
+            advantage = tf.reduce_mean(taught, axis=1)
+        return loss + reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
+
+
+SPEC = MethodSpec(
+    name="hdp",
+    kind=Kind.LEARNED,
+    summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
+    build=HdpLearner,
+    config=HdpConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": 5, "features": FEATURES_VERSION},
+)

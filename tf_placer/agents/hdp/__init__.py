@@ -1,1 +1,0 @@
-"""The Hierarchical planner (Mirhoseini et al. 2018)."""

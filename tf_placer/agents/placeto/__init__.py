@@ -1,1 +1,0 @@
-"""Placeto: a device for one group after the other (Addanki et al. 2019)."""

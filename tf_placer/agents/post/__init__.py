@@ -1,1 +1,0 @@
-"""Post: cross-entropy minimization with proximal policy optimization (Gao, Chen & Li 2018)."""

@@ -1,0 +1,228 @@
+"""A table of logits as a policy: REINFORCE, or cross-entropy minimization, without a network."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
+from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
+from tf_placer.base import masked
+from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.grouper.groups import Groups, expanded, ordered_groups, unit_groups
+from tf_placer.grouper.joint_plans import DEVICES, TASKS, JointPlans
+from tf_placer.problem.problem import Problem
+
+
+class TabularInputs(NamedTuple):
+    """Groups, and their legal devices or levels."""
+
+    group_of_unit: tf.Tensor  # [U] int32; G' where there is nothing to decide
+    only_device: tf.Tensor  # [U] int32, the device of such a unit
+    legal: tf.Tensor  # [G', D] bool
+    prior_logits: tf.Tensor  # [G', D] float32, log-probabilities of an untaught table
+
+
+def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probability: float) -> TabularInputs:
+    """Describes groups, and how often an untaught table chooses the devices [G'] of a plan (0: uniform)."""
+    legal = groups.legal
+    chosen = device_of_group[:, np.newaxis] == np.arange(legal.shape[1])
+    alternatives = legal & ~chosen
+    share = alternatives / np.maximum(alternatives.sum(axis=1, keepdims=True), 1)
+    probability = np.where(chosen, start_probability, (1 - start_probability) * share)
+    if not start_probability:
+        probability = legal / legal.sum(axis=1, keepdims=True)
+    return TabularInputs(
+        group_of_unit=tf.constant(groups.group_of_unit),
+        only_device=tf.constant(groups.only_device),
+        legal=tf.constant(legal),
+        prior_logits=tf.constant(np.log(np.maximum(probability, 1e-9)), tf.float32),
+    )
+
+
+class TabularPolicy(snt.Module):
+    """p(devices) = prod_g p_g(device_g);  p_g = softmax(prior_g + logits_g).
+
+    The table is of one problem, unlike a network: a row for each of its groups and a column for
+    each of its devices.
+    """
+
+    def __init__(self, groups: int, devices: int):
+        """Creates a table [G', D] of zeros."""
+        super().__init__(name="tabular_policy")
+        self.logits = tf.Variable(tf.zeros([groups, devices]), name="logits")
+
+    def probability(self, inputs: TabularInputs) -> tf.Tensor:
+        """[G', D]."""
+        return tf.nn.softmax(masked.masked(inputs.prior_logits + self.logits, inputs.legal))
+
+    def log_probabilities(self, inputs: TabularInputs) -> tf.Tensor:
+        """[G', D]; ``masked.ILLEGAL`` for illegal devices."""
+        probability = self.probability(inputs)
+        return masked.masked(tf.math.log(tf.maximum(probability, 1e-30)), inputs.legal)
+
+    def sample(self, inputs: TabularInputs, samples: int, seed: tf.Tensor) -> tf.Tensor:
+        """[B, G'] int32 devices."""
+        logits = self.log_probabilities(inputs)
+        return masked.draw(tf.broadcast_to(logits, [samples, *logits.shape]), seed)
+
+    def score(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
+        """[B] log-probabilities of devices [B, G']."""
+        logits = self.log_probabilities(inputs)
+        repeated = tf.broadcast_to(logits, [*device_of_group.shape, logits.shape[1]])
+        return tf.reduce_sum(masked.log_prob(repeated, device_of_group), axis=1)
+
+    def placements(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
+        """[B, U] int32: the device of each unit's group, or its only legal one."""
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
+
+
+class Tables(snt.Module):
+    """A table for devices, if they are decided, and one for each further task."""
+
+    def __init__(self, tables: list[TabularPolicy]):
+        super().__init__(name="tables")
+        self.tables = tables
+
+
+@dataclasses.dataclass(frozen=True)
+class TabularConfig(Settings):
+    """A device for each group from one row of logits, without a network; with further tasks a level of each, too.
+
+    An agent that loses to it, at equal evaluations and over the same groups, has a network that
+    hurts.
+
+    Attributes:
+      tasks: decisions to make, one of ``TASKS``; others stay as in the starting plan, without an
+        order or without clusters.
+      levels: K, of priorities and fusion priorities.
+      loss: ``reinforce``, with advantages standardized by batch and Adam; or ``cross_entropy``,
+        which moves the probabilities to the frequencies among the best samples (Post: Gao et al.
+        2018, without its proximal steps).
+      num_groups: most groups, min-cut parts split by slack.
+      samples: placements drawn per update.
+      learning_rate: Adam's, of ``reinforce``.
+      elites: share of the samples that ``cross_entropy`` moves to.
+      smoothing: how far it moves, 1 all the way.
+      start_probability: how often an untaught table chooses each group's device of the starting
+        plan, or the neutral level; 0 leaves it uniform.
+    """
+
+    tasks: str = setting(DEVICES, words=TASKS)
+    levels: int = setting(8, least=2)
+    loss: str = setting("reinforce", words=("reinforce", "cross_entropy"))
+    num_groups: int = setting(160, least=1)
+    samples: int = setting(64, least=2)
+    learning_rate: float = setting(0.05, least=0)
+    elites: float = setting(0.1, above=0, most=1)
+    smoothing: float = setting(0.2, least=0, most=1)
+    start_probability: float = setting(0.0, least=0, below=1)
+
+    failing_reward: ClassVar[float] = -10.0
+
+
+class TabularLearner(PolicyLearner):
+    """Teaches a ``TabularPolicy`` on one problem.
+
+    REINFORCE learns from the failing reward of placements that do not run; none of them is an
+    elite.
+    """
+
+    def __init__(self, problem: Problem, config: TabularConfig, warm_start: WarmStart, seed: int):
+        is_joint = config.tasks != DEVICES
+        groups = (ordered_groups if is_joint else unit_groups)(problem, config.num_groups)
+        start = groups.best_of(warm_start.plans, warm_start.simulate)
+        device_inputs = tabular_inputs(groups, start, config.start_probability)
+        joint = JointPlans(groups, tuple(config.tasks.split(",")), config.levels)
+        inputs = [device_inputs] if DEVICES in joint.tasks else []
+        for legal, neutral in zip(joint.legal, joint.neutral, strict=True):
+            leveled = dataclasses.replace(groups, legal=legal)
+            inputs.append(tabular_inputs(leveled, neutral, config.start_probability))
+        tables = [TabularPolicy(groups.count, table_inputs.legal.shape[1]) for table_inputs in inputs]
+        policy = Tables(tables) if is_joint else tables[0]
+        super().__init__(
+            "tabular_learner",
+            policy,
+            config,
+            warm_start,
+            [seed, 0x7AB],
+            inputs=device_inputs,
+            all_inputs=inputs,
+            joint=joint,
+            start=start,
+        )
+        self._tables = tables
+        self._trains((policy.trainable_variables, config.learning_rate))
+
+    def propose(self) -> Proposal:
+        """Draws B plans; the same ones until ``learn`` is called."""
+        proposal, joint = super().propose(), self._of_problem.joint
+        if not joint.leveled:
+            return proposal
+        levels = proposal.actions[:, -len(joint.leveled) :]
+        return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
+
+    def _draw(self, seed: tf.Tensor) -> Proposal:
+        count, joint = self._config.samples, self._of_problem.joint
+        if not joint.leveled:
+            actions = self.policy.sample(self.inputs, count, seed)  # [B, G']
+            return Proposal(actions, self.policy.placements(self.inputs, actions))
+        seeds = tf.unstack(tf.random.split(seed, len(self._tables)))
+        draws = [
+            table.sample(inputs, count, table_seed)
+            for table, inputs, table_seed in zip(
+                self._tables, self._of_problem.all_inputs, seeds, strict=True
+            )
+        ]
+        actions = tf.stack(draws, axis=1)
+        start = tf.tile(self._of_problem.start[np.newaxis], [count, 1])
+        devices = actions[:, 0] if DEVICES in joint.tasks else start
+        return Proposal(actions, self._tables[0].placements(self.inputs, devices))
+
+    def _by_table(self, actions: tf.Tensor) -> list[tuple[TabularPolicy, TabularInputs, tf.Tensor]]:
+        """Each table with its inputs and actions [B, G']."""
+        parts = tf.unstack(actions, axis=1) if self._of_problem.joint.leveled else [actions]
+        return list(zip(self._tables, self._of_problem.all_inputs, parts, strict=True))
+
+    def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        if self._config.loss == "reinforce":
+            super()._update(actions, reward, runtime_s, valid)
+            return
+        # p <- (1 - a) p + a frequency among the elites, where there are any.
+        config = self._config
+        count = max(1, round(config.elites * config.samples))
+        elite = elites(reward, tf.cast(valid, tf.float32), count)
+        weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
+        for table, inputs, part in self._by_table(actions):
+            frequency = tf.einsum("b,bgd->gd", weight, tf.one_hot(part, inputs.legal.shape[1]))
+            probability = table.probability(inputs)
+            moved = probability + config.smoothing * tf.reduce_sum(weight) * (frequency - probability)
+            logits = tf.math.log(tf.maximum(moved, 1e-9)) - inputs.prior_logits
+            table.logits.assign(tf.where(inputs.legal, logits, 0.0))
+
+    def _update_gradients(
+        self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> Any:
+        weight = tf.ones_like(reward)
+
+        def loss() -> tf.Tensor:
+            log_probs = [table.score(inputs, part) for table, inputs, part in self._by_table(actions)]
+            return reinforce_loss(tf.add_n(log_probs), standardized_advantage(reward, weight), weight)
+
+        return self._gradients_of(loss)
+
+
+SPEC = MethodSpec(
+    name="tabular",
+    kind=Kind.LEARNED,
+    summary="A table of logits over groups of units, without a network: REINFORCE (Williams 1992) or CEM.",
+    build=TabularLearner,
+    config=TabularConfig,
+    ignores=("single units", "order"),
+    uses_start=True,
+    versions={"table": 1},
+)
