@@ -15,6 +15,8 @@ from tf_placer.runtime.timing import RuntimeConfig
 
 # Not in ``__all__``, but what public calls take: users make them by hand.
 MADE_BY_HAND = (Device, Link, RuntimeConfig)
+# Public, but only the package makes them: their values are checked where they come in.
+PACKAGE_MADE = frozenset({"Item", "Measurement.joined", "SearchResult"})
 # ``**settings`` of a call -> the dataclass whose fields they are.
 SETTINGS = {"auto_place": AutoPlaceConfig}
 
@@ -22,7 +24,11 @@ SETTINGS = {"auto_place": AutoPlaceConfig}
 def public_calls() -> dict[str, dict[str, str]]:
     """Name of each public function, constructor and method that takes arguments -> argument -> its annotation."""
     calls = dict(_calls())
-    return {name: found for name, call in calls.items() if (found := _arguments(name, call))}
+    return {
+        name: found
+        for name, call in calls.items()
+        if name not in PACKAGE_MADE and (found := _arguments(name, call))
+    }
 
 
 def _calls() -> Iterator[tuple[str, Callable[..., Any]]]:

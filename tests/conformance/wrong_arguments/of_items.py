@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import tensorflow as tf
 
@@ -31,14 +29,8 @@ def _split(item: tf_placer.Item) -> Row:
 def of_items(scene: Scene) -> dict[str, Row]:
     item = scene.item
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=item.graph_def)
-    fields = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
     program = Program(item.graph_def, item.feeds, item.fetches, item.control_outputs, item.variables)
     return {
-        "Item": Row(
-            tf_placer.Item,
-            lambda: dict(fields),
-            {"stages": (3, "a", [3], Told(("layer_(",), "regular expression"))},
-        ),
         "split": _split(item),
         "Item.from_function": Row(
             tf_placer.Item.from_function,

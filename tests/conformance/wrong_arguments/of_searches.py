@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 import tf_placer
@@ -13,8 +11,6 @@ from tests.conformance.wrong_arguments.scene import Scene
 
 
 def of_searches(scene: Scene) -> dict[str, Row]:
-    found = {field.name: getattr(scene.result, field.name) for field in dataclasses.fields(scene.result)}
-    whole, seconds = (-1, 1.5, "a", True), (-1, "a", True, NAN)
     return {
         "search": Row(
             tf_placer.search,
@@ -59,25 +55,6 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "robust": (1, "yes", None, True),  # the last with an evaluator
                 "order": (3, "", "fastest", "auto"),  # the last with an evaluator
                 "config": (3, "a", {"batch": 1}, [1], tf_placer.SearchResult),
-            },
-        ),
-        "SearchResult": Row(
-            tf_placer.SearchResult,
-            lambda: dict(found),
-            {
-                "placement": (3, [0]),
-                **dict.fromkeys(("method", "evaluator"), (3, "")),
-                **dict.fromkeys(("seed", "evaluations"), whole),
-                **dict.fromkeys(("runtime_s", "search_s", "single_device_s"), seconds),
-                "peak_bytes": (3, [1]),
-                "bounds": (3, (1, 2, 3)),
-                "interrupted": (1, "yes"),
-                "history": (3, "a", [3]),
-                "settings": (3, "a", [1]),
-                "found_by": (3, None),
-                "proven_s": (-1, "3", NAN),
-                "least_memory": (3, "a"),
-                "order": (3, "fastest"),
             },
         ),
     }
