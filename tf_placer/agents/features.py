@@ -23,7 +23,6 @@ from tf_placer.problem.unit_graph import (
     held_bytes,
     landmark_distances,
     local_edges,
-    noticeable_bytes,
 )
 
 
@@ -99,7 +98,7 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     levels = op_levels(problem)
     sizes = np.full((problem.num_units, MAX_OUTPUTS, MAX_DIMS), -1.0, np.float32)
     # Lengths that are bytes, of a graph without shapes, count in what its links notice.
-    unit_length = 1 if any(problem.op_types) else noticeable_bytes(problem.cluster) or 1
+    unit_length = 1 if any(problem.op_types) else problem.cluster.noticeable_bytes() or 1
     for unit, op in enumerate(leader):
         for output, shape in enumerate(problem.output_shapes[op][:MAX_OUTPUTS]):
             dims = np.array([float(dim / unit_length) for dim in shape[:MAX_DIMS]], np.float32)

@@ -169,12 +169,12 @@ def _devices(table: DeviceTable, where: str) -> list[Device]:
     model = table.model or f"generic_{device_type.lower()}"
     values = {key: getattr(table, key) for key in (*_DEVICE_NUMBERS, "dispatch_ns")}
     missing = [key for key in _DEVICE_NUMBERS if values[key] is None]
-    known = _models()["device"]
-    if model not in known and missing:
+    models = _models()["device"]
+    if model not in models and missing:
         raise InputError(
-            f"{where}: unknown device model {model!r}; {nearest(model, known)} (or give {', '.join(missing)})"
+            f"{where}: unknown device model {model!r}; {nearest(model, models)} (or give {', '.join(missing)})"
         )
-    defaults = known.get(model, {"type": device_type})
+    defaults = models.get(model, {"type": device_type})
     if defaults["type"] != device_type:
         raise InputError(f"{where}: model {model!r} is no {device_type}; change name, type or model")
     numbers = {key: defaults.get(key, 0) if value is None else value for key, value in values.items()}
@@ -211,10 +211,10 @@ def _links(table: LinkTable, where: str, devices: tuple[Device, ...]) -> list[Li
         [names.index(full_device_name(name)) for name in _names(ends)]
         for ends in (table.source, table.target)
     )
-    known = _models()["link"]
-    if table.type is not None and table.type not in known:
-        raise InputError(f"{where}: unknown link type {table.type!r}; {nearest(table.type, known)}")
-    defaults = {} if table.type is None else known[table.type]
+    models = _models()["link"]
+    if table.type is not None and table.type not in models:
+        raise InputError(f"{where}: unknown link type {table.type!r}; {nearest(table.type, models)}")
+    defaults = {} if table.type is None else models[table.type]
     numbers = dict[str, Any]()
     for key in ("latency_ns", "bytes_per_s", "tensor_ns", *CHORES):
         value = getattr(table, key)
@@ -222,7 +222,7 @@ def _links(table: LinkTable, where: str, devices: tuple[Device, ...]) -> list[Li
             defaults.get(key, None if key in ("latency_ns", "bytes_per_s") else 0) if value is None else value
         )
         if numbers[key] is None:
-            raise InputError(f"{where}.{key} is missing; give it, or type, one of {', '.join(known)}")
+            raise InputError(f"{where}.{key} is missing; give it, or type, one of {', '.join(models)}")
     several = len(sources) > 1 or len(targets) > 1
     pairs = [(s, t) for s in sources for t in targets if s != t or not several]
     if table.duplex:

@@ -176,7 +176,7 @@ def run_time_ns(
     Returns:
       [N] int64 nanoseconds, rounded; at most ``LONGEST_NS`` and the launches.
     """
-    shares = efficiencies(device)
+    shares = efficiencies(device.type, device.model)
     compute_s = flops * device.streams / (device.peak_flops * shares.compute[work_class])
     memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * shares.memory[work_class])
     if device.type == "GPU":

@@ -52,10 +52,19 @@ class OpWork:
         lengths = [len(getattr(self, name)) for name in _AMOUNTS]
         if len(set(lengths)) > 1:
             raise InputError(f"flops, num_bytes and launches have {lengths} entries; give one for each op")
-        classes: object = self.work_class
-        if classes is None:
+        classes_given: object = self.work_class
+        try:
+            classes = np.asarray(classes_given)
+        except (TypeError, ValueError):
+            classes = np.zeros(0)
+        if classes_given is None:
             classes = np.where(self.launches > 0, WorkClass.UNCLASSIFIED, WorkClass.FREE)
-        object.__setattr__(self, "work_class", _checked_classes(classes, lengths[0]))
+        is_class = classes.dtype.kind == "i" and np.isin(classes, list(WorkClass)).all()
+        if classes.shape != (lengths[0],) or not is_class:
+            raise InputError(
+                f"work_class is {arguments.shown(classes_given)}; give a WorkClass for each of {lengths[0]} ops"
+            )
+        object.__setattr__(self, "work_class", classes.astype(np.int64))
 
     def sum(self) -> np.ndarray:
         """[3] float64: FLOPs, bytes and launches of all ops together."""
@@ -80,17 +89,6 @@ def _amounts(name: str, value: object) -> np.ndarray:
     if amounts.ndim != 1 or not np.isfinite(amounts).all() or (amounts < 0).any():
         raise InputError(f"{name} is {arguments.shown(value)}; give one number of at least 0 for each op")
     return amounts
-
-
-def _checked_classes(value: object, length: int) -> np.ndarray:
-    try:
-        classes = np.asarray(value)
-    except (TypeError, ValueError):
-        classes = np.zeros(0)
-    is_class = classes.dtype.kind == "i" and np.isin(classes, list(WorkClass)).all()
-    if classes.shape != (length,) or not is_class:
-        raise InputError(f"work_class is {arguments.shown(value)}; give a WorkClass for each of {length} ops")
-    return classes.astype(np.int64)
 
 
 class Kind(enum.IntEnum):

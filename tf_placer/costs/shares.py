@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tf_placer.cluster.device import Device
 from tf_placer.costs.formulas import Kind, WorkClass
 
 # By hand, kernels of a few microseconds in DeepBench: fixed cost of a kernel in launches of models.toml.
@@ -149,13 +148,9 @@ def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
     }
 
 
-def efficiencies(device: Device) -> Efficiencies:
-    """What a device reaches: a CPU by its type, a GPU by its model."""
-    return _efficiencies(device.type, device.model if device.model in GPU_MODELS else "")
-
-
 @functools.cache
-def _efficiencies(device_type: str, model: str) -> Efficiencies:
+def efficiencies(device_type: str, model: str) -> Efficiencies:
+    """Shares that a device reaches: a CPU by its type, a GPU by its model."""
     if device_type == "CPU":
         classes = set(WorkClass) - {WorkClass.FREE}
         of_class = {work_class: _OF_CPU[work_class.kind] for work_class in classes}

@@ -17,7 +17,6 @@ from tensorflow.core.framework import (
     function_pb2,
     node_def_pb2,
     op_def_pb2,
-    tensor_pb2,
     types_pb2,
 )
 
@@ -71,7 +70,19 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
 
 
 def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
-    for name, takes, returns in _expected_functions(node):
+    attributes = node.attr
+    if node.op in LOOPS:
+        variables = len(attributes["T"].list.type)
+        body, condition = attributes["body"].func.name, attributes["cond"].func.name
+        expected = [(body, variables, variables), (condition, variables, 1)]
+    else:
+        names = returned_functions(node)
+        if node.op in BRANCHES and not names:
+            raise InputError(f"node {node.name!r} ({node.op}) has no branches; the graph is damaged")
+        expected = [
+            (name, len(attributes["Tin"].list.type), len(attributes["Tout"].list.type)) for name in names
+        ]
+    for name, takes, returns in expected:
         if name not in library:
             raise InputError(
                 f"node {node.name!r} ({node.op}) names function {name!r}, which the graph's library lacks; "
@@ -84,19 +95,6 @@ def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
                 f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns {arity[1]}, "
                 f"expected {takes} and {returns}; the graph is damaged"
             )
-
-
-def _expected_functions(node: node_def_pb2.NodeDef) -> list[tuple[str, int, int]]:
-    """(function, tensors to take, tensors to return) of the functions that a node calls."""
-    attributes = node.attr
-    if node.op in LOOPS:
-        variables = len(attributes["T"].list.type)
-        body, condition = attributes["body"].func.name, attributes["cond"].func.name
-        return [(body, variables, variables), (condition, variables, 1)]
-    names = returned_functions(node)
-    if node.op in BRANCHES and not names:
-        raise InputError(f"node {node.name!r} ({node.op}) has no branches; the graph is damaged")
-    return [(name, len(attributes["Tin"].list.type), len(attributes["Tout"].list.type)) for name in names]
 
 
 def _expand(name: str, library: _Library, expanded: dict[str, int], callers: tuple[str, ...]) -> None:
@@ -284,7 +282,20 @@ def _check_attribute(node: node_def_pb2.NodeDef, attribute: op_def_pb2.OpDef.Att
         if number not in _DTYPES:
             raise InputError(f"{where} has the unknown dtype {number}; the graph is damaged")
     if attribute.type == "tensor":
-        _check_tensor(value.tensor, where)
+        tensor = value.tensor
+        dtype = checked_dtype(tensor.dtype, where)
+        sizes = [dim.size for dim in tensor.tensor_shape.dim]
+        if tensor.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
+            raise InputError(f"{where} is a tensor of no static shape; the graph is damaged")
+        num_bytes = math.prod(sizes) * max(dtype.size or 0, 1)
+        if num_bytes > MAX_CONSTANT_BYTES:
+            raise InputError(
+                f"{where} is a constant of {num_bytes} bytes; make a tensor of that size with tf.fill"
+            )
+        if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
+            raise InputError(
+                f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes; the graph is damaged"
+            )
 
 
 def _has_type(value: attr_value_pb2.AttrValue, attribute_type: str) -> bool:
@@ -293,19 +304,3 @@ def _has_type(value: attr_value_pb2.AttrValue, attribute_type: str) -> bool:
     field = _FIELD_OF_TYPE[attribute_type.removeprefix("list(").removesuffix(")")]
     filled = {descriptor.name for descriptor, _ in value.list.ListFields()}
     return value.WhichOneof("value") == "list" and filled <= {field}
-
-
-def _check_tensor(tensor: tensor_pb2.TensorProto, where: str) -> None:
-    dtype = checked_dtype(tensor.dtype, where)
-    sizes = [dim.size for dim in tensor.tensor_shape.dim]
-    if tensor.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
-        raise InputError(f"{where} is a tensor of no static shape; the graph is damaged")
-    num_bytes = math.prod(sizes) * max(dtype.size or 0, 1)
-    if num_bytes > MAX_CONSTANT_BYTES:
-        raise InputError(
-            f"{where} is a constant of {num_bytes} bytes; make a tensor of that size with tf.fill"
-        )
-    if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
-        raise InputError(
-            f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes; the graph is damaged"
-        )

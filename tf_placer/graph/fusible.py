@@ -14,7 +14,6 @@ from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.estimated_sizes import keep_callbacks_from_running
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import KEPT_BYTES
-from tf_placer.graph.sizes import OutputSpec
 
 _XLA, _OUTSIDE = having("xla"), values("outside")
 _CONDITIONAL = ENTERS | having("switch")
@@ -60,7 +59,7 @@ def why_not_fusible(item: Item) -> list[str]:
     if _KEPT in item.__dict__:  # asked for again with every set of clusters
         return list(item.__dict__[_KEPT])
     index, outputs = item.index, item.outputs
-    specs: list[list[OutputSpec]] = [list(of_op) for of_op in outputs]
+    specs = [list(of_op) for of_op in outputs]
     for producer, output, consumer, _ in index.data_edges.tolist():
         specs[consumer].append(outputs[producer][output])
     enters = [op for op, op_type in enumerate(index.op_types) if op_type in _CONDITIONAL]
@@ -176,7 +175,13 @@ class _Checks:
 
     def _is_in_range(self, op: int, arguments: str) -> bool:
         """True if proven; otherwise the op stays outside, and its check holds for the ops behind."""
-        names, may_be_any = self._same_numbers(op, int(arguments.partition(",")[0]))
+        index, nodes = self._item.index, self._item.graph_def.node
+        source, position, names = op, int(arguments.partition(",")[0]), []
+        while source == op or index.op_types[source] in _SAME_NUMBERS:
+            _, name, output = parse_input(nodes[source].input[position])
+            names.append(f"{name}:{output}")
+            source, position = index.id_of_name[name], 0
+        may_be_any = index.op_types[source] == "Placeholder" or not self._is_cast_alike(source)
         if not may_be_any or not self._checking.keys().isdisjoint(names):
             least, most = self._range_read(op, int(arguments.partition(",")[0]))
             if least >= 0 and most < self._bound(op):
@@ -184,16 +189,6 @@ class _Checks:
         for name in names:
             self._checking[name].append(op)
         return False
-
-    def _same_numbers(self, op: int, position: int) -> tuple[list[str], bool]:
-        """Names of the tensor read and of its sources with equal numbers; True if these numbers are arbitrary."""
-        index, nodes, names = self._item.index, self._item.graph_def.node, []
-        while True:
-            _, name, output = parse_input(nodes[op].input[position])
-            names.append(f"{name}:{output}")
-            op, position = index.id_of_name[name], 0
-            if index.op_types[op] not in _SAME_NUMBERS:
-                return names, index.op_types[op] == "Placeholder" or not self._is_cast_alike(op)
 
     def _bound(self, op: int) -> float:
         """What an op checks that its indices are below; 0 where that is not known."""

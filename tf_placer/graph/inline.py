@@ -72,8 +72,14 @@ class _Inliner:
 
     def add(self, node: node_def_pb2.NodeDef, callers: tuple[str, ...]) -> None:
         """Adds a node, or for a call the function's body; ``callers`` are the functions around."""
-        name = self._called_function(node)
-        if name is None:
+        name = node.attr["f"].func.name if node.op in CALLS and node.op not in self._library else node.op
+        body = self._library.get(name)
+        if body is None and node.op in CALLS:
+            raise InputError(
+                f"call {node.name!r} names function {name!r}, which the graph's library lacks; "
+                "the graph is damaged"
+            )
+        if body is None or is_compiled(node) or is_compiled(body):
             self.nodes.append(node)
             return
         if name in callers:
@@ -81,7 +87,6 @@ class _Inliner:
                 f"call {node.name!r}: function {name!r} calls itself, which cannot be inlined; "
                 "write the recursion as tf.while_loop"
             )
-        body = self._library[name]
         for child in self._body_nodes(node, body):
             self.add(child, (*callers, name))
 
@@ -108,22 +113,6 @@ class _Inliner:
             return
         for child in self._effects[name]:
             yield from self.effects(child)
-
-    def _called_function(self, node: node_def_pb2.NodeDef) -> str | None:
-        """Returns the function a node calls and that is to be inlined, or None."""
-        if node.op in self._library:
-            name = node.op
-        elif node.op in CALLS:
-            name = node.attr["f"].func.name
-        else:
-            return None
-        body = self._library.get(name)
-        if body is None:
-            raise InputError(
-                f"call {node.name!r} names function {name!r}, which the graph's library lacks; "
-                "the graph is damaged"
-            )
-        return None if is_compiled(node) or is_compiled(body) else name
 
     def _body_nodes(
         self, call: node_def_pb2.NodeDef, body: function_pb2.FunctionDef

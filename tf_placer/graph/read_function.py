@@ -203,7 +203,12 @@ class _Captures:
             elif value.dtype == tf.resource:
                 variable_of_capture = variable_name.get(id(value), name)
                 node_name = name if variable_of_capture == name else fresh_name(variable_of_capture, names)
-                variable = _variable(node_name, value, concrete.graph.get_tensor_by_name(f"{name}:0"))
+                data = get_resource_handle_data(concrete.graph.get_tensor_by_name(f"{name}:0"))
+                dtype = tf.as_dtype(data.shape_and_type[0].dtype)  # the placeholder knows it
+                check_restorable(node_name, dtype)
+                array = variable_value(node_name, value, dtype)
+                num_bytes = tensor_bytes(array.shape, dtype)
+                variable = ItemVariable(node_name, tuple(array.shape), dtype, num_bytes, array, capture=name)
                 self.variables.append(variable)
                 self._new_node[name] = _handle_node(variable)
                 self._new_name[name] = variable.node
@@ -241,16 +246,6 @@ def _host_capture(name: str, value: tf.Tensor) -> HostCapture:
         kind = "a dataset or another variant"
     is_anonymous = "container=" not in text or 'container="Anonymous"' in text or "_Anonymous" in text
     return HostCapture(name, value.dtype, kind, value.device or "", is_anonymous)
-
-
-def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVariable:
-    """Reads the variable behind a resource handle; its placeholder knows the dtype."""
-    capture = placeholder.op.name
-    data = get_resource_handle_data(placeholder)
-    dtype = tf.as_dtype(data.shape_and_type[0].dtype)
-    check_restorable(node, dtype)
-    value = variable_value(node, handle, dtype)
-    return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
 
 
 def variable_value(node: str, handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:

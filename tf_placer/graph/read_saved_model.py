@@ -267,8 +267,15 @@ def program_of_saved_model(
 
 def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
     """Variable's node -> value, for the variables that the model's own restore ops read from its checkpoint."""
-    prefix = model.path / "variables" / "variables"
-    restored = _restored(model.meta_graph.graph_def)
+    prefix, graph_def = model.path / "variables" / "variables", model.meta_graph.graph_def
+    library = functions_of(graph_def.library)
+    restored = _assigned_from_checkpoint(graph_def.node, {})  # variable's node -> checkpoint key
+    for node in graph_def.node:
+        body = library.get(node.attr["f"].func.name) if node.op in CALLS else None
+        if body is not None:
+            parameters = [argument.name for argument in body.signature.input_arg]
+            handles = [parse_input(text)[1] for text in data_inputs(node)]
+            restored |= _assigned_from_checkpoint(body.node_def, dict(zip(parameters, handles, strict=True)))
     if not restored:
         return {}
     if not prefix.with_suffix(".index").is_file():
@@ -282,20 +289,6 @@ def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
         }
     except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:  # IndexError: too few bytes
         raise InputError(f"{prefix}.* is damaged ({told(error)}); export the model again") from error
-
-
-def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
-    """Variable node -> checkpoint key, from restore ops in the main graph or in a called function."""
-    library = functions_of(graph_def.library)
-    key_of_node = _assigned_from_checkpoint(graph_def.node, {})
-    for node in graph_def.node:
-        body = library.get(node.attr["f"].func.name) if node.op in CALLS else None
-        if body is None:
-            continue
-        arguments = [argument.name for argument in body.signature.input_arg]
-        handles = [parse_input(text)[1] for text in data_inputs(node)]
-        key_of_node |= _assigned_from_checkpoint(body.node_def, dict(zip(arguments, handles, strict=True)))
-    return key_of_node
 
 
 def _assigned_from_checkpoint(

@@ -379,15 +379,15 @@ class Readers:
                 yield from self._behind((reader.node.name, 0), seen)
 
     def _accept(self, readers: Sequence[_Reader], shape: Partial) -> bool:
-        return all(self._accepts(reader, shape) for reader in readers)
-
-    def _accepts(self, reader: _Reader, shape: Partial) -> bool:
-        with tf.Graph().as_default():
-            inputs = [
-                tf.compat.v1.placeholder(dtype, shape if k == reader.position else inferred)
-                for k, (dtype, inferred) in enumerate(reader.inputs)
-            ]
-            return imported_alone(reader.node, inputs, self._versions) is not None
+        for reader in readers:
+            with tf.Graph().as_default():
+                inputs = [
+                    tf.compat.v1.placeholder(dtype, shape if k == reader.position else inferred)
+                    for k, (dtype, inferred) in enumerate(reader.inputs)
+                ]
+                if imported_alone(reader.node, inputs, self._versions) is None:
+                    return False
+        return True
 
 
 def imported_alone(

@@ -181,23 +181,19 @@ def _without_known(
                 texts.append(text)
                 continue
             if (output, name) not in read:
-                nodes.append(_stand_in(node_of[name], known[name][output], output, names))
-                read[output, name] = nodes[-1].name
+                stand_in = alone(node_of[name], [])  # a constant: sizes follow from its value
+                if stand_in.op != "Const":
+                    spec = known[name][output]
+                    stand_in = node_def_pb2.NodeDef(
+                        name=fresh_name(f"{name}/{output}", names), op="Placeholder"
+                    )
+                    stand_in.attr["dtype"].type = spec.dtype.as_datatype_enum
+                    stand_in.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+                nodes.append(stand_in)
+                read[output, name] = stand_in.name
             texts.append(read[output, name])
         nodes.append(alone(node, texts))
     return tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
-
-
-def _stand_in(
-    node: node_def_pb2.NodeDef, spec: OutputSpec, output: int, taken: set[str]
-) -> node_def_pb2.NodeDef:
-    if node.op == "Const":  # sizes follow from its value
-        return alone(node, [])
-    placeholder = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{output}", taken), op="Placeholder")
-    taken.add(placeholder.name)
-    placeholder.attr["dtype"].type = spec.dtype.as_datatype_enum
-    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
-    return placeholder
 
 
 def _inferable(

@@ -92,7 +92,13 @@ class SimulatorInputs:
                 value = np.full(len(self.tensor_producer), -1, dtype)
             if np.shape(value) == (0, 0):
                 value = np.zeros((self.num_devices, self.num_devices), np.int64)
-            object.__setattr__(self, name, _exact(name, value, dtype, rank))
+            copy: np.ndarray = np.array(exact(f"SimulatorInputs.{name}", value, dtype), order="C")
+            if copy.ndim != rank:
+                raise InputError(
+                    f"SimulatorInputs.{name}: expected {rank} dimensions, got shape {copy.shape}"
+                )
+            copy.setflags(write=False)
+            object.__setattr__(self, name, copy)
 
     @property
     def num_ops(self) -> int:
@@ -111,15 +117,6 @@ class SimulatorInputs:
         """The arrays as CPU tensors, made once: the op prepares anew for every other tensor."""
         with tf.init_scope(), tf.device("CPU:0"):
             return {name: tf.constant(getattr(self, name)) for name in _ARRAYS}
-
-
-def _exact(name: str, value: np.ndarray, dtype: type, rank: int) -> np.ndarray:
-    """A read-only copy of ``value`` as ``dtype``."""
-    copy: np.ndarray = np.array(exact(f"SimulatorInputs.{name}", value, dtype), order="C")
-    if copy.ndim != rank:
-        raise InputError(f"SimulatorInputs.{name}: expected {rank} dimensions, got shape {copy.shape}")
-    copy.setflags(write=False)
-    return copy
 
 
 class Simulation(NamedTuple):

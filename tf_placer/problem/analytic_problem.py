@@ -83,8 +83,13 @@ class _Aliases:
                 self._decide(t, op, output)
 
     def _decide(self, t: int, op: int, output: int) -> None:
-        op_type = self._item.index.op_types[op]
-        source = self._viewed(op, op_type)
+        op_type, inputs, source = self._item.index.op_types[op], self._inputs[op], None
+        position = VIEWS.get(op_type)
+        if position is None and op_type in _SOMETIMES_VIEWS:
+            position = _SOMETIMES_VIEWS[op_type](self._item, op, [producer for producer, _ in inputs])
+        is_copy = op_type == "ReadVariableOp" and inputs[0][0] in self._copied
+        if position is not None and position < len(inputs) and not is_copy:
+            source = self._tensor_of.get(inputs[position])
         if source is None:
             source = self._written_into(op, op_type, output)
         if source is None or source == t:
@@ -93,15 +98,6 @@ class _Aliases:
         self.found[t] = source
         is_only_view = len(self._item.outputs[op]) == 1
         self._is_alone[t] = is_only_view and self._is_alone[source] and self._num_reads(t) == 1
-
-    def _viewed(self, op: int, op_type: str) -> int | None:
-        inputs = self._inputs[op]
-        if op_type == "ReadVariableOp" and inputs[0][0] in self._copied:
-            return None
-        position = VIEWS.get(op_type)
-        if position is None and op_type in _SOMETIMES_VIEWS:
-            position = _SOMETIMES_VIEWS[op_type](self._item, op, [producer for producer, _ in inputs])
-        return None if position is None or position >= len(inputs) else self._tensor_of.get(inputs[position])
 
     def _written_into(self, op: int, op_type: str, output: int) -> int | None:
         written, positions = WRITES_INTO.get(op_type, (-1, ()))

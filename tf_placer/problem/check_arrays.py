@@ -27,12 +27,12 @@ class TensorTable:
     def without_self_consumers(self) -> TensorTable:
         """Drops edges of an op to itself: their tensors stay, with nobody waiting for them."""
         tensor = tensor_of_edge(self.consumer_offset)
-        kept = self.consumer_op != self.producer[tensor]
-        counts = np.bincount(tensor[kept], minlength=len(self.producer))
+        is_other = self.consumer_op != self.producer[tensor]
+        counts = np.bincount(tensor[is_other], minlength=len(self.producer))
         return dataclasses.replace(
             self,
             consumer_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-            consumer_op=self.consumer_op[kept],
+            consumer_op=self.consumer_op[is_other],
         )
 
 
@@ -88,7 +88,7 @@ _MOST_BYTES = 1 << 62
 
 
 def checked_arrays(arrays: Mapping[str, object], cluster: Cluster) -> dict[str, np.ndarray]:
-    """The array arguments of ``Problem.from_arrays`` as it documents them.
+    """The array arguments of ``Problem.from_arrays``, checked.
 
     Raises:
       InputError: one is not; names it.
@@ -104,28 +104,28 @@ def checked_arrays(arrays: Mapping[str, object], cluster: Cluster) -> dict[str, 
     if not num_units:
         raise InputError("compute_ns has no rows; give at least one unit to place")
     edges = _pairs("edges", arrays["edges"])
-    given = {**arrays, "edge_tensor": np.arange(len(edges))} if arrays["edge_tensor"] is None else arrays
-    found = {"compute_ns": compute_ns, "edges": edges}
+    complete = {**arrays, "edge_tensor": np.arange(len(edges))} if arrays["edge_tensor"] is None else arrays
+    checked = {"compute_ns": compute_ns, "edges": edges}
     shapes = {
         **dict.fromkeys(("edge_bytes", "edge_tensor"), (len(edges),)),
         **dict.fromkeys(("resident_bytes", "output_bytes"), (num_units,)),
         "allowed": compute_ns.shape,
     }
     for argument, shape in shapes.items():
-        found[argument] = exact(argument, given[argument], bool if argument == "allowed" else np.int64)
-        if found[argument].shape != shape:
-            raise InputError(f"{argument} has shape {found[argument].shape}, expected {shape}")
+        checked[argument] = exact(argument, complete[argument], bool if argument == "allowed" else np.int64)
+        if checked[argument].shape != shape:
+            raise InputError(f"{argument} has shape {checked[argument].shape}, expected {shape}")
     for argument in ("compute_ns", *shapes):
-        check_least("a cost, a size or an id", argument, found[argument])
+        check_least("a cost, a size or an id", argument, checked[argument])
     if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
         raise InputError(
             f"edges name unit {edges.max()} or below 0; rows of compute_ns are 0 to {num_units - 1}"
         )
-    _check_homes(found["allowed"])
+    _check_homes(checked["allowed"])
     _check_sum("compute_ns", compute_ns.max(axis=1), _MOST_NS, "nanoseconds")
     for argument in ("edge_bytes", "resident_bytes", "output_bytes"):
-        _check_sum(argument, found[argument], _MOST_BYTES, "bytes")
-    return found
+        _check_sum(argument, checked[argument], _MOST_BYTES, "bytes")
+    return checked
 
 
 def checked_units(
@@ -163,12 +163,12 @@ def _parted(
     """Ops of a unit that have no device in common: two that have none by themselves, if there are such."""
     ops = np.flatnonzero(units == unit)
     ops = ops[np.unique(allowed[ops], axis=0, return_index=True)[1]]  # as few as there are choices of devices
-    apart = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]
-    one, other = apart[0] if apart else ops[allowed[ops].sum(axis=1).argsort(kind="stable")][:2]
-    more = "" if apart else " with the rest of it"
+    disjoint = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]
+    a, b = disjoint[0] if disjoint else ops[allowed[ops].sum(axis=1).argsort(kind="stable")][:2]
+    addition = "" if disjoint else " with the rest of it"
     return (
-        f"unit_of_op puts ops {names[one]!r} and {names[other]!r} into unit {unit}, but allowed has no device of "
-        f"cluster {cluster.name!r} for both{more}; give them different units"
+        f"unit_of_op puts ops {names[a]!r} and {names[b]!r} into unit {unit}, but allowed has no device of "
+        f"cluster {cluster.name!r} for both{addition}; give them different units"
     )
 
 
@@ -178,7 +178,7 @@ def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> di
     Raises:
       InputError: one is not; names it.
     """
-    found = {name: exact(name, arrays[name], dtype) for name, (dtype, _) in PROBLEM_ARRAYS.items()}
+    checked = {name: exact(name, arrays[name], dtype) for name, (dtype, _) in PROBLEM_ARRAYS.items()}
     sizes = {"D": num_devices}
     for letter, name in (
         ("N", "unit_of_op"),
@@ -186,32 +186,32 @@ def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> di
         ("T", "tensor_bytes"),
         ("E", "consumer_op"),
     ):
-        sizes[letter] = found[name].size
+        sizes[letter] = checked[name].size
     if not sizes["N"]:
         raise InputError("unit_of_op has no entries; a problem needs at least one op")
     for name, (_, letters) in PROBLEM_ARRAYS.items():
         shape = (sizes["T"] + 1,) if letters == "T+1" else tuple(sizes[letter] for letter in letters)
-        if found[name].shape != shape:
+        if checked[name].shape != shape:
             raise InputError(
-                f"{name} has shape {found[name].shape}, expected {shape}: [{', '.join(letters)}]"
+                f"{name} has shape {checked[name].shape}, expected {shape}: [{', '.join(letters)}]"
             )
     for name in ("compute_ns", "tensor_bytes", "resident_bytes"):
-        check_least("a cost or a size", name, found[name])
+        check_least("a cost or a size", name, checked[name])
     for name, letter in (("unit_of_op", "U"), ("tensor_producer", "N"), ("consumer_op", "N")):
-        arguments.check_positions(name, found[name], sizes[letter])
-    offset = found["consumer_offset"]
+        arguments.check_positions(name, checked[name], sizes[letter])
+    offset = checked["consumer_offset"]
     if offset[0] != 0 or offset[-1] != sizes["E"] or (np.diff(offset) < 0).any():
         raise InputError(
             f"consumer_offset must begin with 0, end with {sizes['E']} (the length of consumer_op) and never fall"
         )
-    if (np.diff(found["tensor_producer"]) < 0).any():
+    if (np.diff(checked["tensor_producer"]) < 0).any():
         raise InputError("tensor_producer falls; give the tensors in the order of the ops that make them")
-    if (found["consumer_op"] <= found["tensor_producer"][tensor_of_edge(offset)]).any():
+    if (checked["consumer_op"] <= checked["tensor_producer"][tensor_of_edge(offset)]).any():
         raise InputError(
             "consumer_op has an op that is not after its producer; give ops in topological order"
         )
-    _check_homes(found["allowed"])
-    return found
+    _check_homes(checked["allowed"])
+    return checked
 
 
 def checked_aliases(alias_of_tensor: object, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -221,26 +221,26 @@ def checked_aliases(alias_of_tensor: object, arrays: Mapping[str, np.ndarray]) -
       InputError: one is of no tensor that the producer reads, or of a tensor of 0 bytes.
     """
     num_tensors = len(arrays["tensor_producer"])
-    found = exact("alias_of_tensor", alias_of_tensor, np.int32)
-    if found.shape == (0,):
+    sources = exact("alias_of_tensor", alias_of_tensor, np.int32)
+    if sources.shape == (0,):
         return np.full(num_tensors, -1, np.int32)
-    if found.shape != (num_tensors,):
+    if sources.shape != (num_tensors,):
         raise InputError(
-            f"alias_of_tensor has shape {found.shape}, expected ({num_tensors},): one per tensor, or none"
+            f"alias_of_tensor has shape {sources.shape}, expected ({num_tensors},): one per tensor, or none"
         )
-    sharing = np.flatnonzero(found != -1)
-    arguments.check_positions("alias_of_tensor", found[sharing], num_tensors)
+    sharing = np.flatnonzero(sources != -1)
+    arguments.check_positions("alias_of_tensor", sources[sharing], num_tensors)
     offset, num_ops = arrays["consumer_offset"], len(arrays["unit_of_op"])
     reads = tensor_of_edge(offset).astype(np.int64) * num_ops + arrays["consumer_op"]  # ascending
-    wanted = found[sharing].astype(np.int64) * num_ops + arrays["tensor_producer"][sharing]
-    wrong = ~np.isin(wanted, reads) | (arrays["tensor_bytes"][sharing] == 0)
+    reuses = sources[sharing].astype(np.int64) * num_ops + arrays["tensor_producer"][sharing]
+    wrong = ~np.isin(reuses, reads) | (arrays["tensor_bytes"][sharing] == 0)
     if wrong.any():
         tensor = int(sharing[np.argmax(wrong)])
         raise InputError(
-            f"alias_of_tensor: tensor {tensor} has the memory of tensor {found[tensor]}; give one that its op reads, "
+            f"alias_of_tensor: tensor {tensor} has the memory of tensor {sources[tensor]}; give one that its op reads, "
             "and -1 for a tensor of 0 bytes"
         )
-    return found
+    return sources
 
 
 def checked_names(argument: str, names: object, count: int) -> tuple[str, ...]:
@@ -249,13 +249,13 @@ def checked_names(argument: str, names: object, count: int) -> tuple[str, ...]:
     Raises:
       InputError: they are not.
     """
-    taken = arguments.items_of(argument, names, str, "give one name for each")
-    check_length(argument, taken, count)
-    if len(set(taken)) != count:
+    texts = arguments.items_of(argument, names, str, "give one name for each")
+    check_length(argument, texts, count)
+    if len(set(texts)) != count:
         seen: set[str] = set()
-        twice = next(name for name in taken if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = next(name for name in texts if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError(f"{argument} has {twice!r} twice; a placement file needs distinct names")
-    return taken
+    return texts
 
 
 def check_length(argument: str, entries: Sized, count: int) -> None:
@@ -297,7 +297,7 @@ def _check_sum(argument: str, array: np.ndarray, most: int, unit: str) -> None:
 
 
 def checked_stages(stage_of_op: object, num_ops: int) -> np.ndarray:
-    """[N] int32 stages from 0, or -1 where none is known; for an empty array that of every op.
+    """[N] int32 stages from 0, or -1 for unknown; an empty array stands for -1 of every op.
 
     Raises:
       InputError: it is not so.

@@ -68,9 +68,9 @@ class Pin:
     def matching(self, op_names: Sequence[str]) -> list[int]:
         """Positions of the pinned ops."""
         pattern = re.compile(self.ops)
-        named = [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
-        if named:
-            return named
+        matches = [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
+        if matches:
+            return matches
         scopes = scopes_of(op_names, [""] * len(op_names))
         return [op for op, scope in enumerate(scopes) if any(map(pattern.fullmatch, _layers_around(scope)))]
 
@@ -95,10 +95,10 @@ def pins_of_each(op_names: Mapping[str, Sequence[str]], pins: Sequence[Pin]) -> 
         program: tuple(pin for pin in pins if pin.matching(names)) for program, names in op_names.items()
     }
     for pin in pins:
-        if not any(pin in found for found in matched.values()):
-            some = "; ".join(f"{program}: {_some(names)}" for program, names in op_names.items())
+        if not any(pin in pins_found for pins_found in matched.values()):
+            examples = "; ".join(f"{program}: {_some(names)}" for program, names in op_names.items())
             raise InputError(
-                f"pin {pin.ops!r} matches no op of any signature; their ops have names such as {some}"
+                f"pin {pin.ops!r} matches no op of any signature; their ops have names such as {examples}"
             )
     return matched
 
@@ -185,12 +185,12 @@ def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Pr
     first_of_unit: dict[int, int] = {}
     for op, device in fixed.items():
         unit = int(problem.unit_of_op[op])
-        first = first_of_unit.setdefault(unit, op)
-        if fixed[first] != device:
+        leader = first_of_unit.setdefault(unit, op)
+        if fixed[leader] != device:
             raise InputError(
-                f"op {problem.op_names[first]!r} must be on {_name(problem, fixed[first])} and op "
+                f"op {problem.op_names[leader]!r} must be on {_name(problem, fixed[leader])} and op "
                 f"{problem.op_names[op]!r} on {_name(problem, device)}, but they share a device: "
-                f"{what_ties(item, first, op)}"
+                f"{what_ties(item, leader, op)}"
             )
         if not problem.allowed[unit, device]:
             raise InputError(
@@ -213,17 +213,17 @@ def why_not_allowed(item: Item, problem: Problem, op: int, device: int) -> str:
     members = (problem.unit_of_op == problem.unit_of_op[op]).nonzero()[0]
     blocking = [int(member) for member in members if not has_kernel[member]]
     if not blocking:
-        kept = [name for member in members if (name := problem.op_names[int(member)]) in item.host_ops]
-        if kept:
-            why = item.host_ops[kept[0]]
-            return f"it cannot be: op {kept[0]!r}, which shares its device, stays on the host ({why})"
+        on_host = [name for member in members if (name := problem.op_names[int(member)]) in item.host_ops]
+        if on_host:
+            why = item.host_ops[on_host[0]]
+            return f"it cannot be: op {on_host[0]!r}, which shares its device, stays on the host ({why})"
         return "another pin or plan does not let it be"
     if op in blocking:
         return f"{problem.op_types[op]} has no kernel"
-    other = blocking[0]
+    blocker = blocking[0]
     return (
-        f"op {problem.op_names[other]!r} ({problem.op_types[other]}) has no kernel, and they share a device: "
-        f"{what_ties(item, op, other)}"
+        f"op {problem.op_names[blocker]!r} ({problem.op_types[blocker]}) has no kernel, and they share a device: "
+        f"{what_ties(item, op, blocker)}"
     )
 
 
@@ -288,9 +288,9 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
     for op, name in enumerate(problem.op_names):
         unit = int(problem.unit_of_op[op])
         for device in item.requested_devices.get(name, ()) if not is_decided[unit] else ():
-            left = allowed[unit] & fitting[device]
-            if left.any():
-                allowed[unit] = left
+            remaining = allowed[unit] & fitting[device]
+            if remaining.any():
+                allowed[unit] = remaining
                 asked_by.setdefault(unit, (name, device))
                 respected.add(name)
                 continue
@@ -314,13 +314,13 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
 
 def _fitting(problem: Problem, device: str) -> np.ndarray:
     """[D] whether a device has every part of a device string; none for other texts."""
-    wanted, cluster = _spec(device), problem.cluster
-    if wanted is None:
+    requested, cluster = _spec(device), problem.cluster
+    if requested is None:
         return np.zeros(len(cluster.devices), bool)
     return np.array(
         [
-            any(spec.make_merged_spec(wanted) == spec for spec in _specs_of(problem, one.name))
-            for one in cluster.devices
+            any(spec.make_merged_spec(requested) == spec for spec in _specs_of(problem, candidate.name))
+            for candidate in cluster.devices
         ]
     )
 
@@ -330,7 +330,7 @@ def _specs_of(problem: Problem, name: str) -> list[tf.DeviceSpec]:
     names, cluster = [name], problem.cluster
     if cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices):
         names.append(_LOCALHOST + name[name.index("/device:") :])
-    return [spec for one in names if (spec := _spec(one)) is not None]
+    return [spec for text in names if (spec := _spec(text)) is not None]
 
 
 @functools.cache
@@ -344,10 +344,10 @@ def _spec(device: str) -> tf.DeviceSpec | None:
 def _reasons(dropped: dict[tuple[str, str], list[str]]) -> str:
     """The most frequent reasons, each with the number of its ops and one example."""
     ordered = sorted(dropped.items(), key=lambda entry: -len(entry[1]))
-    told = []
+    reasons = []
     for (device, why), names in ordered[:_TOLD]:
         who = f"op {names[0]!r} asks" if len(names) == 1 else f"{len(names)} ops such as {names[0]!r} ask"
-        told.append(f"{who} for {device}, {why}")
+        reasons.append(f"{who} for {device}, {why}")
     if len(ordered) > _TOLD:
-        told.append(f"and {len(ordered) - _TOLD} other reasons")
-    return "; ".join(told)
+        reasons.append(f"and {len(ordered) - _TOLD} other reasons")
+    return "; ".join(reasons)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import fractions
 import math
 
 import numpy as np
 
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
-
-_MESSAGE = 750  # times as long as a noticeable edge's bytes takes a message without any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,25 +46,8 @@ def local_edges(problem: Problem, graph: UnitGraph) -> UnitGraph:
     A scalar such as the learning rate feeds every layer's update: along it any two units are a
     few steps apart, and distance says nothing about place.
     """
-    thick = graph.edge_bytes >= max(1, math.ceil(noticeable_bytes(problem.cluster)))
+    thick = graph.edge_bytes >= max(1, math.ceil(problem.cluster.noticeable_bytes()))
     return dataclasses.replace(graph, edges=graph.edges[thick], edge_bytes=graph.edge_bytes[thick])
-
-
-def noticeable_bytes(cluster: Cluster) -> fractions.Fraction:
-    """Bytes that take 1/750 of the time of a message without any, on the link where that is fewest; 0 without links.
-
-    On the described machines with PCIe that is 67, so that a scalar is thin and a layer's bias is not. It is exact, so
-    that a problem whose bytes are counted in another unit has the same edges.
-    """
-    fewest = None
-    for link in cluster.links:
-        bytes_per_s = max(1, round(link.bytes_per_s))
-        ps_per_byte = (
-            link.send_ps_per_byte + link.receive_ps_per_byte + fractions.Fraction(10**12, bytes_per_s)
-        )
-        noticeable = (link.latency_ns + link.send_ns + link.receive_ns) * 1000 / (_MESSAGE * ps_per_byte)
-        fewest = noticeable if fewest is None else min(fewest, noticeable)
-    return fractions.Fraction(0) if fewest is None else fewest
 
 
 def breadth_first_rank(graph: UnitGraph) -> np.ndarray:
@@ -105,26 +84,20 @@ def landmark_distances(graph: UnitGraph, count: int, generator: np.random.Genera
     for column in range(count):
         weights = np.square(nearest)
         total = weights.sum()
-        landmark = generator.choice(graph.num_units, p=weights / total if total else None)
-        hops = _hops(neighbors, int(landmark))
+        landmark = int(generator.choice(graph.num_units, p=weights / total if total else None))
+        hops = np.full(graph.num_units, -1, np.int32)  # -1 where there is no path
+        hops[landmark] = 0
+        queue = collections.deque([landmark])
+        while queue:
+            unit = queue.popleft()
+            for neighbor in neighbors[unit]:
+                if hops[neighbor] < 0:
+                    hops[neighbor] = hops[unit] + 1
+                    queue.append(neighbor)
         distances[:, column] = np.where(hops >= 0, hops / max(hops.max(), 1), 2.0)
         # Isolated units reach nothing and would be drawn for ever: only reached ones count as far.
         nearest = np.where(hops >= 0, np.minimum(nearest, distances[:, column]), nearest)
     return distances
-
-
-def _hops(neighbors: list[np.ndarray], start: int) -> np.ndarray:
-    """[U] int32 hops from ``start``, -1 where there is no path."""
-    hops = np.full(len(neighbors), -1, np.int32)
-    hops[start] = 0
-    queue = collections.deque([start])
-    while queue:
-        unit = queue.popleft()
-        for neighbor in neighbors[unit]:
-            if hops[neighbor] < 0:
-                hops[neighbor] = hops[unit] + 1
-                queue.append(neighbor)
-    return hops
 
 
 def order_of_use(problem: Problem) -> np.ndarray:

@@ -103,8 +103,11 @@ class RelativeAttention(keras.layers.Layer):
         query = _in_heads(_projected(x, self._query), heads)  # [B, T, H, W/H]
         projected = _projected(tf.concat([memory, x], axis=1), self._key_and_value)
         key, value = (_in_heads(half, heads) for half in tf.split(projected, 2, axis=-1))
-        sinusoids = tf.constant(_sinusoids(self._remembered + self._length, self._width))
-        distance = tf.matmul(sinusoids, self._distance)
+        # Sinusoids [M + T, W] of the distances M + T - 1 to 0.
+        distances = np.arange(self._remembered + self._length - 1, -1, -1)[:, np.newaxis]
+        angle = distances / 10000 ** (np.arange(0, self._width, 2) / self._width)
+        sinusoids = np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
+        distance = tf.matmul(tf.constant(sinusoids), self._distance)
         distance = tf.reshape(distance, [1, -1, heads, self._width // heads])
         by_content = _scores(query + self._content_bias, key)
         by_distance = _shifted(_scores(query + self._distance_bias, distance))
@@ -138,13 +141,6 @@ def _shifted(scores: tf.Tensor) -> tf.Tensor:
     padded = tf.pad(scores, [[0, 0], [0, 0], [0, 0], [1, 0]])
     turned = tf.reshape(padded, [-1, heads, keys + 1, length])[:, :, 1:]
     return tf.reshape(turned, [-1, heads, length, keys])
-
-
-def _sinusoids(count: int, width: int) -> np.ndarray:
-    """[count, width] float32, of the distances count - 1 to 0."""
-    distance = np.arange(count - 1, -1, -1)[:, np.newaxis]
-    angle = distance / 10000 ** (np.arange(0, width, 2) / width)
-    return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
 
 
 def bert(

@@ -240,8 +240,14 @@ def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tenso
         return x
     if operation in _POOLS:
         return _POOLS[operation](3, stride, padding="same", name=f"{name}_pool")(x)
-    if operation == "row_column_7":
-        return _row_column(x, stride, name)
+    if operation == "row_column_7":  # a convolution of 1 by 7 and one of 7 by 1
+        width = x.shape[-1]
+        x = keras.layers.ReLU(name=f"{name}_relu")(x)
+        for turn, kernel, steps in (("row", (1, 7), (1, stride)), ("column", (7, 1), (stride, 1))):
+            x = keras.layers.Conv2D(
+                width, kernel, steps, padding="same", use_bias=False, name=f"{name}_{turn}_conv"
+            )(x)
+        return _normalized(x, name)
     for turn, step in (("first", stride), ("second", 1)):
         x = keras.layers.ReLU(name=f"{name}_{turn}_relu")(x)
         x = keras.layers.SeparableConv2D(
@@ -254,17 +260,6 @@ def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tenso
         )(x)
         x = _normalized(x, f"{name}_{turn}")
     return x
-
-
-def _row_column(x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
-    """A convolution of 1 by 7 and one of 7 by 1."""
-    width = x.shape[-1]
-    x = keras.layers.ReLU(name=f"{name}_relu")(x)
-    for turn, kernel, steps in (("row", (1, 7), (1, stride)), ("column", (7, 1), (stride, 1))):
-        x = keras.layers.Conv2D(
-            width, kernel, steps, padding="same", use_bias=False, name=f"{name}_{turn}_conv"
-        )(x)
-    return _normalized(x, name)
 
 
 def _fitted(before: tf.Tensor, x: tf.Tensor, width: int, name: str) -> tf.Tensor:
@@ -311,42 +306,6 @@ _AMOEBANET_REDUCTION = Cell(
     ),
     joined=(3, 4, 6),
 )
-
-
-def amoebanet(
-    repeats: int = 6,
-    filters: int = 190,
-    stem_filters: int = 96,
-    batch: int = 16,
-    image_size: int = 331,
-    classes: int = 1000,
-    optimizer: str = "rmsprop",
-    seed: int = 0,
-    training: bool = True,
-) -> Workload:
-    """Returns a step on [batch, image_size, image_size, 3]; a stage is a cell.
-
-    By default the paper's large network, N = 6 and F = 190. GO, which places it, says neither size nor batch.
-
-    Args:
-      repeats: normal cells in a row, N.
-      filters: of the first normal cells, F.
-      stem_filters: of the first convolution.
-      training: with gradients and update; else forward pass and loss.
-    """
-    begin(seed)
-    model, stages = cell_network(
-        image_size, classes, _AMOEBANET_NORMAL, _AMOEBANET_REDUCTION, repeats, filters, stem_filters
-    )
-    return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training, stages)
-
-
-AMOEBANET: tuple[WorkloadSpec, ...] = variants(
-    WorkloadSpec("amoebanet", amoebanet, "AmoebaNet-A (N = 6, F = 190), Real et al. 2018; as in GO's table"),
-    small=_SMALL_CELLS,
-)
-
-
 _NASNET_NORMAL = Cell(
     pairs=(
         (("separable_5", 1), ("separable_3", 0)),
@@ -367,13 +326,18 @@ _NASNET_REDUCTION = Cell(
     ),
     joined=(3, 4, 5, 6),
 )
+_CELLS = {
+    "amoebanet": (_AMOEBANET_NORMAL, _AMOEBANET_REDUCTION),
+    "nasnet": (_NASNET_NORMAL, _NASNET_REDUCTION),
+}
 
 
-def nasnet(
+def cells(
+    network: str = "amoebanet",
     repeats: int = 6,
-    filters: int = 168,
+    filters: int = 190,
     stem_filters: int = 96,
-    batch: int = 8,
+    batch: int = 16,
     image_size: int = 331,
     classes: int = 1000,
     optimizer: str = "rmsprop",
@@ -382,24 +346,35 @@ def nasnet(
 ) -> Workload:
     """Returns a step on [batch, image_size, image_size, 3]; a stage is a cell.
 
-    By default the paper's large network, 6 @ 4032.
+    By default the large network of the AmoebaNet paper, N = 6 and F = 190. GO, which places it, says neither size nor
+    batch.
 
     Args:
-      repeats: normal cells in a row.
-      filters: of the first normal cells, a multiple of 4.
+      network: whose cells, a key of ``_CELLS``.
+      repeats: normal cells in a row, N.
+      filters: of the first normal cells, F, a multiple of 4.
       stem_filters: of the first convolution.
       training: with gradients and update; else forward pass and loss.
     """
+    if network not in _CELLS:
+        raise InputError(f"network is {shown(network)}; give one of {', '.join(_CELLS)}")
     begin(seed)
-    model, stages = cell_network(
-        image_size, classes, _NASNET_NORMAL, _NASNET_REDUCTION, repeats, filters, stem_filters
-    )
+    model, stages = cell_network(image_size, classes, *_CELLS[network], repeats, filters, stem_filters)
     return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training, stages)
+
+
+AMOEBANET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec("amoebanet", cells, "AmoebaNet-A (N = 6, F = 190), Real et al. 2018; as in GO's table"),
+    small=_SMALL_CELLS,
+)
 
 
 NASNET: tuple[WorkloadSpec, ...] = variants(
     WorkloadSpec(
-        "nasnet", nasnet, "NASNet-A (6 @ 4032) on ImageNet, Zoph et al. 2018; as in Placeto's table"
+        "nasnet",
+        cells,
+        "NASNet-A (6 @ 4032) on ImageNet, Zoph et al. 2018; as in Placeto's table",
+        {"network": "nasnet", "filters": 168, "batch": 8},
     ),
     small=_SMALL_CELLS,
 )

@@ -87,7 +87,7 @@ def test_a_cluster_that_cannot_be_kept_is_told_before_the_machine_is_probed(monk
 @pytest.mark.parametrize("device_type", ["CPU", "GPU"])
 def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
     device = Device("GPU:0", device_type, "local", 1, 1, 1e12, 1e11, 0)
-    found = efficiencies(device)
+    found = efficiencies(device.type, device.model)
     charged = (found.compute[WorkClass.PRODUCT_WIDE], found.memory[WorkClass.STREAMING])
     assert charged == PROBED_SHARES[device_type]
 

@@ -64,14 +64,14 @@ def test_a_gpu_takes_the_last_wave_of_tiles_besides():
 
 
 def test_tf32_has_no_winograd():
-    found = {model: efficiencies(device_of_model(model)).compute for model in ("a100", "a100_fp32")}
+    found = {model: efficiencies("GPU", model).compute for model in ("a100", "a100_fp32")}
     dense, winograd = WorkClass.CONVOLUTION_1X1, WorkClass.CONVOLUTION_3X3_WIDE
     assert found["a100"][winograd] == found["a100"][dense]
     assert found["a100_fp32"][winograd] > 2 * found["a100_fp32"][dense]
 
 
 def test_kepler_reaches_less_of_its_peak():
-    k40, p100 = (efficiencies(device_of_model(model)) for model in ("k40", "p100"))
+    k40, p100 = (efficiencies("GPU", model) for model in ("k40", "p100"))
     matrices = [one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)]
     np.testing.assert_allclose(k40.compute[matrices], shares.KEPLER_COMPUTE * p100.compute[matrices])
 

@@ -12,7 +12,6 @@ from tf_placer.problem.unit_graph import (
     breadth_first_rank,
     landmark_distances,
     local_edges,
-    noticeable_bytes,
     unit_graph,
 )
 
@@ -85,18 +84,18 @@ def test_thin_edges_do_not_count_as_near():
     ],
 )  # fmt: skip
 def test_what_is_noticed_is_a_matter_of_what_a_message_costs(links, fewest):
-    assert float(noticeable_bytes(linked(**links))) == pytest.approx(fewest)
+    assert float(linked(**links).noticeable_bytes()) == pytest.approx(fewest)
 
 
 def test_described_machines_notice_more_than_a_scalar_and_less_than_a_layers_bias():
     for name in preset_names():
-        assert 8 < noticeable_bytes(Cluster.preset(name)) < 512, name
+        assert 8 < Cluster.preset(name).noticeable_bytes() < 512, name
 
 
 def test_edges_without_bytes_are_thin_and_one_device_has_no_links():
     problem = problem_of([1] * 3, [(0, 1), (1, 2)], [0, 1], cluster=linked(0))
     assert local_edges(problem, unit_graph(problem)).edges.tolist() == [[1, 2]]
-    assert noticeable_bytes(small_cluster(1)) == 0
+    assert small_cluster(1).noticeable_bytes() == 0
 
 
 def test_breadth_first_rank_by_hand():
