@@ -51,7 +51,7 @@ LONGEST_FIRST = (
     "tf_placer/evaluation/audit_workloads_test.py",
     "corpus/corpus_test.py",
     "conformance/methods_test.py",
-    "tf_placer/automatic/auto_place_test.py",
+    "tf_placer/automatic/auto_place_uses_test.py",
     "tf_placer/main_test.py",
     "tf_placer/evaluation/runtime_memory_test.py",
     "tf_placer/rewrite/saved_model_answers_test.py",
