@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,6 @@ from tf_placer.base.store import Cache, Durations
 from tf_placer.calibration.refit import Correction, Traffic, measure_traffic, traffic_item
 from tf_placer.calibration.times import Hop, OpTimes, PairTimes, fit_link, measure_op_times, measure_pair
 from tf_placer.cluster.cluster import Cluster, given_cluster
-from tf_placer.cluster.device import Device, task_of
 from tf_placer.costs import COSTS
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import library_name
@@ -28,8 +27,6 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import workers_of
-
-# Profile of a program on a live cluster: op times by device model, and links.
 
 # Names that measurements are kept under; the number changes when the measurement or its meaning does.
 _PAIR, _TRAFFIC = "pair", "traffic 3"
@@ -58,9 +55,9 @@ class Profile:
 def profile(
     item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
 ) -> Profile:
-    """Measures a program on the devices of a live problem, one device of each model, or finds that it was.
+    """Measures a program on one device of each model of a live problem, unless measurements are kept.
 
-    What crossing costs is measured once for a machine, with programs of our own.
+    Costs of transfers are measured once for a machine, with synthetic programs.
 
     Raises:
       WorkerError: the workers cannot be started.
@@ -79,15 +76,15 @@ def profile(
 def awaited_s(
     item: Item, cluster: Cluster, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
 ) -> float:
-    """About how long ``profile`` takes for what is not kept yet: 0 where all is."""
+    """Expected seconds of ``profile``: 0 where all measurements are kept."""
     cache, durations = cache or Cache(), Durations()
-    models = [device for _, device in _one_of_each_model(cluster.devices)]
-    missing = [_PROFILING_OPS for device in models if not _is_kept(cache, _ops_key(item, device, config))]
+    keys = [_ops_key(item, cluster, position, config) for position in _one_of_each_model(cluster)]
+    missing = [_PROFILING_OPS for key in keys if not _is_kept(cache, key)]
     pair = _two_workers(cluster)
     if pair is not None:
         missing += [_PROFILING_PAIR] * (not _is_kept(cache, _pair_key(pair, config)))
         missing += [_PROFILING_TRAFFIC] * (not _is_kept(cache, _traffic_key(pair, config)))
-    return sum(durations.known(what, _PROFILING_S[what]) for what in missing)
+    return sum(durations.known(phase, _PROFILING_S[phase]) for phase in missing)
 
 
 def _is_kept(cache: Cache, key: dict[str, str]) -> bool:
@@ -110,14 +107,15 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
     # One op at a time: two ops that share a core would each be charged with the other's time.
     traced = workers_of(problem.cluster, inter_op_threads=1)
     with contextlib.closing(timed), contextlib.closing(traced):
-        for position, device in _one_of_each_model(problem.cluster.devices):
+        for position in _one_of_each_model(problem.cluster):
 
             def measure(position: int = position) -> OpTimes:
                 placed = rewrite(item, Placement(problem, problem.everything_on(position)))
                 return measure_op_times(timed, traced, item, placed, config)
 
-            key = _ops_key(item, device, config)
-            op_times[device.model] = _kept(cache, key, _read_op_times, _PROFILING_OPS, measure)
+            key = _ops_key(item, problem.cluster, position, config)
+            model = problem.cluster.devices[position].model
+            op_times[model] = _kept(cache, key, _read_op_times, _PROFILING_OPS, measure)
     return op_times
 
 
@@ -129,12 +127,12 @@ def _kept(
     measure: Callable[[], _Times],
 ) -> _Times:
     """Cached times, or times measured now and cached, with the duration of measuring."""
-    found = cache.load(key, read)
-    if found is None:
+    times = cache.load(key, read)
+    if times is None:
         with Durations().timing(phase):
-            found = measure()
-        cache.save(key, dataclasses.asdict(found))
-    return found
+            times = measure()
+        cache.save(key, dataclasses.asdict(times))
+    return times
 
 
 def _read_op_times(kept: dict[str, Any]) -> OpTimes:
@@ -142,13 +140,13 @@ def _read_op_times(kept: dict[str, Any]) -> OpTimes:
 
 
 def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
-    """The cluster with measured links, and with what joining costs all but the worker that steps are started at."""
-    first = task_of(cluster.devices[0].name)
+    """The cluster with measured links, and with the cost of joining for all workers but that of the first device."""
+    tasks = [device.name.rpartition("/device:")[0] for device in cluster.devices]
     return dataclasses.replace(
         cluster,
         devices=tuple(
-            dataclasses.replace(device, join_ns=round(pair.join_ns) if task_of(device.name) != first else 0)
-            for device in cluster.devices
+            dataclasses.replace(device, join_ns=round(pair.join_ns) if task != tasks[0] else 0)
+            for device, task in zip(cluster.devices, tasks, strict=True)
         ),
         links=tuple(fit_link(link, pair.hops) for link in cluster.links),
     )
@@ -159,11 +157,13 @@ def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes
         with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
             return measure_pair(senders, [device.name for device in pair.devices])
 
-    return _kept(cache, _pair_key(pair, config), _read_pair_times, _PROFILING_PAIR, measure)
-
-
-def _read_pair_times(kept: dict[str, Any]) -> PairTimes:
-    return PairTimes(kept["join_ns"], tuple(Hop(**hop) for hop in kept["hops"]))
+    return _kept(
+        cache,
+        _pair_key(pair, config),
+        lambda kept: PairTimes(kept["join_ns"], tuple(Hop(**hop) for hop in kept["hops"])),
+        _PROFILING_PAIR,
+        measure,
+    )
 
 
 def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
@@ -207,15 +207,14 @@ def _with_costs(problem: Problem, op_times: dict[str, OpTimes], cluster: Cluster
     )
 
 
-def _one_of_each_model(devices: Sequence[Device]) -> list[tuple[int, Device]]:
-    first: dict[str, tuple[int, Device]] = {}
-    for position, device in enumerate(devices):
-        first.setdefault(device.model, (position, device))
-    return list(first.values())
+def _one_of_each_model(cluster: Cluster) -> list[int]:
+    """Positions of the first device of each model."""
+    models = [device.model for device in cluster.devices]
+    return [models.index(model) for model in dict.fromkeys(models)]
 
 
 def _two_workers(cluster: Cluster) -> Cluster | None:
-    """The part of a cluster that is two CPUs of different workers, or None where there is one worker."""
+    """The first two CPUs of a cluster, each a worker, or None for a single worker."""
     cpus = [position for position, device in enumerate(cluster.devices) if device.type == "CPU"][:2]
     if len(cpus) < 2:
         return None
@@ -228,25 +227,26 @@ def _two_workers(cluster: Cluster) -> Cluster | None:
     return dataclasses.replace(cluster, devices=devices, links=links)
 
 
-def _ops_key(item: Item, device: Device, config: RuntimeConfig) -> dict[str, str]:
-    return {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
+def _ops_key(item: Item, cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": "ops", "graph": item.fingerprint, **_hardware(cluster, position, config)}
 
 
 def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
-    return {"kind": _PAIR, **_hardware(pair.devices[0], config)}
+    return {"kind": _PAIR, **_hardware(pair, 0, config)}
 
 
 def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
     # The links are fitted so that *this* simulator is right with them.
-    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair.devices[0], config)}
+    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair, 0, config)}
 
 
-def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:
-    """Conditions that a time depends on besides the program."""
+def _hardware(cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
+    """Conditions of a time on a device, apart from the program."""
+    device = cluster.devices[position]
     return {
         "inter_op_threads": str(config.inter_op_threads),
         "device": device.model,
-        "address": device.address,  # elsewhere, what is asked below is not known
+        "address": device.address,  # of a server elsewhere, whose processor is unknown
         "processor": _processor_name(),
         "tensorflow": tf.__version__,
         "kernel": platform.release(),

@@ -25,28 +25,29 @@ from tf_placer.runtime.graph_program import (
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
 from tf_placer.workers.local_workers import Workers
 
-# Op times in the runtime's own traces.
-
 
 def op_times_ns(trace: tf.compat.v1.RunMetadata, op_names: Collection[str]) -> dict[str, int]:
     """Time that each op spent in its kernel in one traced step, in nanoseconds.
 
-    What ran under another name (the ops that a loop is lowered to are called ``loop/...``) counts for the op
-    whose name is its longest prefix; sends and receives, which belong to no op, are left out.
+    Nodes with other names (the ops that a loop is lowered to are called ``loop/...``) count for the op with the longest
+    prefix of their name; sends and receives, which belong to no op, are left out.
 
     Args:
       trace: metadata of a step that was run with FULL_TRACE.
       op_names: of the graph.
 
     Returns:
-      Name -> time; an op that the trace does not show is missing.
+      Name -> time; ops that are not in the trace are missing.
     """
     total: dict[str, int] = collections.defaultdict(int)
     for device in trace.step_stats.dev_stats:
         for node in device.node_stats:
             name = owner(node.node_name, op_names)
             if name is not None:
-                total[name] += _kernel_ns(node)
+                if node.op_end_rel_nanos:
+                    total[name] += node.op_end_rel_nanos - node.op_start_rel_nanos
+                else:
+                    total[name] += 1000 * (node.op_end_rel_micros - node.op_start_rel_micros)
     return dict(total)
 
 
@@ -55,12 +56,6 @@ def median_times_ns(traces: Iterable[dict[str, int]]) -> dict[str, float]:
     traces = list(traces)
     names = {name: None for trace in traces for name in trace}
     return {name: float(np.median([trace.get(name, 0) for trace in traces])) for name in names}
-
-
-def _kernel_ns(node: tf.compat.v1.NodeExecStats) -> int:
-    if node.op_end_rel_nanos:
-        return node.op_end_rel_nanos - node.op_start_rel_nanos
-    return 1000 * (node.op_end_rel_micros - node.op_start_rel_micros)
 
 
 _Value = TypeVar("_Value")

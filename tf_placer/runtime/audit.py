@@ -1,4 +1,4 @@
-"""Audit of a plan: its devices and order compared with what runs, its values with those of the step as it is."""
+"""Audit of a plan: devices and order of the ops that run, and values compared with those of the unplaced step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program
 
-# Values of a step, as it is and placed: the same bits, or a list of differences.
-
 _SCOPE = "tf_placer_values"
 
 Values = Mapping[str, np.ndarray]
@@ -26,30 +24,26 @@ Values = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The largest difference of two steps.
+    """The largest difference of two steps."""
 
-    Attributes:
-      relative: of the value in which it is largest, to the largest number there; 0 where all bits are the same, and
-        infinite where what is no number differs.
-      value: an output or a variable; empty where all bits are the same.
-    """
-
-    relative: float = 0.0
-    value: str = ""
+    relative: float = (
+        0.0  # to the largest number of the value; 0 for equal bits, infinite for values without numbers
+    )
+    value: str = ""  # an output or a variable; "" for equal bits
 
 
 @dataclasses.dataclass(frozen=True)
 class SameValues:
-    """A step as it is beside the same one placed, both from the same inputs and variables.
+    """Differences of the unplaced and the placed step, both from the same inputs and variables.
 
     Attributes:
-      repeated: of the step as it is to itself, with Grappler and oneDNN off: one that draws random numbers differs.
-      exact: of the placed step to it, with Grappler and oneDNN off.
-      as_run: the same with both as this process has them. TensorFlow then rewrites and fuses ops within a device, so
-        what it makes of a step depends on where its ops are, and so do the last bits.
-      apart: most that ``exact`` may be, a share of the largest number, where sums are made in another order because the
-        batch is in parts or XLA compiles clusters; infinite where each part has statistics of its own. None where the
-        bits must be the same.
+      repeated: of two unplaced steps, with Grappler and oneDNN off; present where random numbers are drawn.
+      exact: of the placed and the unplaced step, with Grappler and oneDNN off.
+      as_run: the same with the settings of this process. TensorFlow then rewrites and fuses ops within a device, so the
+        last bits depend on where the ops are.
+      apart: limit of ``exact``, a share of the largest number, where sums are made in another order because the batch
+        is in parts or XLA compiles clusters; infinite where each part has its own statistics. None where the bits must
+        be the same.
     """
 
     repeated: Difference
@@ -59,7 +53,7 @@ class SameValues:
 
     @property
     def is_wrong(self) -> bool:
-        """The placed step computes something else, which no rewriting by TensorFlow explains."""
+        """The placed step computes other values, which no rewriting by TensorFlow explains."""
         return not self.repeated.value and self.exact.relative > (self.apart or 0.0)
 
     def summary(self) -> str:
@@ -98,17 +92,17 @@ def step_values(
     deadline_s: float,
     config_of: Callable[[float], tf.compat.v1.ConfigProto],
 ) -> Values:
-    """Runs one step of a program: output or variable -> its value after that.
+    """Runs one step of a program: output or variable -> value after the step.
 
     Args:
       target: of the workers.
-      item: the program; its inputs and variables are where a step begins.
+      item: the program, with the inputs and variables at the start of the step.
       graph_def: its graph, placed or not.
       deadline_s: most seconds for one call to the session.
       config_of: the session's configuration for such a deadline.
 
     Raises:
-      InputError: as ``build_program``; or it has no value that could be compared.
+      InputError: as ``build_program``; or there is no value to compare.
     """
     program = build_program(item, graph_def, is_call=True)
     device_of = {node.name: node.device for node in graph_def.node}
@@ -133,41 +127,37 @@ def step_values(
 
 def difference(one: Values, other: Values) -> Difference:
     """The largest difference of the same values of two steps."""
-    found = [Difference(_relative(one[name], other[name]), name) for name in one]
-    return max(
-        (each for each in found if each.relative > 0), key=lambda each: each.relative, default=Difference()
-    )
+    differences = (Difference(_relative(one[name], other[name]), name) for name in one)
+    return max((d for d in differences if d.relative > 0), key=lambda d: d.relative, default=Difference())
 
 
-def _relative(one: np.ndarray, other: np.ndarray) -> float:
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _relative(value: np.ndarray, reference: np.ndarray) -> float:
+    value, reference = np.asarray(value), np.asarray(reference)
+    if value.shape != reference.shape or value.dtype != reference.dtype:
         return float("inf")
-    if one.dtype == object:  # texts, of which the bytes here are pointers
-        return 0.0 if np.array_equal(one, other) else float("inf")
-    if one.tobytes() == other.tobytes():
+    if value.dtype == object:  # texts, whose bytes are pointers here
+        return 0.0 if np.array_equal(value, reference) else float("inf")
+    if value.tobytes() == reference.tobytes():
         return 0.0
-    if one.dtype == bool:
+    if value.dtype == bool:
         return float("inf")
-    wide = np.complex128 if one.dtype.kind == "c" else np.float64
-    first, second = one.astype(wide), other.astype(wide)
-    finite = np.isfinite(first)
-    if (finite != np.isfinite(second)).any():
+    wide = np.complex128 if value.dtype.kind == "c" else np.float64
+    value, reference = value.astype(wide), reference.astype(wide)
+    finite = np.isfinite(value)
+    if (finite != np.isfinite(reference)).any():
         return float("inf")
-    largest = float(np.abs(first[finite]).max(initial=0.0))
-    apart = float(np.abs(first[finite] - second[finite]).max(initial=0.0))
-    # Bits may differ where numbers do not, in the sign of a zero: that counts as the least there is.
-    return max(apart / largest if largest else float(apart > 0), float(np.finfo(np.float64).tiny))
+    largest = float(np.abs(value[finite]).max(initial=0.0))
+    distance = float(np.abs(value[finite] - reference[finite]).max(initial=0.0))
+    # Bits may differ where numbers do not, in the sign of a zero: a minimal difference.
+    return max(distance / largest if largest else float(distance > 0), float(np.finfo(np.float64).tiny))
 
 
-# Of the copies that TensorFlow makes of a small constant which several devices read.
-_COPY = "/replicate/_"
-# Prefixes of the runtime's names for fused ops.
-_FUSED_PREFIXES = ("_Fused", "_Mkl")
+_COPY = "/replicate/_"  # in the names of TensorFlow's copies of a small constant for several devices
+_FUSED_PREFIXES = ("_Fused", "_Mkl")  # of the runtime's types for fused ops
 
 
 class Reason(enum.Enum):
-    """Reason why an op of the plan is in no graph that runs."""
+    """Reason why an op of the plan does not run as such."""
 
     PRUNED = "no output and no side effect of the step needs it"
     LOWERED = "the runtime runs it as simpler ops, on the same device"
@@ -177,17 +167,11 @@ class Reason(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class ExecutedOrder:
-    """Pairs of ops that are to run one after the other, compared with a traced step.
+    """Pairs of ops that should run one after the other, compared with a traced step."""
 
-    Attributes:
-      in_order: pairs of which the second began when the first had ended.
-      broken: the other pairs, by name.
-      absent: pairs of which one op is not in the trace, because TensorFlow pruned or fused it.
-    """
-
-    in_order: int
-    broken: tuple[tuple[str, str], ...] = ()
-    absent: int = 0
+    in_order: int  # pairs in which the second op began after the end of the first
+    broken: tuple[tuple[str, str], ...] = ()  # the other pairs, by name
+    absent: int = 0  # pairs with an op that is not in the trace, because TensorFlow pruned or fused it
 
     @property
     def share(self) -> float:
@@ -221,9 +205,9 @@ def executed_order(
                 start, end = node_times_ns(node)
                 start_ns[name] = min(start, start_ns.get(name, start))
                 end_ns[name] = max(end, end_ns.get(name, end))
-    there = [(before, after) for before, after in pairs if before in end_ns and after in start_ns]
-    broken = tuple((before, after) for before, after in there if end_ns[before] > start_ns[after])
-    return ExecutedOrder(len(there) - len(broken), broken, len(pairs) - len(there))
+    traced = [(before, after) for before, after in pairs if before in end_ns and after in start_ns]
+    broken = tuple((before, after) for before, after in traced if end_ns[before] > start_ns[after])
+    return ExecutedOrder(len(traced) - len(broken), broken, len(pairs) - len(traced))
 
 
 def node_times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
@@ -235,7 +219,7 @@ def node_times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
 
 
 def written_order(before: tf.compat.v1.GraphDef, after: tf.compat.v1.GraphDef) -> list[tuple[str, str]]:
-    """Control edges that a graph has and the one that it was made of lacks, as pairs of names."""
+    """Control edges that a rewritten graph has in addition, as pairs of names."""
     had = {node.name: set(control_inputs(node)) for node in before.node}
     return [
         (parse_input(text)[1], node.name)
@@ -248,30 +232,21 @@ def written_order(before: tf.compat.v1.GraphDef, after: tf.compat.v1.GraphDef) -
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """Devices that the ops of a plan run on, compared with the plan.
+    """Devices of the ops that run, compared with the plan."""
 
-    Attributes:
-      in_place: how many are where the plan puts them.
-      absent: op name -> why it does not run as such.
-      unexplained: op name -> what is wrong: on another device, or missing for no reason of ``Reason``.
-      added: type -> number of nodes that the runtime added (sends, receives, control flow).
-      values: the step's values beside those of the step as it is; None where nobody asked.
-      order: of the ops that the plan orders; None of a plan without priorities.
-    """
-
-    in_place: int
-    absent: dict[str, Reason]
-    unexplained: dict[str, str]
-    added: dict[str, int]
-    values: SameValues | None = None
-    order: ExecutedOrder | None = None
+    in_place: int  # number of ops on their planned device
+    absent: dict[str, Reason]  # by op name
+    unexplained: dict[str, str]  # op name -> fault: another device, or missing without a ``Reason``
+    added: dict[str, int]  # type -> number of nodes that the runtime added (sends, receives, control flow)
+    values: SameValues | None = None  # None if values were not compared
+    order: ExecutedOrder | None = None  # of the ops that the plan orders; None for a plan without priorities
 
     def check(self) -> None:
         """Raises AuditError when something is unexplained, out of order, or computes something else."""
         if self.unexplained:
-            name, what = next(iter(self.unexplained.items()))
-            more = f" (and {len(self.unexplained) - 1} more)" if len(self.unexplained) > 1 else ""
-            raise AuditError(f"op {name!r} {what}{more}")
+            name, fault = next(iter(self.unexplained.items()))
+            rest = f" (and {len(self.unexplained) - 1} more)" if len(self.unexplained) > 1 else ""
+            raise AuditError(f"op {name!r} {fault}{rest}")
         if self.order is not None and self.order.broken:
             before, after = self.order.broken[0]
             raise AuditError(f"{self.order.summary()}: op {after!r} began before {before!r} had ended")
@@ -284,19 +259,19 @@ class Audit:
         parts = [f"{self.in_place} ops where they were put"]
         parts += [f"{count} {reason}" for reason, count in sorted(reasons.items())]
         parts += [f"{len(self.unexplained)} UNEXPLAINED"] if self.unexplained else []
-        more = [one.summary() for one in (self.order, self.values) if one is not None]
-        return "; ".join([", ".join(parts), *more])
+        comparisons = [c.summary() for c in (self.order, self.values) if c is not None]
+        return "; ".join([", ".join(parts), *comparisons])
 
 
 class AuditError(RuntimeError):
-    """The runtime ran something else than the plan."""
+    """The runtime did not run the plan."""
 
 
 def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) -> Audit:
     """Compares every node of a program with the partition graphs of one of its steps.
 
     Args:
-      program: what was loaded, with a device on every node.
+      program: the loaded program, with a device on every node.
       partition_graphs: of ``RunMetadata``.
     """
     devices_of: dict[str, set[str]] = collections.defaultdict(set)
@@ -318,14 +293,15 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
             origin = owner(node.name, lowered)
             if origin:
                 lowered_devices[origin].add(node.device)
-    needed = _needed(program)
+    inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
+    needed = reached(program.step_ops, inputs.__getitem__)
     in_place, absent, unexplained = 0, {}, {}
     for node in program.graph_def.node:
-        found = devices_of.get(node.name, set())
-        if found == {node.device}:
+        devices = devices_of.get(node.name, set())
+        if devices == {node.device}:
             in_place += 1
-        elif found:
-            unexplained[node.name] = f"is planned for {node.device} and runs on {', '.join(sorted(found))}"
+        elif devices:
+            unexplained[node.name] = f"is planned for {node.device} and runs on {', '.join(sorted(devices))}"
         elif node.name not in needed:
             absent[node.name] = Reason.PRUNED
         elif node.name in lowered and node.device in lowered_devices[node.name]:
@@ -344,8 +320,8 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
 class _Fused:
     """Ops that run as another type than planned, because the runtime has fused their neighbours into them.
 
-    On CPUs oneDNN's pass makes one op of a convolution and the bias that is added to its result, and one of the two
-    gradients that read the same upstream gradient. It keeps one of their names, and runs where both were put.
+    On CPUs oneDNN's pass fuses a convolution with the addition of a bias, and the two gradients that read the same
+    upstream gradient. The fused op has one of their names, and runs where both were placed.
     """
 
     def __init__(self, program: GraphProgram) -> None:
@@ -357,22 +333,16 @@ class _Fused:
         self._found: set[tuple[str, str]] = set()  # name and device
 
     def saw(self, node: node_def_pb2.NodeDef) -> None:
-        """Remembers a planned node as it runs, if that is as a fused op."""
+        """Remembers a planned node that runs as a fused op."""
         if node.op != self._planned_op[node.name] and node.op.startswith(_FUSED_PREFIXES):
             self._found.add((node.name, node.device))
 
     def holds(self, node: node_def_pb2.NodeDef) -> bool:
-        """True if a planned node that does not run itself is within a fused op: one that reads it, or that it reads."""
+        """True if a missing node is part of a fused op, which is one of its neighbours."""
         neighbours = set(self._readers[node.name])
         if node.op == "BiasAddGrad":
             neighbours |= self._readers[parse_input(node.input[0])[1]]
         return any((name, node.device) in self._found for name in neighbours)
-
-
-def _needed(program: GraphProgram) -> set[str]:
-    """Names of the nodes that a step depends on."""
-    inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
-    return reached(program.step_ops, inputs.__getitem__)
 
 
 def owner(node_name: str, op_names: Collection[str]) -> str | None:

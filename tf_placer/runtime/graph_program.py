@@ -1,4 +1,4 @@
-"""A placed graph as a runnable program: variables and inputs resident, nothing fetched; or run as a call is."""
+"""A placed graph as a runnable program, with resident inputs or as a call, and its run under a deadline."""
 
 from __future__ import annotations
 
@@ -32,32 +32,25 @@ _MAX_VALUE_BYTES = (2 << 30) - (1 << 20)
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """One value to send before the first step.
+    """One value to send before the first step."""
 
-    Attributes:
-      placeholder: name of the tensor to feed ("node:0").
-      op: name of the op that assigns it.
-      value: what to feed.
-      device: that holds it from then on.
-    """
-
-    placeholder: str
-    op: str
+    placeholder: str  # name of the tensor to feed ("node:0")
+    op: str  # name of the assigning op
     value: np.ndarray
-    device: str = ""
+    device: str = ""  # of the variable
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphProgram:
-    """A graph and what one step of it runs.
+    """A graph and the ops of one step.
 
     Attributes:
-      graph_def: the placed graph plus the ops that hold and assign things.
-      assignments: values of the variables, and of the inputs that are resident, to send once.
-      step_ops: the ops of outputs and side effects; running all of them is one step. They are asked for themselves and
-        not as control inputs of another op: Grappler takes away what only such a one waits for.
-      feeds: name of a tensor and its value, sent with every step; empty where inputs are resident.
-      fetches: names of the tensors that every step gives back; empty where nothing is.
+      graph_def: the placed graph plus the ops that hold and assign values.
+      assignments: values of the variables and of resident inputs, to send once.
+      step_ops: the ops of outputs and side effects; all of them together are one step. They are fetched themselves, not
+        as control inputs of another op, because Grappler removes ops that only such an op waits for.
+      feeds: names and values of tensors to send with every step; empty where inputs are resident.
+      fetches: names of the tensors that every step returns; may be empty.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -67,7 +60,7 @@ class GraphProgram:
     fetches: tuple[str, ...] = ()
 
     def resident_bytes(self, below: float = math.inf) -> dict[str, int]:
-        """Device -> bytes of its values together, counting those that are smaller than ``below`` bytes each."""
+        """Device -> sum of the bytes of values that are smaller than ``below``."""
         resident: dict[str, int] = {}
         for assignment in self.assignments:
             if assignment.value.nbytes < below:
@@ -76,20 +69,19 @@ class GraphProgram:
 
 
 def build_program(item: Item, placed: tf.compat.v1.GraphDef, is_call: bool = False) -> GraphProgram:
-    """Makes a placed graph runnable, with its inputs and variables living on their devices.
+    """Makes a placed graph runnable, with inputs and variables on their devices.
 
-    Where plans are compared with each other a timed step must not include the sending of its inputs, so every fed
-    ``Placeholder`` becomes a read of a variable on the placeholder's device. So does each element of an iterator of
-    this process, with zeros for values: what it takes to make the next element is not timed. No value is put in the
-    graph: it would not fit in a GraphDef's 2 GB.
+    Where plans are compared a timed step must not include the sending of its inputs, so every fed ``Placeholder``
+    becomes a read of a variable on the placeholder's device. So does each element of an iterator of this process, with
+    zeros for values: making the next element is not timed. No value is put in the graph, which is limited to 2 GB.
 
     Args:
       item: the program; its feeds, fetches, control outputs and variables are used.
       placed: its graph with a device on every node.
-      is_call: inputs are sent and outputs come back with every step, as when another process calls it.
+      is_call: inputs are sent and outputs return with every step, as in a call from another process.
 
     Raises:
-      InputError: the item runs nothing or needs this process, or one value cannot be restored or is too large for a
+      InputError: the item runs nothing or needs this process, or a value cannot be restored or is too large for a
         message.
     """
     graph_def = tf.compat.v1.GraphDef()
@@ -108,11 +100,13 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef, is_call: bool = Fal
         if not can_stand_in(item.graph_def, capture):
             raise InputError(f"{item.name!r} cannot run by itself: {item.why_not_standalone}")
         assignments += _stand_in(item, graph_def, node_of_name, capture.node, f"{_SCOPE}/iterator_{i}")
-    step_ops = _step_ops(item)
+    step_ops = tuple(dict.fromkeys([*(name.partition(":")[0] for name in item.fetches), *item.side_effects]))
+    if not step_ops:
+        raise InputError(f"{item.name!r} has neither outputs nor side effects, so there is nothing to run")
     if not is_call:
         return GraphProgram(graph_def, tuple(assignments), step_ops)
     feeds = tuple((f"{feed.node}:0", feed.value) for feed in item.feeds)
-    fed = {feed.node for feed in item.feeds}  # what is given back as it came is neither run nor sent
+    fed = {feed.node for feed in item.feeds}  # an input that is also an output is neither run nor sent
     return GraphProgram(
         graph_def,
         tuple(assignments),
@@ -129,7 +123,7 @@ def _stand_in(
     iterator: str,
     prefix: str,
 ) -> list[Assignment]:
-    """Replaces reads of an iterator by zeros, which are resident with them."""
+    """Replaces reads of an iterator by resident zeros."""
     assignments: list[Assignment] = []
     for name, outputs in zip(item.index.names, item.outputs, strict=True):
         node = node_of_name[name]
@@ -155,7 +149,7 @@ def _stand_in(
 
 
 def empty_program() -> GraphProgram:
-    """Program whose steps do nothing, and take as long as it takes to ask for one."""
+    """Program with empty steps, which take the time of a request."""
     graph_def = tf.compat.v1.GraphDef()
     step = graph_def.node.add(name=f"{_SCOPE}/step", op="NoOp")
     return GraphProgram(graph_def, (), (step.name,))
@@ -210,15 +204,8 @@ def _add_assignment(
     return Assignment(f"{placeholder.name}:0", assign.name, value, handle.device)
 
 
-def _step_ops(item: Item) -> tuple[str, ...]:
-    outputs = [tensor.partition(":")[0] for tensor in item.fetches] + list(item.side_effects)
-    if not outputs:
-        raise InputError(f"{item.name!r} has neither outputs nor side effects, so there is nothing to run")
-    return tuple(dict.fromkeys(outputs))
-
-
 def _values(item: Item) -> list[str]:
-    """The outputs that can be sent to the caller: a handle means nothing elsewhere."""
+    """The outputs that can be sent to the caller; a handle means nothing in another process."""
     outputs_of = dict(zip(item.index.names, item.outputs, strict=True))
     names = []
     for fetch in dict.fromkeys(item.fetches):
@@ -227,8 +214,6 @@ def _values(item: Item) -> list[str]:
             names.append(fetch)
     return names
 
-
-# Run of one GraphProgram on live workers, under a strict deadline.
 
 _Result = TypeVar("_Result")
 
@@ -242,7 +227,7 @@ class MalformedGraph(RuntimeError):
 
 
 class DeadlineExceeded(RuntimeError):
-    """The program did not finish in time; its workers have been killed."""
+    """The program did not finish in time; the workers have been killed."""
 
 
 class WorkerDied(RuntimeError):
@@ -250,7 +235,7 @@ class WorkerDied(RuntimeError):
 
 
 def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
-    """A session that runs the graph as it is placed, with storage of its own.
+    """Configuration of a session that runs the graph exactly as placed, with private storage.
 
     Grappler and the L1 passes move and merge ops across devices, soft placement hides mistakes; all are
     off. ``isolate_session_state`` frees the variables of one placement before the next.
@@ -266,7 +251,7 @@ def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
 
 
 def process_session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
-    """A session that optimizes a graph as this process does its functions, and places like it what has no device.
+    """Configuration of a session with the graph optimizations and soft placement of this process.
 
     Args:
       deadline_s: most seconds for one call to a remote session; 0 for no end.
@@ -286,23 +271,23 @@ def run_watched(
     function: Callable[[], _Result],
     check: Callable[[], None] = lambda: None,
 ) -> _Result:
-    """Calls ``function``, which uses sessions on ``workers``, and stops waiting when it cannot end well.
+    """Calls ``function``, which uses sessions on ``workers``, and stops waiting on a deadline or a death.
 
-    The call has a thread of its own, because a client can wait for ever: opening a session on a dead
-    worker retries silently, and TensorFlow's own timeout is not asked everywhere. When the deadline passes or
-    a worker dies, all workers are killed, which ends most calls at once; a call that still hangs is
-    left to its session's ``operation_timeout_in_ms``. After that, start new workers.
+    The call has its own thread, because a client can wait for ever: opening a session on a dead worker retries
+    silently, and TensorFlow's own timeout does not cover everything. When the deadline passes or a worker dies, all
+    workers are killed, which ends most calls at once. A call that still hangs is left to its session's
+    ``operation_timeout_in_ms``. After that, start new workers.
 
     Args:
       workers: started.
       deadline_s: most seconds for the call.
-      function: what to call.
-      check: called five times a second meanwhile; what it raises ends the call like a passed deadline.
+      function: to be called.
+      check: called five times a second meanwhile; its exceptions end the call like a passed deadline.
 
     Raises:
       DeadlineExceeded: ``deadline_s`` seconds passed.
       WorkerDied: a worker ended by itself, before or during the call.
-      Exception: whatever else ``function`` or ``check`` raised.
+      Exception: any other exception of ``function`` or ``check``.
     """
     future: concurrent.futures.Future[_Result] = concurrent.futures.Future()
 
@@ -360,9 +345,9 @@ class LoadedProgram:
         self._run(*self._fed.values())
 
     def outputs(self) -> list[np.ndarray]:
-        """Runs one step and returns what the program fetches."""
-        found = self._run(*self._fed.values())
-        return list(found[len(found) - self._num_fetches :])
+        """Runs one step and returns the fetched values."""
+        results = self._run(*self._fed.values())
+        return list(results[len(results) - self._num_fetches :])
 
     def read(self, names: Sequence[str]) -> list[np.ndarray]:
         """Values of tensors that need no step."""
@@ -388,8 +373,8 @@ def open_program(
     """Loads a program onto workers and sends its values.
 
     Args:
-      target: of the workers; taken before the call, because who runs late must not reach their successors.
-      program: what to run.
+      target: of the workers, from before the call: a late call must not reach their successors.
+      program: to be run.
       deadline_s: most seconds for one call to the session.
       config_of: the session's configuration for such a deadline.
 

@@ -1,4 +1,4 @@
-"""Timing of a program: warm-up, timed steps, their median, and tests of a few noisy step times."""
+"""Timing of programs, alone and in turns; statistics of a few noisy step times; load of other processes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from tf_placer.base import arguments
 
 _LEAST_STEPS = 3  # timed of a program, however late it is
 
-# Statistics of a few noisy step times.
-
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """An interval that holds the median with at least ``confidence``, whatever the distribution.
+    """An interval that holds the median with at least ``confidence``, for any distribution.
 
     Order statistics (Hahn & Meeker, "Statistical Intervals", section 5.2): each sample lies below the median with
-    probability 1/2, so how many do is binomial. Too few samples give an unbounded interval.
+    probability 1/2, so their number is binomial. Too few samples give an unbounded interval.
 
     Args:
       samples: independent step times.
@@ -44,17 +42,16 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def clearly_slower(samples: Sequence[float], reference: Sequence[float], confidence: float = 0.95) -> bool:
-    """True if a program is slower than another that it was timed in turn with.
+    """True if a program is slower than another one, both timed in turns.
 
-    Compares turn by turn: what the machine does to a turn it does to both, and leaves their ratio alone. The
-    program is slower when the interval of the median ratio lies above 1, so one that is no slower is taken
-    for slower with a probability of (1 - ``confidence``) / 2 at most: the sign test (Conover, "Practical Nonparametric
-    Statistics", section 3.4).
+    Compares turn by turn: a disturbance of a turn affects both, and leaves their ratio alone. The program is slower
+    when the interval of the median ratio lies above 1. So the probability of a false positive is at most
+    (1 - ``confidence``) / 2: the sign test (Conover, "Practical Nonparametric Statistics", section 3.4).
 
     Args:
       samples: one time a turn.
-      reference: of the other; the first turns of both are the same turns, and one may have had more.
-      confidence: in (0, 1]; 1 never says so.
+      reference: of the other program; the first turns of both are the same turns, and one may have more.
+      confidence: in (0, 1]; with 1 the answer is never True.
     """
     turns = min(len(samples), len(reference))
     ratios = np.asarray(samples[:turns], np.float64) / np.asarray(reference[:turns], np.float64)
@@ -69,15 +66,15 @@ def clearly_differ(samples: Sequence[float], others: Sequence[float]) -> bool:
 def hopeless(
     samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
 ) -> bool:
-    """True if the first steps of a candidate show that it is slower than the incumbent.
+    """True if the first steps of a candidate prove it slower than the incumbent.
 
     If the candidate were as fast, all j + n steps would be exchangeable, and all j of its steps would be slower than
-    all n of the incumbent's with probability j! n! / (n + j)!, whatever the distribution. It is hopeless when they
-    are and that probability is at most ``false_stop_rate``. To ask after every step costs nothing extra: one step
-    that is not slower keeps the candidate for good.
+    all n of the incumbent's with probability j! n! / (n + j)!, for any distribution. It is hopeless when they are and
+    that probability is at most ``false_stop_rate``. A test after every step does not add to the error: one step that is
+    not slower keeps the candidate for good.
 
-    Steps of different minutes are not quite exchangeable, because the machine drifts; so each step must even be
-    slower than ``1 + margin`` times the incumbent's slowest. A margin covers drift up to itself, and no more.
+    Steps of different minutes are not quite exchangeable, because the machine drifts. So each step must even be slower
+    than ``1 + margin`` times the incumbent's slowest, which covers a drift of up to ``margin``.
 
     Args:
       samples: [j] first timed steps of the candidate.
@@ -95,14 +92,14 @@ class RuntimeConfig:
     """Settings for timing a placement.
 
     Attributes:
-      warmup_steps: untimed steps first; they allocate memory and make the kernels.
+      warmup_steps: untimed first steps, which allocate memory and make the kernels.
       steps: timed steps.
       keep: the reported time is the median of this many last timed steps.
       deadline_s: most seconds for one placement, loading included.
       inter_op_threads: threads that run ops in each worker, see ``WorkerSpec``.
-      early_stop: stop timing a placement that is ``hopeless`` against the best one timed so far.
-      false_stop_rate: most probability of stopping one that is as fast as the best.
-      stop_margin: how much slower than the best's slowest step every step must be, as a share of it.
+      early_stop: stop timing a placement that is ``hopeless`` against the best one so far.
+      false_stop_rate: highest probability of stopping a placement as fast as the best.
+      stop_margin: least difference to the best's slowest step, as a share of it.
 
     Raises:
       InputError: one of the values is not possible.
@@ -119,7 +116,7 @@ class RuntimeConfig:
 
     def __post_init__(self) -> None:
         steps = arguments.whole_number("steps", self.steps, least=1)
-        taken = {
+        checked = {
             "warmup_steps": arguments.whole_number("warmup_steps", self.warmup_steps, least=0),
             "steps": steps,
             "keep": arguments.whole_number("keep", self.keep, 1, steps),
@@ -129,12 +126,12 @@ class RuntimeConfig:
             "false_stop_rate": arguments.number("false_stop_rate", self.false_stop_rate, above=0, below=1),
             "stop_margin": arguments.number("stop_margin", self.stop_margin, least=0),
         }
-        for name, value in taken.items():
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
 
 class Limit:
-    """When timing has to end; what has begun gets a few steps all the same."""
+    """The time at which timing has to end; a program that has begun gets a few steps all the same."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._until_s = clock, math.inf
@@ -163,10 +160,10 @@ def time_steps(
     Args:
       step: runs one step.
       config: how many.
-      incumbent_s: step times of the best program so far; with ``config.early_stop``, one that is hopeless
-        against it is timed no further.
+      incumbent_s: step times of the best program so far; with ``config.early_stop``, a hopeless one is timed no
+        further.
       clock: seconds.
-      limit: when it has to end; what has begun gets a warm-up step and a few others.
+      limit: the end of timing, after a warm-up step and a few timed ones in any case.
 
     Returns:
       Seconds of each of ``config.steps`` steps; of fewer where it stopped early.
@@ -194,13 +191,13 @@ def stopped_early(step_s: Sequence[float], config: RuntimeConfig) -> bool:
 def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
     """The median of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4).
 
-    Of all timed steps where timing stopped early.
+    After an early stop, of all timed steps.
     """
     return float(np.median(_kept(step_s, config)))
 
 
 def spread_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
-    """Interquartile range of the steps that ``reported_s`` is the median of."""
+    """Interquartile range of the steps of ``reported_s``."""
     low, high = np.percentile(_kept(step_s, config), [25, 75])
     return float(high - low)
 
@@ -208,8 +205,6 @@ def spread_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
 def _kept(step_s: Sequence[float], config: RuntimeConfig) -> Sequence[float]:
     return step_s if stopped_early(step_s, config) else step_s[-config.keep :]
 
-
-# Several programs timed in turn, step by step, so that no drift of the machine can choose the winner.
 
 TURN_S = 0.05
 
@@ -223,24 +218,24 @@ def race_steps(
     clock: Callable[[], float] = time.perf_counter,
     limit: Limit = NO_LIMIT,
 ) -> list[list[float]]:
-    """Gives every program a turn in each round; one that is clearly slower than the leader drops out.
+    """Times several programs in turns, so that no drift of the machine can choose the winner; slower ones drop out.
 
-    A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays
-    for caches that the other has filled, which a program by itself does not.
+    A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays for
+    the caches that the other has filled, which a program by itself does not.
 
-    The leader is the program with the least median so far; another drops out when it is ``clearly_slower``. A round
-    times every program within moments of each other, so what slows the machine for a while slows them all; every
-    other round goes backward, so that a machine that gets slower and slower favours nobody. Who would come right after
-    itself, and find its own caches, comes after an untimed step of another.
+    The leader is the program with the least median so far; a ``clearly_slower`` one drops out. A round times every
+    program within moments of each other, so a slow moment of the machine affects all of them. Every other round goes
+    backward, so that a machine that slows down steadily favours no program. A program that would follow itself, and
+    find its own caches, follows an untimed step of another one.
 
     Args:
       steps: one function for each program; each runs a step.
       rounds: timed turns of each.
       warmup_rounds: untimed rounds first, of one step each.
-      confidence: of each interval; high, because the question is asked anew in every round. 1 keeps all to the end.
+      confidence: of each interval; high, because every round is a test. 1 keeps all to the end.
       turn_s: seconds of a turn, at least one step.
       clock: seconds.
-      limit: when it has to end; there is one round in any case.
+      limit: the end of timing, after one round in any case.
 
     Returns:
       One time for each turn of each program, the median of its steps; fewer for one that dropped out.
@@ -250,51 +245,52 @@ def race_steps(
         for step in steps:
             step()
     racing = list(range(len(steps)))
-    last = -1
+    previous = -1
     for turn in range(rounds):
         if turn and limit.is_over:
             break
         order = racing if turn % 2 == 0 else racing[::-1]
-        if order[0] == last:
+        if order[0] == previous:
             steps[order[-1]]()
         for i in order:
             samples[i].append(_turn(steps[i], turn_s, clock))
-        last = order[-1]
+        previous = order[-1]
         leader = min(racing, key=lambda i: float(np.median(samples[i])))
         racing = [i for i in racing if not clearly_slower(samples[i], samples[leader], confidence)]
     return samples
 
 
 def race_times_s(samples: Sequence[Sequence[float]]) -> list[float]:
-    """One time for each program of a race, comparable whatever the machine did meanwhile.
+    """One time for each program of a race, comparable in spite of any drift of the machine.
 
-    The winner's is its median. Another's is that, times the median of its ratio to the winner turn by turn: who dropped
-    out early has only seen the machine as it was then.
+    The winner's is its median. Another program's is the winner's, times the median of its ratio to the winner turn by
+    turn: a program that dropped out early has only seen the machine of that time.
 
     Args:
-      samples: from ``race_steps``, one of them at least with all turns.
+      samples: from ``race_steps``, at least one of them with all turns.
     """
-    return [float(np.median(one)) for one in _at_the_winners_level(samples)]
+    return [float(np.median(times)) for times in _at_the_winners_level(samples)]
 
 
 def race_spreads_s(samples: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Lower and upper quartile of what ``race_times_s`` gives the middle of, for each program of a race.
+    """Lower and upper quartile around ``race_times_s``, for each program of a race.
 
     Args:
       samples: as there.
     """
-    found = [np.quantile(one, [0.25, 0.75]).tolist() for one in _at_the_winners_level(samples)]
-    return [(low, high) for low, high in found]
+    quartiles = [np.quantile(times, [0.25, 0.75]).tolist() for times in _at_the_winners_level(samples)]
+    return [(low, high) for low, high in quartiles]
 
 
 def _at_the_winners_level(samples: Sequence[Sequence[float]]) -> list[np.ndarray]:
-    """The winner's times, and those of the others as its median times what they took of the winner turn by turn."""
+    """The winner's times, and other programs' ratios to the winner turn by turn, times its median."""
     turns = max(map(len, samples))
-    winner = min((one for one in samples if len(one) == turns), key=lambda one: float(np.median(one)))
+    finishers = (times for times in samples if len(times) == turns)
+    winner = min(finishers, key=lambda times: float(np.median(times)))
     level_s = float(np.median(winner))
     return [
-        np.array(one) if one is winner else level_s * (np.array(one) / np.array(winner[: len(one)]))
-        for one in samples
+        np.array(times) if times is winner else level_s * (np.array(times) / np.array(winner[: len(times)]))
+        for times in samples
     ]
 
 
@@ -307,18 +303,16 @@ def _turn(step: Callable[[], None], turn_s: float, clock: Callable[[], float]) -
     return float(np.median(times_s))
 
 
-# Other processes on the CPUs meanwhile, of which no turn by turn tells: they may slow one program more than another.
-
 BUSY = 0.1
-"""Share of the CPUs that other processes take, from which a machine is called busy."""
+"""Load of other processes from which a machine is called busy: turns do not cancel it, as programs may differ in it."""
 _USER, _NICE, _SYSTEM, _STEAL, _FIELDS = 0, 1, 2, 7, 8  # of a line of /proc/stat
-_PARENT, _OWN_TIMES = 1, slice(11, 15)  # of /proc/PID/stat, counted behind the name of the program
+_PARENT, _PROCESS_TICKS = 1, slice(11, 15)  # of /proc/PID/stat, counted behind the name of the program
 
 
 class OtherLoad:
-    """Share of this process's CPUs that others take, from when it is made.
+    """Share of this process's CPUs that other processes use, since the object was made.
 
-    What this process and its descendants take is its own; time that a host machine takes away counts as others'.
+    Descendants of this process are not others; time that a host machine takes away counts as others'.
     """
 
     def __init__(self) -> None:
@@ -326,16 +320,16 @@ class OtherLoad:
 
     @property
     def share(self) -> float | None:
-        """Share so far, in [0, 1]; None where /proc does not tell, or too little time went by."""
+        """Share so far, in [0, 1]; None without /proc, or after too short a time."""
         began, now = self._began, _cpu_times()
         if began is None or now is None:
             return None
-        total, busy, own = (after - before for before, after in zip(began, now, strict=True))
-        return min(max((busy - own) / total, 0.0), 1.0) if total > 0 else None
+        total, busy, ours = (after - before for before, after in zip(began, now, strict=True))
+        return min(max((busy - ours) / total, 0.0), 1.0) if total > 0 else None
 
 
 def _cpu_times() -> tuple[int, int, int] | None:
-    """Ticks of this process's CPUs: all, those at work, and those of this process and its descendants."""
+    """Ticks of this process's CPUs: all, busy ones, and those of this process and descendants."""
     try:
         lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -349,7 +343,7 @@ def _cpu_times() -> tuple[int, int, int] | None:
 
 
 def _own_ticks() -> int:
-    """Ticks of this process and its descendants, also of those that have ended."""
+    """Ticks of this process and all descendants, also of ended ones."""
     parent_of, ticks_of = dict[int, int](), dict[int, int]()
     for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -357,10 +351,10 @@ def _own_ticks() -> int:
         except OSError:  # it has ended meanwhile
             continue
         process = int(file.parent.name)
-        parent_of[process], ticks_of[process] = int(fields[_PARENT]), sum(map(int, fields[_OWN_TIMES]))
-    own = {os.getpid()}
+        parent_of[process], ticks_of[process] = int(fields[_PARENT]), sum(map(int, fields[_PROCESS_TICKS]))
+    family = {os.getpid()}
     count = 0
-    while len(own) > count:
-        count = len(own)
-        own |= {process for process, parent in parent_of.items() if parent in own}
-    return sum(ticks_of.get(process, 0) for process in own)
+    while len(family) > count:
+        count = len(family)
+        family |= {process for process, parent in parent_of.items() if parent in family}
+    return sum(ticks_of.get(process, 0) for process in family)
