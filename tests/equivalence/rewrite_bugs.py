@@ -272,7 +272,7 @@ BUGS: dict[str, Bug] = {
     ),
     "old_storage_kept": Bug(
         "functions traced before go on with a moved variable's old storage",
-        ((variables, "_hand_over"),),
-        lambda right: lambda storages, new_of: None,
+        ((variables, "replace_captures"),),
+        lambda right: lambda function, new_of: None,
     ),
 }

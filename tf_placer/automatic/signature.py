@@ -33,17 +33,17 @@ from tf_placer.rewrite.placed_function import (
     check_nothing_is_lost,
     copied_function,
     cut_to_fit,
+    devices_here,
     fits,
     movable_variables,
     move_back,
-    move_variables,
     placed_concrete_function,
+    run_by_plan,
     shapes_of_inputs,
 )
 from tf_placer.rewrite.random_state import (
     RandomState,
     SeededDraws,
-    attach_and_tell,
     mark_as_kept,
     tell_of_lost_state,
 )
@@ -341,16 +341,19 @@ class _Placing:
     def place(self) -> ConcreteFunction:
         """What runs by the plan, after its variables have moved."""
         self.home.update(_where_variables_live(self.concrete, self.whole))
-        devices = self._devices()
-        move_variables(self.concrete, self.item, devices)
-        if self.writing is not None:
-            return self.writing.write(self.concrete, self.item, self.placement, devices)
-        tell_of_lost_state([self.concrete], f"{self.item.name} is placed")
-        return self.made(self.state)
+        write = self._write if self.writing is None else self.writing.write
+        return run_by_plan(self.concrete, self.item, self.placement, self.cluster, write)
+
+    def _write(
+        self, concrete: ConcreteFunction, item: Item, placement: Placement, devices: Mapping[str, str]
+    ) -> ConcreteFunction:
+        tell_of_lost_state([concrete], f"{item.name} is placed")
+        return placed_concrete_function(concrete, item, placement, devices, self.state)
 
     def made(self, state: RandomState | None = None) -> ConcreteFunction:
         """The placed function; without a state it draws as one that has not run."""
-        return placed_concrete_function(self.concrete, self.item, self.placement, self._devices(), state)
+        devices = devices_here(self.placement, self.cluster)
+        return placed_concrete_function(self.concrete, self.item, self.placement, devices, state)
 
     def take_back(self) -> None:
         """Undoes ``place``."""
@@ -359,10 +362,6 @@ class _Placing:
         move_back(self.concrete, self.whole, self.home)
         if self.state is not None:
             self.state.move_back()
-
-    def _devices(self) -> dict[str, str]:
-        here = attach_and_tell(self.cluster, set(self.placement.device_names.values()))
-        return {op: here[device] for op, device in self.placement.device_names.items()}
 
 
 def _found_plan(

@@ -40,12 +40,11 @@ from tf_placer.report.sentences import why_not
 from tf_placer.rewrite.placed_function import (
     captured_handles,
     copied_function,
-    move_variables,
+    run_by_plan,
     with_host_ops_here,
 )
 from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn
-from tf_placer.rewrite.random_state import RandomState, SeededDraws, attach_and_tell
-from tf_placer.rewrite.rewrite import check_clusters_of
+from tf_placer.rewrite.random_state import RandomState, SeededDraws
 from tf_placer.rewrite.variables import why_variables_stay
 from tf_placer.transform.order import order_edges
 
@@ -338,7 +337,6 @@ class _Watched:
         cluster = config.chosen_cluster()
         problem = analytic_problem(item, cluster)
         placement = Placement.from_plan(plan, problem)
-        check_clusters_of(item, placement)
         held = why_variables_stay(captured_handles(part, item))
         item = dataclasses.replace(
             item,
@@ -347,10 +345,7 @@ class _Watched:
                 for one in item.variables
             ),
         )
-        here = attach_and_tell(cluster)
-        devices = {op: here[device] for op, device in placement.device_names.items()}
-        move_variables(part, item, devices)
-        self._write(part, item, placement, devices)
+        run_by_plan(part, item, placement, cluster, self._write)
         self._tell_placed(name, plan.source)
 
     def _write(
