@@ -126,21 +126,13 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
-    """Step times on the runtime.
+    """Step times on the runtime."""
 
-    Attributes:
-      times_s: [B] medians, heats brought to one level.
-      halves_s: [2, B] the same of the even turns and of the odd ones.
-      single_s: that level: the single device's time.
-      beside_s: [P] the same of the programs that were in every heat.
-      drift: range of the single device's time between heats.
-    """
-
-    times_s: np.ndarray
-    halves_s: np.ndarray
-    single_s: float
-    beside_s: np.ndarray
-    drift: float
+    times_s: np.ndarray  # [B] medians, heats brought to one level
+    halves_s: np.ndarray  # [2, B] the same of the even turns and of the odd ones
+    single_s: float  # that level: the single device's time
+    beside_s: np.ndarray  # [P] the same of the programs that were in every heat
+    drift: float  # range of the single device's time between heats
 
 
 def measure(

@@ -64,23 +64,16 @@ _DEADLINE_S = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """One device of one placement; sizes are bytes.
+    """One device of one placement; sizes are bytes."""
 
-    Attributes:
-      workload, placement, device: which.
-      predicted: by the simulator.
-      any_order: by the simulator, the most over several orders of execution.
-      measured: by the runtime's trace, with the variables and inputs.
-      worker: what the worker process grew by; None where that cannot be told.
-    """
-
+    # which
     workload: str
     placement: str
     device: str
-    predicted: int
-    any_order: int
-    measured: int
-    worker: int | None
+    predicted: int  # by the simulator
+    any_order: int  # by the simulator, the most over several orders of execution
+    measured: int  # by the runtime's trace, with the variables and inputs
+    worker: int | None  # what the worker process grew by; None where that cannot be told
 
     @property
     def error(self) -> float:

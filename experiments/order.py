@@ -78,22 +78,18 @@ def found(problem: Problem, evaluations: int, seed: int, order: str) -> SearchRe
 
 @dataclasses.dataclass(frozen=True)
 class Ordered:
-    """A program, searched without an order and with one.
+    """A program, searched without an order and with one."""
 
-    Attributes:
-      plain, again, auto: the plans found without an order, by two seeds, and with both decided.
-      afterwards: rule -> step of ``plain`` with the rule's priorities, as a share of it without.
-      pairs, edges: of the plan of ``auto``: pairs of ops that its order is about, and edges that are written.
-      kept: its simulated step with these edges, as a share of that with its priorities.
-    """
-
+    # the plans found without an order, by two seeds, and with both decided
     plain: SearchResult
     again: SearchResult
     auto: SearchResult
+    # rule -> step of ``plain`` with the rule's priorities, as a share of it without
     afterwards: dict[str, float]
+    # of the plan of ``auto``: pairs of ops that its order is about, and edges that are written
     pairs: int
     edges: int
-    kept: float
+    kept: float  # its simulated step with these edges, as a share of that with its priorities
 
 
 def ordered(item: Item, problem: Problem, evaluations: int, seed: int) -> Ordered:

@@ -57,17 +57,11 @@ out_flag("out/results", "Folder for what the commands print.")
 
 
 class Step(NamedTuple):
-    """A command.
+    """A command."""
 
-    Attributes:
-      name: of its log.
-      command: begins with ``python``.
-      writes: the file that it is run for.
-    """
-
-    name: str
-    command: str
-    writes: str
+    name: str  # of its log
+    command: str  # begins with ``python``
+    writes: str  # the file that it is run for
 
 
 def steps(only: str | None = None, teaches: bool = False) -> list[Step]:

@@ -58,17 +58,12 @@ _COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A plan by the estimates, and a robust one.
+    """A plan by the estimates, and a robust one."""
 
-    Attributes:
-      step_s: step times by the estimates.
-      worst_gain: what each plan gains over one device in the draw below which a tenth of all is.
-      faster: share of draws in which the robust plan is faster.
-    """
-
-    step_s: tuple[float, float]
+    step_s: tuple[float, float]  # step times by the estimates
+    # what each plan gains over one device in the draw below which a tenth of all is
     worst_gain: tuple[float, float]
-    faster: float
+    faster: float  # share of draws in which the robust plan is faster
 
 
 def main(argv: list[str]) -> None:

@@ -20,15 +20,10 @@ _LEAST_BATCH = 16  # below it a step waits for the host
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A row and its estimate.
+    """A row and its estimate."""
 
-    Attributes:
-      row: what was measured.
-      estimated_s: seconds by the cost model.
-    """
-
-    row: Row
-    estimated_s: float
+    row: Row  # what was measured
+    estimated_s: float  # seconds by the cost model
 
     @property
     def ratio(self) -> float:
@@ -93,22 +88,15 @@ def without_elementwise(kernels: Kernels) -> Kernels:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Of some rows.
+    """Of some rows."""
 
-    Attributes:
-      rows: how many.
-      median: of estimate / measured.
-      factor: the typical factor, ``exp(mean |ln(estimate / measured)|)``.
-      inside: share of rows with a ratio of 0.75 to 1.33.
-      within_two: share within a factor of 2.
-      order: Spearman's coefficient of estimates and measurements; None for fewer than three rows or several GPUs.
-    """
-
-    rows: int
-    median: float
-    factor: float
-    inside: float
-    within_two: float
+    rows: int  # how many
+    median: float  # of estimate / measured
+    factor: float  # the typical factor, ``exp(mean |ln(estimate / measured)|)``
+    inside: float  # share of rows with a ratio of 0.75 to 1.33
+    within_two: float  # share within a factor of 2
+    # Spearman's coefficient of estimates and measurements; None for fewer than three rows or
+    # several GPUs
     order: float | None
 
 

@@ -212,19 +212,12 @@ def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """Rows that had no part in a fit.
+    """Rows that had no part in a fit."""
 
-    Attributes:
-      left_out: a source or a GPU.
-      rows: how many.
-      own_factor: typical factor of these rows where the shares are fitted to all.
-      factor: typical factor where they are fitted to the others.
-    """
-
-    left_out: str
-    rows: int
-    own_factor: float
-    factor: float
+    left_out: str  # a source or a GPU
+    rows: int  # how many
+    own_factor: float  # typical factor of these rows where the shares are fitted to all
+    factor: float  # typical factor where they are fitted to the others
 
 
 def cross_validation(rows: Sequence[KernelRow], key: Callable[[KernelRow], str]) -> list[Fold]:

@@ -30,19 +30,13 @@ KEPT = FOLDER / "networks.json.gz"
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Network:
-    """One step of a network.
+    """One step of a network."""
 
-    Attributes:
-      name: as rows call it.
-      direction: ``fwd``, ``train``, or ``train_noupdate`` (gradients that nothing is done with).
-      batch: examples.
-      length: tokens of an example; 0 for images.
-    """
-
-    name: str
+    name: str  # as rows call it
+    # ``fwd``, ``train``, or ``train_noupdate`` (gradients that nothing is done with)
     direction: str
-    batch: int
-    length: int = 0
+    batch: int  # examples
+    length: int = 0  # tokens of an example; 0 for images
 
 
 def network_of(row: Row) -> Network:
@@ -52,18 +46,14 @@ def network_of(row: Row) -> Network:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Kernels:
-    """The kernels of a step, alike ones together.
+    """The kernels of a step, alike ones together."""
 
-    Attributes:
-      work_class, flops, num_bytes, tiles: [K] of each sort, as ``run_time_ns`` takes them.
-      count: [K] how many there are.
-    """
-
+    # [K] of each sort, as ``run_time_ns`` takes them
     work_class: np.ndarray
     flops: np.ndarray
     num_bytes: np.ndarray
     tiles: np.ndarray
-    count: np.ndarray
+    count: np.ndarray  # [K] how many there are
 
     @staticmethod
     def of(ops: Mapping[str, int]) -> Kernels:
@@ -206,16 +196,12 @@ def _resnet(make: Any, is_v1_5: bool = False) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Transformer:
-    """Sizes of one.
-
-    Attributes:
-      vocabulary: of the logits; 0 for a network that ends with a dense layer for each token.
-    """
+    """Sizes of one."""
 
     layers: int
     width: int
     heads: int
-    vocabulary: int
+    vocabulary: int  # of the logits; 0 for a network that ends with a dense layer for each token
 
 
 _TRANSFORMERS = {

@@ -41,16 +41,9 @@ _ALONE = "CUDA graph"  # begins the framework of rows for which no host started 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One measurement.
+    """One measurement."""
 
-    Attributes:
-      id, source, gpu, framework, what, direction, note: as in the file; ``what`` is an op or a network.
-      is_network: it is of a whole network.
-      batch: of a network; 0 for an op.
-      shape: sizes.
-      measured_s: seconds.
-    """
-
+    # as in the file; ``what`` is an op or a network
     id: str
     source: str
     gpu: str
@@ -58,10 +51,10 @@ class Row:
     what: str
     direction: str
     note: str
-    is_network: bool
-    batch: int
-    shape: Mapping[str, Any]
-    measured_s: float
+    is_network: bool  # it is of a whole network
+    batch: int  # of a network; 0 for an op
+    shape: Mapping[str, Any]  # sizes
+    measured_s: float  # seconds
 
     @property
     def device(self) -> Device | None:

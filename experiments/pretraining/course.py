@@ -22,15 +22,10 @@ COURSE = pathlib.Path(__file__).parent / "course.toml"
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A described cluster whose links are faster than they are, or slower.
+    """A described cluster whose links are faster than they are, or slower."""
 
-    Attributes:
-      cluster: name of the preset.
-      link_scale: bytes a second are multiplied by it, and latencies divided.
-    """
-
-    cluster: str
-    link_scale: float
+    cluster: str  # name of the preset
+    link_scale: float  # bytes a second are multiplied by it, and latencies divided
 
     def build(self) -> Cluster:
         """The cluster."""
@@ -39,19 +34,13 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program, and the machines that it is placed on.
+    """A program, and the machines that it is placed on."""
 
-    Attributes:
-      family: what is left out together, when a policy is held against programs that it has not seen.
-      workload: name.
-      settings: of the workload, in place of its own.
-      machines: the clusters.
-    """
-
+    # what is left out together, when a policy is held against programs that it has not seen
     family: str
-    workload: str
-    settings: Mapping[str, Any]
-    machines: tuple[Machine, ...]
+    workload: str  # name
+    settings: Mapping[str, Any]  # of the workload, in place of its own
+    machines: tuple[Machine, ...]  # the clusters
 
     @property
     def name(self) -> str:

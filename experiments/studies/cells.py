@@ -57,39 +57,32 @@ _CHEAP = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """Result of one candidate with one seed.
+    """Result of one candidate with one seed."""
 
-    Attributes:
-      status: ``OK``, ``OUT_OF_MEMORY`` where nothing that it tried fits, ``NOT_RUN`` where it cannot do this problem
-        or wants a library.
-      runtime_s: step time of its best, infinite where nothing fits, nan where it was not run. On a page of curves, of
-        what is learned, it is the best that the policy drew: where it began is not its own.
-      peak_bytes: most memory in use on any one device; 0 where nothing runs.
-      evaluations: placements tried.
-      search_s: seconds that it took.
-      capped: it ended by the cap of seconds, so another run may find something else.
-      message: one line about a failure.
-      updates: gradient steps, or what stands for them; 0 where nothing is learned, as are the next three, of samples:
-      first_best_s, first_mean_s: the fastest of the first ones, and their mean.
-      last_mean_s: the mean of the last ones; nan where none of them ran.
-      curve: points as lists, in the order of the fields of ``Point``.
-      entropy: pairs of placements tried and nats a decision; empty where the learner does not say.
-      devices: [U] of its best, the device of each unit; empty but where the batch is also put in parts.
-    """
-
+    # ``OK``, ``OUT_OF_MEMORY`` where nothing that it tried fits, ``NOT_RUN`` where it cannot do
+    # this problem or wants a library
     status: str
+    # step time of its best, infinite where nothing fits, nan where it was not run. On a page of
+    # curves, of what is learned, it is the best that the policy drew: where it began is not its
+    # own.
     runtime_s: float = math.nan
-    peak_bytes: int = 0
-    evaluations: int = 0
-    search_s: float = 0.0
-    capped: bool = False
-    message: str = ""
+    peak_bytes: int = 0  # most memory in use on any one device; 0 where nothing runs
+    evaluations: int = 0  # placements tried
+    search_s: float = 0.0  # seconds that it took
+    capped: bool = False  # it ended by the cap of seconds, so another run may find something else
+    message: str = ""  # one line about a failure
+    # gradient steps, or what stands for them; 0 where nothing is learned, as are the next three, of
+    # samples:
     updates: int = 0
+    # the fastest of the first ones, and their mean
     first_best_s: float = math.nan
     first_mean_s: float = math.nan
-    last_mean_s: float = math.nan
+    last_mean_s: float = math.nan  # the mean of the last ones; nan where none of them ran
+    # points as lists, in the order of the fields of ``Point``
     curve: list[list[float]] = dataclasses.field(default_factory=list)
+    # pairs of placements tried and nats a decision; empty where the learner does not say
     entropy: list[list[float]] = dataclasses.field(default_factory=list)
+    # [U] of its best, the device of each unit; empty but where the batch is also put in parts
     devices: list[int] = dataclasses.field(default_factory=list)
 
     @property
@@ -107,46 +100,35 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class FilledInParts:
-    """A problem whose batch is in parts.
+    """A problem whose batch is in parts."""
 
-    Attributes:
-      ops, units: of it.
-      bound_s: no placement of it is faster.
-      data_parallel_s: step time where each accelerator computes its part; infinite where it does not fit.
-      stayed_whole: sentences on ops that work on examples and are not in parts.
-    """
-
+    # of it
     ops: int
     units: int
-    bound_s: float
+    bound_s: float  # no placement of it is faster
+    # step time where each accelerator computes its part; infinite where it does not fit
     data_parallel_s: float
-    stayed_whole: tuple[str, ...]
+    stayed_whole: tuple[str, ...]  # sentences on ops that work on examples and are not in parts
 
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A problem with its cells.
+    """A problem with its cells."""
 
-    Attributes:
-      row: of the study.
-      ops, units: of the problem as shipped.
-      bound_s: no placement is faster.
-      cells: name of a candidate -> one cell for each of its seeds.
-      one_accelerator_s: of a table, the step time on the best device that is no CPU, all that may be there; infinite
-        where it fits on none of them, nan where there is none.
-      reference, reference_s: of a page of curves, what fractions are of: the best single device's step, and where the
-        program fits on none, that of the fastest plan that costs nothing; and who made it.
-      in_parts: the same program with its batch in the row's parts; None where it has none.
-    """
-
-    row: Row
+    row: Row  # of the study
+    # of the problem as shipped
     ops: int
     units: int
-    bound_s: float
-    cells: dict[str, tuple[Cell, ...]]
+    bound_s: float  # no placement is faster
+    cells: dict[str, tuple[Cell, ...]]  # name of a candidate -> one cell for each of its seeds
+    # of a table, the step time on the best device that is no CPU, all that may be there; infinite
+    # where it fits on none of them, nan where there is none
     one_accelerator_s: float = math.nan
+    # of a page of curves, what fractions are of: the best single device's step, and where the
+    # program fits on none, that of the fastest plan that costs nothing; and who made it
     reference: str = ""
     reference_s: float = math.nan
+    # the same program with its batch in the row's parts; None where it has none
     in_parts: FilledInParts | None = None
 
     def times_s(self, name: str) -> tuple[float, ...]:

@@ -21,19 +21,12 @@ _LATER = 1.15
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A search at one moment.
+    """A search at one moment."""
 
-    Attributes:
-      evaluations: placements tried so far.
-      elapsed_s: seconds since the start.
-      best_s: fastest step so far, nan while nothing ran.
-      mean_s: mean step of what was tried since the point before and ran, nan if nothing did.
-    """
-
-    evaluations: int
-    elapsed_s: float
-    best_s: float
-    mean_s: float
+    evaluations: int  # placements tried so far
+    elapsed_s: float  # seconds since the start
+    best_s: float  # fastest step so far, nan while nothing ran
+    mean_s: float  # mean step of what was tried since the point before and ran, nan if nothing did
 
 
 def curve_of(history: Sequence[HistoryEntry], points: int) -> list[Point]:
@@ -70,35 +63,25 @@ def best_at(curve: Sequence[Point], evaluations: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Some samples.
+    """Some samples."""
 
-    Attributes:
-      best_s: their fastest step, infinite where none ran.
-      mean_s: the mean of those that ran, nan where none did.
-    """
-
-    best_s: float
-    mean_s: float
+    best_s: float  # their fastest step, infinite where none ran
+    mean_s: float  # the mean of those that ran, nan where none did
 
 
 @dataclasses.dataclass
 class Seen:
-    """Samples of one learner. The start of a search, and so its own best so far, is not among them.
+    """Samples of one learner. The start of a search, and so its own best so far, is not among them."""
 
-    Attributes:
-      most: samples that count; what an update has beyond them does not.
-      history: one entry for each update, as a search has them.
-      least_s: the fastest step of each update, infinite where none ran.
-      entropy: pairs of samples so far, and the policy's mean entropy of a decision in nats; empty where the learner
-        gives none.
-      begin_s: on the monotonic clock.
-    """
-
-    most: float = math.inf
+    most: float = math.inf  # samples that count; what an update has beyond them does not
+    # one entry for each update, as a search has them
     history: list[HistoryEntry] = dataclasses.field(default_factory=list)
+    # the fastest step of each update, infinite where none ran
     least_s: list[float] = dataclasses.field(default_factory=list)
+    # pairs of samples so far, and the policy's mean entropy of a decision in nats; empty where the
+    # learner gives none
     entropy: list[tuple[int, float]] = dataclasses.field(default_factory=list)
-    begin_s: float = dataclasses.field(default_factory=time.monotonic)
+    begin_s: float = dataclasses.field(default_factory=time.monotonic)  # on the monotonic clock
 
     @property
     def updates(self) -> int:

@@ -68,22 +68,15 @@ VARIANTS: dict[str, Callable[[Item, Cluster], Problem]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One problem.
+    """One problem."""
 
-    Attributes:
-      workload: what is placed.
-      cluster: preset of the machine.
-      quick: the workload that stands for it in a quick study; "" leaves the row out there.
-      parts: of the batch, in the variant ``in_parts``; 1 leaves it whole.
-      published: column of the paper -> seconds, infinite where it ran out of memory.
-      settings: name of a candidate -> setting -> value, beside its own.
-    """
-
-    workload: str
-    cluster: str
-    quick: str = ""
-    parts: int = 1
+    workload: str  # what is placed
+    cluster: str  # preset of the machine
+    quick: str = ""  # the workload that stands for it in a quick study; "" leaves the row out there
+    parts: int = 1  # of the batch, in the variant ``in_parts``; 1 leaves it whole
+    # column of the paper -> seconds, infinite where it ran out of memory
     published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # name of a candidate -> setting -> value, beside its own
     settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -94,31 +87,24 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """One line of a page: a method with its settings.
+    """One line of a page: a method with its settings."""
 
-    Attributes:
-      name: on the page.
-      method: of the table of methods.
-      asks: the question that it answers, the heading that it stands under.
-      settings: those that are not as shipped.
-      of_units: settings that are as many as the problem has units.
-      variant: of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data parallel, or at
-        the best placement of the whole batch that candidates before it found, where that is faster.
-      only: names of the rows where it is run; all where it is empty.
-      once: whether the first seed stands for all; None: where the method draws nothing.
-      order: of execution, as ``search`` takes it.
-      fused: whether the clusters of each rule are tried on the best plan at the end, which counts as evaluations.
-    """
-
-    name: str
-    method: str
-    asks: str = ""
+    name: str  # on the page
+    method: str  # of the table of methods
+    asks: str = ""  # the question that it answers, the heading that it stands under
+    # those that are not as shipped
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    of_units: tuple[str, ...] = ()
+    of_units: tuple[str, ...] = ()  # settings that are as many as the problem has units
+    # of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data
+    # parallel, or at the best placement of the whole batch that candidates before it found, where
+    # that is faster.
     variant: str = "as_shipped"
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # names of the rows where it is run; all where it is empty
+    # whether the first seed stands for all; None: where the method draws nothing
     once: bool | None = None
-    order: str = NO_ORDER
+    order: str = NO_ORDER  # of execution, as ``search`` takes it
+    # whether the clusters of each rule are tried on the best plan at the end, which counts as
+    # evaluations
     fused: bool = False
 
     def config(self, row: Row, num_units: int) -> dict[str, Any]:
