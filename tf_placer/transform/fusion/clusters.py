@@ -190,14 +190,6 @@ def _chain(item: Item) -> Sequence[object]:
     return [0 if leads_to_heavy[op] or not heavy else None for op, heavy in enumerate(is_heavy)]
 
 
-def _layers(item: Item) -> Sequence[object]:
-    """Scope of an op, forward and backward apart."""
-    return [
-        (name.startswith(_BACKWARD), tuple(name.removeprefix(_BACKWARD).split("/")[:_SCOPE]))
-        for name in item.index.names
-    ]
-
-
 def _greedy(item: Item) -> Sequence[object]:
     """Merges of producers with consumers, the most bytes between two first, as GO merges by priority (2020)."""
     index = item.index
@@ -222,7 +214,13 @@ RULES: Mapping[str, Rule] = {
         "all that XLA compiles, as its own clustering does", lambda item: [0] * item.index.num_ops
     ),
     "chain": Rule("all but products that lead to no other product, which run side by side", _chain),
-    "layers": Rule("each layer's ops, forward and backward apart", _layers),
+    "layers": Rule(
+        "each layer's ops, forward and backward apart",
+        lambda item: [
+            (name.startswith(_BACKWARD), tuple(name.removeprefix(_BACKWARD).split("/")[:_SCOPE]))
+            for name in item.index.names
+        ],
+    ),
     "greedy": Rule("producers merged with consumers, the most bytes first", _greedy),
     "regions": Rule(
         "what is between products, convolutions and pools",
