@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import os
 import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
+
+from tests.own_process import processes_with_tensorflow
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NUM_DEVICES = 4
@@ -35,7 +35,7 @@ def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[st
         folder = Path(name)
         for stream in ("stdout", "stderr"):
             (folder / stream).touch()
-        child = _processes_with_tensorflow().Process(
+        child = processes_with_tensorflow().Process(
             target=_run_as_program, args=(module, arguments, dict(os.environ), folder)
         )
         child.start()
@@ -50,13 +50,6 @@ def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[st
     assert status is not None, f"{command}: not done after {timeout_s} s\n{stderr[-4000:]}"
     assert status == 0, f"{command}: status {status}\n{stderr[-4000:]}"
     return json.loads(stdout.splitlines()[-1])
-
-
-def _processes_with_tensorflow() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    # All that a placed function needs, search methods too; none of it starts TensorFlow's runtime.
-    context.set_forkserver_preload(["tensorflow", "keras", "tf_placer.automatic.auto_placed"])
-    return context
 
 
 def _run_as_program(
