@@ -321,12 +321,12 @@ class AutoPlaced(WrappingFunction):
         item = signature.item_with_values()
         program = program_of_plan(item, plan.placement)
         with RuntimeEvaluator(program, plan.placement.problem, as_it_is=item) as evaluator:
-            found = evaluator.audit(plan.placement.decisions)
+            audit = evaluator.audit(plan.placement.decisions)
             if values:
                 same = evaluator.compare_values(plan.placement.decisions)
-                found = dataclasses.replace(found, values=same)
-        found.check()
-        return found
+                audit = dataclasses.replace(audit, values=same)
+        audit.check()
+        return audit
 
     def _last(self) -> tuple[Signature, Outcome]:
         self._check_called()
@@ -422,10 +422,10 @@ class AutoPlaced(WrappingFunction):
     def _placed_or_as_it_is(
         self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool, may_have_run: bool
     ) -> Signature:
-        others = [one.item for one in self._signatures.values() if one.item is not None]
+        items = [placed.item for placed in self._signatures.values() if placed.item is not None]
         try:
             signature = placed_signature(
-                str(self.name), concrete, inputs, self._config, others, is_called, may_have_run
+                str(self.name), concrete, inputs, self._config, items, is_called, may_have_run
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(one_line(error), error)

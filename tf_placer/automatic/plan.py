@@ -58,14 +58,14 @@ def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Prob
       problem: of that item, after pins and what is fixed.
       is_pinned: [U] units that a pin says something of, which comes first.
     """
-    found = with_requested_devices(item, problem, is_pinned)
-    if found.num_dropped:
+    requests = with_requested_devices(item, problem, is_pinned)
+    if requests.num_dropped:
         warnings.warn(
-            f"auto_place of {item.name!r} cannot keep all that it asks for with tf.device: {found.reasons}; that is "
+            f"auto_place of {item.name!r} cannot keep all that it asks for with tf.device: {requests.reasons}; that is "
             "placed freely",
             stacklevel=2,
         )
-    return found.problem
+    return requests.problem
 
 
 def of_copies(ops: str) -> str:
@@ -279,8 +279,8 @@ class _FirstCall(Road):
         """The kept plan; methods decide devices alone, and so does where they begin."""
         if self._kept is None:
             return None
-        kept = self._kept.placement
-        return Placement(kept.problem, kept.device_of_unit)
+        plan = self._kept.placement
+        return Placement(plan.problem, plan.device_of_unit)
 
     def _keep(self, plan: Outcome, is_interrupted: bool, searches: Sequence[SearchResult] = ()) -> None:
         """Keeps what searches gave."""
@@ -305,13 +305,13 @@ class _FirstCall(Road):
         begin = start if is_of_whole and methods.find(method).uses_start else None
         tries_parts, began_s = self._tries_parts and self.has_time_to_split, time.monotonic()
         budget = self.budget_in(seconds / 2 if tries_parts else seconds)
-        found = self.search(method, budget, start=begin)
-        candidates = [found]
-        if tries_parts and not found.interrupted:
+        whole = self.search(method, budget, start=begin)
+        candidates = [whole]
+        if tries_parts and not whole.interrupted:
             form = self._put_in_parts()
             budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
             if isinstance(form, Form):
-                starts = form.starts([found.placement]) if methods.find(method).uses_start else None
+                starts = form.starts([whole.placement]) if methods.find(method).uses_start else None
                 try:
                     candidates.append(self.search(method, budget, start=starts, problem=form.problem))
                 except NothingFits as error:
@@ -327,20 +327,20 @@ class _FirstCall(Road):
             (Timed.of_search(SINGLE, single),),
             notes={Note.WHY: f"the fastest in the simulator; {why_not}"},
         )
-        self._keep(plan, found.interrupted, [best])
+        self._keep(plan, whole.interrupted, [best])
 
     def _take_live(self, found: Outcome) -> None:
         self._live = found
 
     def _fuse(self, seconds: float) -> None:
         """Clusters for the recommended plan."""
-        found = self._live
-        assert found is not None  # the stage before
+        outcome = self._live
+        assert outcome is not None  # the stage before
         self.runtime.limit.ends_in(seconds)
-        item, timing = found.form.item, self.timing(found.placement)
+        item, timing = outcome.form.item, self.timing(outcome.placement)
         assert item is not None  # it ran
-        clusters = find_clusters(item, found.placement, timing.try_programs, CLUSTERS_SHARE * seconds)
-        self._live = with_fusing(found, clusters, self.timing)
+        clusters = find_clusters(item, outcome.placement, timing.try_programs, CLUSTERS_SHARE * seconds)
+        self._live = with_fusing(outcome, clusters, self.timing)
 
     def _find_clusters(self, seconds: float) -> None:
         """Clusters for the function where it is, timed in turn with it as it runs in this process."""
@@ -348,10 +348,10 @@ class _FirstCall(Road):
 
     def _keep_live(self, _: float) -> None:
         """Keeps the recommended plan with the rows that it raced with."""
-        found = self._live
-        assert found is not None  # the stage before
+        outcome = self._live
+        assert outcome is not None  # the stage before
         self.stop()
-        self._keep(found, found.search.interrupted, found.searches)
+        self._keep(outcome, outcome.search.interrupted, outcome.searches)
 
     def _measure_again(self, kept: Outcome) -> list[Stage]:
         """Stages that race a kept plan anew, with every single device and the function as it is."""
@@ -359,15 +359,15 @@ class _FirstCall(Road):
         def take(seconds: float) -> None:
             self.runtime.limit.ends_in(seconds)
             singles = self.beside_singles(PLAN, kept.placement.decisions)[1:]
-            others = tuple(row for row in kept.beside if not row.is_single)
-            raced = raced_anew(dataclasses.replace(kept, beside=(*singles, *others)), self.timing)
+            rivals = tuple(row for row in kept.beside if not row.is_single)
+            raced = raced_anew(dataclasses.replace(kept, beside=(*singles, *rivals)), self.timing)
             self.stop()
             timed = [row for row in raced.beside if row.is_single and row.raced_s is not None]
             best = min(timed, key=lambda row: row.raced_s or 0.0, default=Timed(SINGLE))
             simulated_s = None if kept.single is None else kept.single.simulated_s
             single = Timed(SINGLE, simulated_s=simulated_s, raced_s=best.raced_s, spread_s=best.spread_s)
-            beside = (single, *(row for row in raced.beside if not row.is_single))
-            self._plan = dataclasses.replace(raced, beside=beside)
+            rows = (single, *(row for row in raced.beside if not row.is_single))
+            self._plan = dataclasses.replace(raced, beside=rows)
             keep(self._plan, self._config)
 
         return [self.starting(beside_unplaced=True), Stage(RACE, take)]
@@ -380,30 +380,30 @@ class _FirstCall(Road):
         budget, start, method = self.budget_in(seconds), self._start, self.asked.method
         shown = self._progress(f"{method}, least memory", budget)
         searched = best = self.search(method, budget, shown, objective=self.asked.objective)
-        found = best.least_memory
-        assert found is not None  # it was sought
+        least = best.least_memory
+        assert least is not None  # it was sought
         if start is not None:
-            given = evaluate_given(self.problem, start.decisions, method)
+            kept_result = evaluate_given(self.problem, start.decisions, method)
             peak_bytes = np.array(
-                [[given.peak_bytes[device.name] for device in self.problem.cluster.devices]]
+                [[kept_result.peak_bytes[device.name] for device in self.problem.cluster.devices]]
             )
             share = float(fullest_share(self.problem.cluster, peak_bytes)[0])
             if (
-                share < found.share
-                and given.runtime_s <= (1 + self._config.slow_down) * found.fastest.runtime_s
+                share < least.share
+                and kept_result.runtime_s <= (1 + self._config.slow_down) * least.fastest.runtime_s
             ):
-                best, found = given, dataclasses.replace(found, share=share)
+                best, least = kept_result, dataclasses.replace(least, share=share)
         self._plan = Outcome(
             self.form_of(best.placement),
             Timed.of_search(PLAN, best),
-            (Timed(SINGLE, simulated_s=found.fastest.single_device_s),),
+            (Timed(SINGLE, simulated_s=least.fastest.single_device_s),),
             notes={
-                Note.WHY: f"the least memory, {percentage(found.share)} of the fullest device, at "
-                f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
+                Note.WHY: f"the least memory, {percentage(least.share)} of the fullest device, at "
+                f"{milliseconds(best.runtime_s)} beside {milliseconds(least.fastest.runtime_s)} of the fastest plan, "
                 "in the simulator"
             },
         )
-        self._searches = [found.fastest]  # from there on memory is what falls
+        self._searches = [least.fastest]  # from there on memory is what falls
         if not self.runs:
             self._keep(self._plan, searched.interrupted, self._searches)
         self._is_interrupted = searched.interrupted
@@ -419,12 +419,12 @@ class _FirstCall(Road):
         plan, ran = self.plan, [row for row in singles if row.measured_s is not None]
         single_s = min((row.measured_s for row in ran if row.measured_s is not None), default=None)
         simulated = plan.single or Timed(SINGLE)
-        told = dataclasses.replace(
+        measured = dataclasses.replace(
             plan,
             written=dataclasses.replace(plan.written, measured_s=least.measured_s),
             beside=(dataclasses.replace(simulated, measured_s=single_s),),
         ).noted({Note.WHY: f"{plan.notes[Note.WHY]}, and measured once", Note.TIMED_AT_S: time.time()})
-        self._keep(told, self._is_interrupted, self._searches)
+        self._keep(measured, self._is_interrupted, self._searches)
 
 
 def _applying(seconds: float) -> Stage:

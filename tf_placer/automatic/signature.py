@@ -116,9 +116,9 @@ class Signature:
     def settled(self) -> Signature:
         """The signature as its trial, which is over, has decided."""
         assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
-        said, plan = self.trial.verdict, self.plan
-        if said.placed_s is not None and said.unplaced_s is not None:
-            plan = plan.tried(said.is_used, said.placed_s, said.unplaced_s, said.load)
+        verdict, plan = self.trial.verdict, self.plan
+        if verdict.placed_s is not None and verdict.unplaced_s is not None:
+            plan = plan.tried(verdict.is_used, verdict.placed_s, verdict.unplaced_s, verdict.load)
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     @property
@@ -253,10 +253,10 @@ def placed_signature(
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
-    config = config.with_pins_for(item.index.names, [other.index.names for other in others])
-    given, kept_whole = None if config.plan is None else PlanFile.read(config.plan), []
-    if given is not None and given.splitting is not None:
-        how, kept_whole = given.splitting, given.splitting.names_kept(item.index.names)
+    config = config.with_pins_for(item.index.names, [item_of_other.index.names for item_of_other in others])
+    plan_file, kept_whole = None if config.plan is None else PlanFile.read(config.plan), []
+    if plan_file is not None and plan_file.splitting is not None:
+        how, kept_whole = plan_file.splitting, plan_file.splitting.names_kept(item.index.names)
         config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     why_whole = "" if is_called or config.parts == 1 else _why_not_in_parts(inputs)
@@ -440,7 +440,7 @@ def _around_what_stays(
     if config.pins:  # who pins decides where variables are; what was placed before follows
         held = {node: why for node, why in held.items() if why != PLACED_BEFORE}
     why = dict.fromkeys(handles, 'variables="stay"') | held if config.variables == "stay" else held
-    position = {here: d for d, here in enumerate(names_here(cluster).values())}
+    position = {device_here: d for d, device_here in enumerate(names_here(cluster).values())}
     fixed, variables = {}, []
     for variable in item.variables:
         device = handles[variable.node].device
@@ -451,8 +451,8 @@ def _around_what_stays(
             variable = dataclasses.replace(variable, stays=stays, device=device)
         variables.append(variable)
     sentences = [
-        f"variable {node!r} stays on {handles[node].device}, and the plan is made around it: {what}"
-        for node, what in held.items()
+        f"variable {node!r} stays on {handles[node].device}, and the plan is made around it: {reason}"
+        for node, reason in held.items()
     ]
     item = dataclasses.replace(item, variables=tuple(variables))
     # What cannot be moved is found out before the search.

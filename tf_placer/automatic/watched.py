@@ -106,9 +106,9 @@ class Watcher:
         """One line where all ran as it is and nothing was told; empty otherwise."""
         if self._said or self.plan is not None:
             return ""
-        left = [f"{name} {why}" for name, why in self._left.items()]
-        more = f"; and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-        return f"nothing is placed: {'; '.join(left[:_SHOWN])}{more}"
+        reasons = [f"{name} {why}" for name, why in self._left.items()]
+        rest = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        return f"nothing is placed: {'; '.join(reasons[:_SHOWN])}{rest}"
 
     def call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -159,9 +159,10 @@ class _Watched:
 
     def __init__(self, watcher: Watcher, function: Function) -> None:
         self._watcher = watcher
-        left = why_a_strategy_decides()
+        reason = why_a_strategy_decides()
         watcher.leave(
-            function, f"runs as it is: {left}" if left else f"is called fewer than {WATCHED_STEPS + 1} times"
+            function,
+            f"runs as it is: {reason}" if reason else f"is called fewer than {WATCHED_STEPS + 1} times",
         )
         self.is_settled = is_compiled(function) or bool(why_a_strategy_decides())
         if is_compiled(function):
@@ -341,8 +342,10 @@ class _Watched:
         item = dataclasses.replace(
             item,
             variables=tuple(
-                dataclasses.replace(one, stays=held[one.node]) if one.node in held else one
-                for one in item.variables
+                dataclasses.replace(variable, stays=held[variable.node])
+                if variable.node in held
+                else variable
+                for variable in item.variables
             ),
         )
         run_by_plan(part, item, placement, cluster, self._write)

@@ -147,11 +147,11 @@ def _with_requests(
     if not respect:
         line = f"{asking}; they are placed anew, and --respect_devices keeps them there"
     else:
-        found = with_requested_devices(item, problem, is_decided)
-        problem = found.problem
-        line = f"{asking}; kept there: {found.num_respected}"
-        if found.num_dropped:
-            line += f", placed freely: {found.num_dropped} ({found.reasons})"
+        requests = with_requested_devices(item, problem, is_decided)
+        problem = requests.problem
+        line = f"{asking}; kept there: {requests.num_respected}"
+        if requests.num_dropped:
+            line += f", placed freely: {requests.num_dropped} ({requests.reasons})"
     console.print(rich.text.Text(line), soft_wrap=True)
     return problem
 
@@ -170,11 +170,11 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
-    for name, given in (
+    for name, values in (
         ("priorities", plan.priority_of_op(problem)),
         ("clusters", plan.cluster_of_op(problem)),
     ):
-        if given is not None and complete:
+        if values is not None and complete:
             raise InputError(
                 f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "
                 "--complete_plan"
@@ -184,10 +184,10 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
 
 def _tell_what_is_searched(plan: PlanFile, problem: Problem, console: rich.console.Console) -> None:
     plan = plan.op_by_op(problem, is_part=True)
-    named = len(plan.device_of_op(problem))
+    num_planned = len(plan.device_of_op(problem))
     free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
     console.print(
-        f"{plan.source} says where {named} of {problem.num_ops} ops go; {free.sum()} are searched. "
-        f"{len(plan.devices) - named} ops that it names are not in this graph.",
+        f"{plan.source} says where {num_planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
+        f"{len(plan.devices) - num_planned} ops that it names are not in this graph.",
         soft_wrap=True,
     )

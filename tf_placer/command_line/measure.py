@@ -87,7 +87,7 @@ def _time(
     race = {} if measuring.race is None else measuring.race.verdict(timed[0])
     assert road.form is not None  # it is built
     outcome = Outcome(road.form, timed[0], tuple(timed[1:]), notes=race)
-    said = [headline(outcome), *finding_sentences(outcome), *load_sentences(outcome)]
+    sentences = [headline(outcome), *finding_sentences(outcome), *load_sentences(outcome)]
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -101,7 +101,7 @@ def _time(
             }
             for name, row in zip(names, timed, strict=False)
         ],
-        "verdict": " ".join(said),
+        "verdict": " ".join(sentences),
         "gain": None if outcome.gain is None else outcome.gain.as_data(),
         **{note.value: outcome.notes.get(note) for note in (Note.LOAD, Note.TIMED_AT_S)},
         "audit": None

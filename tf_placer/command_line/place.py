@@ -144,9 +144,9 @@ def place_signatures(
     budget = dataclasses.replace(request.budget, seconds=seconds)
     for position, name in enumerate(names):
         of_one = dataclasses.replace(source, signature=name)
-        one = dataclasses.replace(request, source=of_one, held=held, budget=budget, pins=pins[name])
+        single = dataclasses.replace(request, source=of_one, held=held, budget=budget, pins=pins[name])
         with begins_at(time.monotonic() if position else begun_s()):
-            outcome = place(one, method, console, functools.partial(finish, name))
+            outcome = place(single, method, console, functools.partial(finish, name))
         held = outcome.placement.device_names | held
 
 
@@ -246,13 +246,13 @@ class _Finding(Reading):
         def timed(measuring: Measuring) -> None:
             timed = measuring.rows or self.found
             chosen = written(timed)
-            self.found = [self._traced(one) if one is chosen else one for one in timed]
+            self.found = [self._traced(row) if row is chosen else row for row in timed]
             if measuring.race is not None and chosen is not None:
                 self._race = measuring.race.verdict(chosen)
 
         def untimed(_: float) -> None:
             why = measuring.why_not
-            self.found = [dataclasses.replace(one, message=one.message or why) for one in self.found]
+            self.found = [dataclasses.replace(row, message=row.message or why) for row in self.found]
 
         measuring = Measuring(self, lambda: self.found, may_fail=True)
         stages = measuring.stages(count, timed, meanwhile)
@@ -331,7 +331,7 @@ class _Placing(_Finding):
     @property
     def is_ended(self) -> bool:
         """True if Ctrl-C ended it or one of its searches."""
-        ended = [one for one in self.found if one.search is not None and one.search.interrupted]
+        ended = [row for row in self.found if row.search is not None and row.search.interrupted]
         return self._was_left or bool(ended)
 
     def reported(self) -> Outcome:
@@ -385,9 +385,11 @@ class _Placing(_Finding):
         """The one placement there is, beside the best single device without pins."""
         plan_file, devices = self.request.plan, self.problem.allowed.argmax(axis=1)
         is_part = self.request.complete_plan
-        given = None if plan_file is None else plan_file.op_by_op(self.problem, is_part)
+        decided = None if plan_file is None else plan_file.op_by_op(self.problem, is_part)
         per_op = (
-            () if given is None else (given.priority_of_op(self.problem), given.cluster_of_op(self.problem))
+            ()
+            if decided is None
+            else (decided.priority_of_op(self.problem), decided.cluster_of_op(self.problem))
         )
         plan = Placement(self.problem, devices, *per_op).decisions
         problem = build_problem(self.program, self.asked.cluster, self.request.costs, self.profiles)
@@ -397,8 +399,8 @@ class _Placing(_Finding):
         self._has_plan = True
 
     def _find_least(self, seconds: float) -> None:
-        found = self.find(self.asked.method, self.budget_in(seconds), self.asked.objective)
-        self.found.insert(0, found)
+        candidate = self.find(self.asked.method, self.budget_in(seconds), self.asked.objective)
+        self.found.insert(0, candidate)
         self._has_plan = True
 
     def _simulated(self) -> list[Stage]:
@@ -457,23 +459,23 @@ class _Placing(_Finding):
 
         Where some ops are faster whole, it is the form in which they are that is searched.
         """
-        split, own, began_s = self.in_parts, self.found[0], time.monotonic()
+        split, best_whole, began_s = self.in_parts, self.found[0], time.monotonic()
         if split is None:
             return
         # To split it once more takes as long as the first time.
         is_late = 2 * (self.stages.took_s(SPLIT_STAGE) or 0.0) > seconds
-        own_s = own.seconds(Clock.SIMULATED)
+        own_s = best_whole.seconds(Clock.SIMULATED)
         form = split if is_late or own_s is None else split.where_it_pays(own_s)
         self.in_parts = form
         budget = self.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
-        starts = form.starts([] if own.placement is None else [own.placement])
-        found = self._searched_in(form, budget, starts)
-        data_parallel = next(one for one in self.found if one.name == DATA_PARALLEL)
+        starts = form.starts([] if best_whole.placement is None else [best_whole.placement])
+        candidate = self._searched_in(form, budget, starts)
+        data_parallel = next(row for row in self.found if row.name == DATA_PARALLEL)
         if (
-            fastest([data_parallel, found], SPLIT) is data_parallel
+            fastest([data_parallel, candidate], SPLIT) is data_parallel
         ):  # which is no plan of a form that keeps ops whole
-            found = dataclasses.replace(data_parallel, name=SPLIT, evaluations=found.evaluations)
-        self.found.append(found)
+            candidate = dataclasses.replace(data_parallel, name=SPLIT, evaluations=candidate.evaluations)
+        self.found.append(candidate)
         self._close_where_ended()
 
     def _searched_in(self, form: Form, budget: Budget, starts: Sequence[Placement]) -> Timed:
@@ -482,10 +484,10 @@ class _Placing(_Finding):
         start = starts if methods.find(method).uses_start else None
         title = f"{method}, the batch in {form.parts} parts,"
         try:
-            found = self.search(method, budget, self._progress(title, budget), start, problem=form.problem)
+            result = self.search(method, budget, self._progress(title, budget), start, problem=form.problem)
         except NothingFits as error:
             return Timed(SPLIT, status=Status.OUT_OF_MEMORY, message=str(error))
-        return Timed.of_search(SPLIT, found)
+        return Timed.of_search(SPLIT, result)
 
     def _find_own(self, seconds: float) -> None:
         self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
@@ -494,9 +496,9 @@ class _Placing(_Finding):
 
     def _find_control(self, seconds: float) -> None:
         """Runs the control for as many evaluations as the method had, unless that found nothing."""
-        own = self.found[0].search
-        if own is not None:
-            budget = self.budget_in(self.control_s(seconds)).capped(own.evaluations)
+        search = self.found[0].search
+        if search is not None:
+            budget = self.budget_in(self.control_s(seconds)).capped(search.evaluations)
             self.found.append(self.find(CONTROL, budget))
             self._close_where_ended()
 
@@ -515,13 +517,13 @@ class _Placing(_Finding):
           InputError: the method's own plan was asked for, and none of it ran.
         """
         method = self.asked.method
-        own = found.named(method)
-        if self.request.write == METHOD and own is None:
+        own_row = found.named(method)
+        if self.request.write == METHOD and own_row is None:
             raise InputError(
                 f"no plan of {method} was measured, so --write={METHOD} has none to write; "
                 "leave it away for the fastest"
             )
-        written = own if self.request.write == METHOD and own is not None else found.written
+        written = own_row if self.request.write == METHOD and own_row is not None else found.written
         found = found.with_written(written, written if self.request.fuse else self._traced(written))
         form = self._form_written(found.placement)
         why_not_split = "" if form.split is not None else self._why_not_split
@@ -546,8 +548,8 @@ class _Placing(_Finding):
         assert item is not None  # it ran
         try:
             share_s = CLUSTERS_SHARE * seconds
-            found = find_clusters(item, placement, self.timing(placement).try_programs, share_s)
-            outcome = with_fusing(outcome, found, self.timing)
+            fusing = find_clusters(item, placement, self.timing(placement).try_programs, share_s)
+            outcome = with_fusing(outcome, fusing, self.timing)
         except KeyboardInterrupt:
             why_not = "Nothing is fused: the search for clusters was interrupted."
             outcome = outcome.noted({Note.FUSED: why_not})
@@ -569,24 +571,24 @@ class _Placing(_Finding):
 
     def _reported_first(self) -> Outcome:
         assert self.form is not None  # it is built
-        written, *others = self.found
+        written, *rivals = self.found
         return Outcome(
-            self.form, self._told_of_ctrl_c(written), tuple(others), asked=written.name, notes=self._race
+            self.form, self._told_of_ctrl_c(written), tuple(rivals), asked=written.name, notes=self._race
         )
 
     def _reported_fastest(self) -> Outcome:
-        asked = self.found[0]
+        own_row = self.found[0]
         # A robust plan may take longer by the estimates, and is the best of all by what was sought.
-        is_robust = self.request.robust and asked.clock is not None
+        is_robust = self.request.robust and own_row.clock is not None
         is_own = self.request.write == METHOD or is_robust
-        chosen = asked if is_own else fastest(self.found, asked.name) or asked
-        others = tuple(one for one in self.found if one is not chosen)
+        chosen = own_row if is_own else fastest(self.found, own_row.name) or own_row
+        rivals = tuple(row for row in self.found if row is not chosen)
         chosen = self._told_of_ctrl_c(chosen)
         form = self.form if chosen.placement is None else self._form_written(chosen.placement)
         assert form is not None  # it is built
         why_not_split = "" if form.split is not None else self._why_not_split
         notes = {Note.WHY_NOT_SPLIT: why_not_split}
-        return Outcome(form, chosen, others, asked=asked.name, notes=notes)
+        return Outcome(form, chosen, rivals, asked=own_row.name, notes=notes)
 
 
 class _Comparing(_Finding):
@@ -613,7 +615,7 @@ class _Comparing(_Finding):
         chosen = fastest(self.found)
         if chosen is None:
             raise InputError(self.found[0].message)
-        others = tuple(one for one in self.found if one is not chosen)
+        rivals = tuple(row for row in self.found if row is not chosen)
         assert self.form is not None  # it is built
-        outcome = Outcome(self.form, self._told_of_ctrl_c(chosen), others, notes=self._race)
+        outcome = Outcome(self.form, self._told_of_ctrl_c(chosen), rivals, notes=self._race)
         return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome

@@ -70,8 +70,8 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
         raise InputError(f"method {spec.name!r} is not taught beforehand; {nearest(spec.name, taught)}")
     config = configured(spec, training.settings)
     clusters = [_described(name) for name in training.clusters]
-    if both := sorted(set(training.workloads) & set(training.held_out)):
-        raise InputError(f"{both[0]!r} is taught and held out; give it in one of the two")
+    if shared := sorted(set(training.workloads) & set(training.held_out)):
+        raise InputError(f"{shared[0]!r} is taught and held out; give it in one of the two")
     if out.exists():
         try:
             check_weights_file(out)
@@ -108,18 +108,18 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
     problems = (len(training.workloads) + len(training.held_out)) * len(clusters)
     tries = problems * training.searches * training.evaluations
     shown = training.epochs * len(training.workloads) * len(clusters)
-    what = f"{training.method} of {', '.join(training.workloads)}"
+    title = f"{training.method} of {', '.join(training.workloads)}"
     stages = Stages(console)
     finding_s, teaching_s = problems * _BUILD_S + tries * _TRY_S, shown * _SHOW_S
     stages.run(
         [
             *compiling(stages),
-            stages.kept(_LESSONS, find, finding_s, f"finding {tries} plans for {what}"),
-            stages.kept(_TEACHING, teach_all, teaching_s, f"teaching {shown} times {what}"),
+            stages.kept(_LESSONS, find, finding_s, f"finding {tries} plans for {title}"),
+            stages.kept(_TEACHING, teach_all, teaching_s, f"teaching {shown} times {title}"),
         ]
     )
-    told = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
-    write_atomically(out, weights_bytes(student.kind, student.policy, told))
+    record = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
+    write_atomically(out, weights_bytes(student.kind, student.policy, record))
     console.print(f"wrote {out}", soft_wrap=True)
     return history
 
@@ -147,6 +147,6 @@ def _lessons(
             folder = user_cache_folder() / "lessons"
             lesson, plans = lesson_of(student, problem, training.searches, training.evaluations, folder)
             lessons.append(lesson)
-            found = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
-            console.print(f"{name} on {cluster.name}{found}", soft_wrap=True)
+            best = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
+            console.print(f"{name} on {cluster.name}{best}", soft_wrap=True)
     return lessons

@@ -50,6 +50,11 @@ class Form:
     proven_s: float = 0.0  # largest lower bound on the step that a search has proven
 
     @property
+    def replicas(self) -> tuple[int, ...]:
+        """Positions of the devices that its batch is split over, or would be."""
+        return replicas_of(self.problem.cluster.devices)
+
+    @property
     def parts(self) -> int:
         """Parts of its batch; 1 of the whole."""
         return 1 if self.problem.splitting is None else self.problem.splitting.parts
@@ -99,8 +104,7 @@ class Form:
     @functools.cached_property
     def data_parallel(self) -> Placement:
         """The plan in which every device computes its part of the batch."""
-        devices = replicas_of(self.problem.cluster.devices)
-        return Placement(self.problem, data_parallel_plan(self.problem, devices))
+        return Placement(self.problem, data_parallel_plan(self.problem, self.replicas))
 
     def lift(self, plan: Placement) -> Placement:
         """A plan of the whole program on this form: all copies of an op are where the op is."""
@@ -129,8 +133,7 @@ class Form:
         cluster, whole = self.problem.cluster, self.whole
         if cluster.is_live or self.split is None or whole is None or whole.item is None:
             return self
-        devices = replicas_of(cluster.devices)
-        kept = faster_whole(self.split, self.problem, whole.problem, devices, whole_s)
+        kept = faster_whole(self.split, self.problem, whole.problem, self.replicas, whole_s)
         if not kept:
             return self
         try:
@@ -196,11 +199,9 @@ def in_parts(
     Raises:
       WorkerError: as ``build_problem``.
     """
-    cluster = whole.problem.cluster
-    parts = len(replicas_of(cluster.devices))
-    if parts < 2:
+    cluster, parts = whole.problem.cluster, len(whole.replicas)
+    if parts < 2 or whole.item is None:
         return f"cluster {cluster.name!r} has one device to compute it all"
-    assert whole.item is not None  # a profiled graph has none to split
     try:
         split = split_program(whole.item, parts, batch_statistics)
         announce = None if costs == "analytic" else lambda problem: before_profiling(split.item)

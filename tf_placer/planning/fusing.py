@@ -54,45 +54,27 @@ _BISECTED = 16  # kernels from which a bad cluster is cut in two and not given u
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """Clusters that were timed, or did not run.
+    """Clusters that were timed, or did not run."""
 
-    Attributes:
-      name: of the rule, with how often bad clusters were taken out.
-      saved: kernels and bytes.
-      compile_s: of the first step, which compiles; None where it failed.
-      share: of the unfused step, in turn with it; None where it failed.
-      message: why it failed, in one line.
-    """
-
-    name: str
+    name: str  # of the rule, with how often bad clusters were taken out
     saved: Savings
-    compile_s: float | None = None
-    share: float | None = None
-    message: str = ""
+    compile_s: float | None = None  # of the first step, which compiles; None where it failed
+    share: float | None = None  # of the unfused step, in turn with it; None where it failed
+    message: str = ""  # why it failed, in one line
 
 
 @dataclasses.dataclass(frozen=True)
 class Fusing:
-    """Outcome of a search for clusters.
+    """Outcome of a search for clusters."""
 
-    Attributes:
-      placement: the plan with the clusters that are clearly faster; as it was where none are.
-      name: of the clusters.
-      fused_s, unfused_s: seconds of a step in turn; of the fastest clusters, also where they are not clearly faster.
-      fused_spread_s, unfused_spread_s: quartiles.
-      compile_s: of the first step with these clusters.
-      is_faster: the clusters are kept.
-      tried: all that were timed.
-    """
-
-    placement: Placement
-    name: str
-    fused_s: float
+    placement: Placement  # with the clusters that are clearly faster; as it was where none are
+    name: str  # of the clusters
+    fused_s: float  # of a step in turn, of the fastest clusters, also where they are not clearly faster
     unfused_s: float
-    fused_spread_s: tuple[float, float]
+    fused_spread_s: tuple[float, float]  # quartiles
     unfused_spread_s: tuple[float, float]
-    compile_s: float
-    is_faster: bool
+    compile_s: float  # of the first step with these clusters
+    is_faster: bool  # the clusters are kept
     tried: tuple[Tried, ...]
 
     @property
@@ -100,8 +82,8 @@ class Fusing:
         """What is fused and what that is worth."""
         took = f"{ratio(self.fused_s / self.unfused_s)} of the step without, in turn"
         if not self.is_faster:
-            if not any(one.share is not None for one in self.tried):
-                why = "".join(f" that runs ({one.message})" for one in self.tried[-1:])
+            if not any(attempt.share is not None for attempt in self.tried):
+                why = "".join(f" that runs ({attempt.message})" for attempt in self.tried[-1:])
                 return f"Nothing is fused: there was nothing to fuse{why}."
             tried = f"{len(self.tried)} sets of clusters were timed"
             return f"Nothing is fused: {tried}; the fastest took {took}, which is not clearly faster."
@@ -189,23 +171,23 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
         raise InputError(f"clusters cannot be timed, because {item.why_not_standalone}")
     plain = Placement(problem, problem.everything_on(0))
     load = OtherLoad()
-    found = find_clusters_here(item, plain, budget_s)
-    unfused: dict[str, Any] = {"raced_s": found.unfused_s, "spread_s": found.unfused_spread_s}
+    fusing = find_clusters_here(item, plain, budget_s)
+    unfused: dict[str, Any] = {"raced_s": fusing.unfused_s, "spread_s": fusing.unfused_spread_s}
     plan = Timed.simulated(
         PLAN,
-        found.placement,
-        raced_s=found.fused_s,
-        spread_s=found.fused_spread_s,
-        is_clear=found.is_faster,
+        fusing.placement,
+        raced_s=fusing.fused_s,
+        spread_s=fusing.fused_spread_s,
+        is_clear=fusing.is_faster,
     )
-    is_faster = in_words(found.is_faster)
+    is_faster = in_words(fusing.is_faster)
     return Outcome(
         Form(problem, item),
         plan,
         (Timed.simulated(SINGLE, plain, **unfused), Timed(AS_IT_IS, **unfused)),
         notes={
-            Note.WHY: f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
-            Note.FUSED: found.sentence,
+            Note.WHY: f"{fusing.name}, of {len(fusing.tried)} sets of clusters that were timed in turn",
+            Note.FUSED: fusing.sentence,
             Note.BESIDE_UNPLACED: f"{is_faster} than the function as it is, in a process like this one",
             Note.LOAD: load.share,
             Note.TIMED_AT_S: time.time(),
@@ -243,36 +225,29 @@ def with_simulated_clusters(outcome: Outcome) -> Outcome:
     """
     written, item = outcome.written, outcome.form.item
     assert item is not None  # profiled graphs are not fused
-    found = fastest_clusters(item, outcome.placement)
-    if found is None or written.simulated_s is None:
+    best = fastest_clusters(item, outcome.placement)
+    if best is None or written.simulated_s is None:
         return outcome.noted({Note.FUSED: "Nothing is fused: no cluster has kernels enough."})
-    if found.runtime_s >= written.simulated_s:
+    if best.runtime_s >= written.simulated_s:
         return outcome.noted({Note.FUSED: "Nothing is fused: no rule's clusters gain in the simulator."})
     sentence = (
-        f"{savings_of(found.placement).sentence(found.rule)}: {ratio(found.runtime_s / written.simulated_s)} of the "
+        f"{savings_of(best.placement).sentence(best.rule)}: {ratio(best.runtime_s / written.simulated_s)} of the "
         "step without, in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
     )
     fused = dataclasses.replace(
-        written, name=FUSED, placement=found.placement, simulated_s=found.runtime_s, traced=None
+        written, name=FUSED, placement=best.placement, simulated_s=best.runtime_s, traced=None
     )
     outcome = outcome.noted({Note.FUSED: sentence})
     return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written))
 
 
 class SimulatedClusters(NamedTuple):
-    """Clusters of a rule, in the simulator.
-
-    Attributes:
-      rule: its name.
-      placement: the plan with them.
-      runtime_s: infinite where it does not fit.
-      peak_bytes: most memory in use on any one device.
-    """
+    """Clusters of a rule, in the simulator."""
 
     rule: str
     placement: Placement
-    runtime_s: float
-    peak_bytes: int
+    runtime_s: float  # infinite where it does not fit
+    peak_bytes: int  # on the fullest device
 
 
 def fastest_clusters(item: Item, plan: Placement) -> SimulatedClusters | None:
@@ -282,17 +257,17 @@ def fastest_clusters(item: Item, plan: Placement) -> SimulatedClusters | None:
       item: the program.
       plan: without clusters.
     """
-    found = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
-    found = [(name, clusters) for name, clusters in found if (clusters != NO_CLUSTER).any()]
-    if not found:
+    options = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
+    options = [(name, clusters) for name, clusters in options if (clusters != NO_CLUSTER).any()]
+    if not options:
         return None
-    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in found]
-    times = SimulatedEvaluator(plan.problem).evaluate(Decisions.joined([one.decisions for one in plans]))
+    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in options]
+    times = SimulatedEvaluator(plan.problem).evaluate(Decisions.joined([p.decisions for p in plans]))
     assert times.peak_bytes is not None  # simulated
     times_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
     best = int(times_s.argmin())
     return SimulatedClusters(
-        found[best][0], plans[best], float(times_s[best]), int(times.peak_bytes[best].max())
+        options[best][0], plans[best], float(times_s[best]), int(times.peak_bytes[best].max())
     )
 
 
@@ -368,10 +343,10 @@ class _Search:
             op_ns = self._traced_ns(plain)
             best: _Opened | None = None
             best_share = 1.0
-            ahead = collections.deque(self._proposed())
+            proposed = collections.deque(self._proposed())
             refined: list[tuple[float, int, _Candidate]] = []
-            while ahead or refined:
-                candidate = ahead.popleft() if ahead else heapq.heappop(refined)[2]
+            while proposed or refined:
+                candidate = proposed.popleft() if proposed else heapq.heappop(refined)[2]
                 if not self._is_new(candidate) or not self._has_time(candidate):
                     continue
                 opened = self._tried_out(candidate, open_program, stack)
@@ -419,16 +394,16 @@ class _Search:
         self, candidate: _Candidate | None, open_program: OpenProgram, stack: contextlib.ExitStack
     ) -> _Opened:
         """A program that has run twice: its first step compiles."""
-        own = contextlib.ExitStack()
-        stack.push(own)
-        program = own.enter_context(
+        resources = contextlib.ExitStack()
+        stack.push(resources)
+        program = resources.enter_context(
             open_program(self._program(None if candidate is None else candidate.cluster_of_op))
         )
         began_s = self._clock()
         program.step()
         first_s = self._clock() - began_s
         program.step()
-        return _Opened(candidate, program, own.close, first_s)
+        return _Opened(candidate, program, resources.close, first_s)
 
     def _tried_out(
         self, candidate: _Candidate, open_program: OpenProgram, stack: contextlib.ExitStack
@@ -467,17 +442,17 @@ class _Search:
 
     def _turns(self, racers: Sequence[_Opened], rounds: int, warmups: int = 1) -> list[list[float]]:
         """Step times of each, in turn."""
-        steps = [one.program.step for one in racers]
+        steps = [racer.program.step for racer in racers]
         return race_steps(steps, rounds, warmups, 1.0, clock=self._clock, limit=self._limit)
 
     def _traced_ns(self, opened: _Opened) -> dict[str, float]:
         """Node -> nanoseconds in a step, the median of a few."""
-        found: dict[str, list[float]] = collections.defaultdict(list)
+        times_of_node: dict[str, list[float]] = collections.defaultdict(list)
         for _ in range(_TRACES):
             for device in opened.program.traced_step().step_stats.dev_stats:
                 for node in device.node_stats:
-                    found[node.node_name].append(node.op_end_rel_nanos - node.op_start_rel_nanos)
-        return {name: float(np.median(times)) for name, times in found.items()}
+                    times_of_node[node.node_name].append(node.op_end_rel_nanos - node.op_start_rel_nanos)
+        return {name: float(np.median(times)) for name, times in times_of_node.items()}
 
     def _refined(
         self, candidate: _Candidate, op_ns: Mapping[str, float], fused_ns: Mapping[str, float]

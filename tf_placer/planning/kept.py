@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.quantities import known, percentage
+from tf_placer.base.quantities import percentage
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Kept, Note, Outcome, Timed
@@ -95,7 +95,7 @@ def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
         }
         fields["spread_s"] = None if times["spread_s"] is None else tuple(map(float, times["spread_s"]))
         rows.append(Timed(str(name), **fields, is_clear=times["is_clear"]))
-    plan, *beside = rows
+    plan, *rivals = rows
     if plan.name != PLAN or plan.simulated_s is None:
         raise ValueError("its plan has no time")
     devices = (device.name for device in problem.cluster.devices)
@@ -105,7 +105,7 @@ def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
     return Outcome(
         form if correction is None else dataclasses.replace(form, problem=correction.apply(problem)),
         dataclasses.replace(plan, placement=placement, peak_bytes=peaks),
-        tuple(beside),
+        tuple(rivals),
         notes={Note(name): value for name, value in data["notes"].items()},
         correction=correction,
         kept=Kept(key, searched, data["progress"], is_from_cache=True),
@@ -126,13 +126,13 @@ def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping
     """
     problem = with_fixed_ops(item, analytic_problem(item, cluster), fixed)
     placement = Placement.from_plan(plan, problem)
-    rows = np.stack([problem.everything_on(device) for device in range(problem.num_devices)])
-    times_s = map(known, SimulatedEvaluator(problem).evaluate(rows).runtime_s)
-    single_s = min((s for s in times_s if s is not None), default=None)
+    plans = [Placement(problem, problem.everything_on(device)) for device in range(problem.num_devices)]
+    singles = [Timed.simulated(SINGLE, single) for single in plans]
+    best = min(singles, key=lambda row: math.inf if row.simulated_s is None else row.simulated_s)
     return Outcome(
         Form(problem, item),
         Timed.simulated(PLAN, placement),
-        (Timed(SINGLE, simulated_s=single_s),),
+        (Timed(SINGLE, simulated_s=best.simulated_s),),
         notes={Note.WHY: f"it is the plan of {plan.source}"},
     )
 

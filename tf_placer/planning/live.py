@@ -102,8 +102,8 @@ def searchers(method: str) -> tuple[str, ...]:
     if methods.find(method).name == REFERENCE:
         return ()
     # The default is made of such: no other stands beside it.
-    beside = () if method == DEFAULT else (PLAIN,)
-    return tuple(dict.fromkeys((method, *beside, CONTROL)))
+    companions = () if method == DEFAULT else (PLAIN,)
+    return tuple(dict.fromkeys((method, *companions, CONTROL)))
 
 
 def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Part]:
@@ -114,7 +114,7 @@ def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Pa
       searches: of each that searches.
       tries_parts: the batch is put in parts, too, where the method is one that searches.
     """
-    found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
+    parts = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
     measure_proposed = Part(MEASURE, lambda live, _: live.measure_proposed())
     for turn in range(searches):
         for name in searchers(method):
@@ -122,14 +122,14 @@ def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Pa
                 propose = functools.partial(
                     LiveSearch.propose, method=method, name=name, turn=turn, searches=searches
                 )
-                found += [Part(searching(name), propose, name), measure_proposed]
+                parts += [Part(searching(name), propose, name), measure_proposed]
     if tries_parts and searchers(method):
-        found.append(Part(SPLIT_STAGE, lambda live, _: live.put_in_parts()))
-        found.append(Part(MEASURE, lambda live, _: live.measure_parts()))
+        parts.append(Part(SPLIT_STAGE, lambda live, _: live.put_in_parts()))
+        parts.append(Part(MEASURE, lambda live, _: live.measure_parts()))
         for turn in range(searches):
             propose = functools.partial(LiveSearch.propose_parts, method=method, turn=turn, searches=searches)
-            found += [Part(searching(method), propose, method), measure_proposed]
-    return [*found, Part(RACE, lambda live, _: live.race())]
+            parts += [Part(searching(method), propose, method), measure_proposed]
+    return [*parts, Part(RACE, lambda live, _: live.race())]
 
 
 def live_stages(
@@ -165,11 +165,11 @@ def live_stages(
     parts = live_parts(asked.method, config.searches, make_parts is not None)
     counts = Counter(part.name for part in parts)
     where = f"{asked.where} with {asked.method}"
-    more = "" if make_parts is None else ", also in parts"
+    in_parts = "" if make_parts is None else ", also in parts"
     on_fleet = "" if asked.fleet is None else f", on the fleet {asked.fleet}"
     keys = {
-        MEASURE: f"measuring {config.searches} {where}{more}{on_fleet}",
-        RACE: f"racing {config.rounds} {where}{more}",
+        MEASURE: f"measuring {config.searches} {where}{in_parts}{on_fleet}",
+        RACE: f"racing {config.rounds} {where}{in_parts}",
         SPLIT_STAGE: road.split_key,
     }
     rules_s = {

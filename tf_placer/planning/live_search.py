@@ -71,17 +71,17 @@ def _standing(trial: Timed) -> tuple[bool, float]:
 
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
     """A trial with the search that the fitted simulator makes of it; raises NothingFits where it does not fit there."""
-    found = evaluate_given(problem, _decisions(trial), trial.name)
+    result = evaluate_given(problem, _decisions(trial), trial.name)
     search = dataclasses.replace(
-        found,
+        result,
         evaluations=trial.evaluations or 1,
         search_s=trial.search_s,
         found_by=trial.found_by,
         interrupted=interrupted,
     )
     names = ("measured_s", "raced_s", "spread_s", "status", "message", "is_clear")
-    more = {name: getattr(trial, name) for name in names}
-    return Timed.of_search(trial.name, search, **more)
+    measured = {name: getattr(trial, name) for name in names}
+    return Timed.of_search(trial.name, search, **measured)
 
 
 class _Measured:
@@ -230,7 +230,7 @@ class LiveSearch:
         form = self._forms[-1].form
         self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
         whole = [self._trials[i] for i in self._ran() if self._whole.has(self._trials[i])]
-        best = next((one for one in whole if not one.is_single), None)
+        best = next((trial for trial in whole if not trial.is_single), None)
         if best is not None and best.placement is not None:
             together = form.lift(best.placement)
             if not self._is_known(together):
@@ -265,11 +265,11 @@ class LiveSearch:
           turn: which of its searches it is.
           searches: how many there are.
         """
-        own_turn, own = self._turn_of.get(method, (turn, None))
-        if self._is_interrupted or (name != method and (own is None or own_turn != turn)):
+        own_turn, own_search = self._turn_of.get(method, (turn, None))
+        if self._is_interrupted or (name != method and (own_search is None or own_turn != turn)):
             return
-        if own is not None and name == CONTROL:
-            share = share.capped(own.evaluations)
+        if own_search is not None and name == CONTROL:
+            share = share.capped(own_search.evaluations)
         is_last = turn == searches - 1
         start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
         title = f"{name}, search {turn + 1} of {searches}"
@@ -290,7 +290,7 @@ class LiveSearch:
     ) -> SearchResult | None:
         """Searches among plans of a form, and proposes what it finds if it is new; None where nothing fits."""
         try:
-            found = search(
+            result = search(
                 form.corrected,
                 method,
                 share.seconds,
@@ -302,18 +302,18 @@ class LiveSearch:
             )
         except NothingFits:
             return None
-        self._searches.append((name, found))
-        self._is_interrupted = found.interrupted
-        plan = Placement.from_decisions(form.problem, found.placement.decisions)
+        self._searches.append((name, result))
+        self._is_interrupted = result.interrupted
+        plan = Placement.from_decisions(form.problem, result.placement.decisions)
         if not self._is_known(plan):
             self._proposed = Timed(
                 name,
                 plan,
-                evaluations=found.evaluations,
-                search_s=found.search_s,
-                found_by=found.found_by,
+                evaluations=result.evaluations,
+                search_s=result.search_s,
+                found_by=result.found_by,
             )
-        return found
+        return result
 
     def measure_proposed(self) -> None:
         """Measures what the last search found, if it is new."""
@@ -343,12 +343,12 @@ class LiveSearch:
     def _measure(self, *trials: Timed) -> None:
         """Measures plans of one form, on a fleet at once."""
         form = self._form_of(trials[0])
-        for some in [trials] if self._fleet is not None else [(trial,) for trial in trials]:
+        for batch in [trials] if self._fleet is not None else [(trial,) for trial in trials]:
             if form.evaluator.limit.is_over and self._ran():
                 return
-            plans = Decisions.joined([_decisions(trial) for trial in some])
+            plans = Decisions.joined([_decisions(trial) for trial in batch])
             times = form.timing.evaluate(plans.plain)
-            self._trials += [trial.measured(times, i) for i, trial in enumerate(some)]
+            self._trials += [trial.measured(times, i) for i, trial in enumerate(batch)]
             self._refit()
 
     def _refit(self) -> None:
@@ -362,8 +362,8 @@ class LiveSearch:
 
     def _best_plan_of(self, method: str) -> Placement | None:
         """The fastest measured placement of a method so far, or the one that was there before."""
-        found = [self._trials[i] for i in self._ran() if self._trials[i].name in (method, _START)]
-        return found[0].placement if found else None
+        plans = [self._trials[i] for i in self._ran() if self._trials[i].name in (method, _START)]
+        return plans[0].placement if plans else None
 
     def _ran(self) -> list[int]:
         """Positions of the trials that ran, those of the race before the others, the fastest first."""
@@ -467,16 +467,18 @@ class LiveSearch:
 
     def _best_of(self, method: str) -> Timed | None:
         """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
-        own = [trial for trial in self._trials if trial.name == method]
-        for name, found in self._searches:
+        candidates = [trial for trial in self._trials if trial.name == method]
+        for name, result in self._searches:
             if name == method:
-                more = {field: getattr(found, field) for field in ("found_by", "evaluations", "search_s")}
-                own += [
-                    dataclasses.replace(trial, name=method, **more)
+                fields = {field: getattr(result, field) for field in ("found_by", "evaluations", "search_s")}
+                candidates += [
+                    dataclasses.replace(trial, name=method, **fields)
                     for trial in self._trials
-                    if trial.name != method and self._is_same(trial, found.placement)
+                    if trial.name != method and self._is_same(trial, result.placement)
                 ]
-        return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
+        return min(
+            (trial for trial in candidates if trial.measured_s is not None), key=_standing, default=None
+        )
 
     def _choose(self, single: int | None, ran: Sequence[int], why: str) -> tuple[int, str]:
         """Index of the trial to recommend, and one sentence that says why."""
@@ -485,8 +487,8 @@ class LiveSearch:
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
         if all(trials[i].is_single for i in samples):
-            others = any(not trial.is_single for trial in trials)
-            why = why or ("no other placement ran" if others else "no search found another that was faster")
+            has_plan = any(not trial.is_single for trial in trials)
+            why = why or ("no other placement ran" if has_plan else "no search found another that was faster")
             return single, f"the best single device: {why}"
         if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
             return (

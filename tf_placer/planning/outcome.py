@@ -19,7 +19,7 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import WholeLayers, whole_layers
-from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
+from tf_placer.planning.forms import Form, estimated_in_parts
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
@@ -122,8 +122,8 @@ class Timed:
     @staticmethod
     def of_search(name: str, search: SearchResult, **more: Any) -> Timed:
         """The plan that a search found; ``more`` are other fields."""
-        found = {field: getattr(search, field) for field in _OF_SEARCH}
-        return Timed(name, simulated_s=search.runtime_s, search=search, **{**found, **more})
+        fields = {field: getattr(search, field) for field in _OF_SEARCH}
+        return Timed(name, simulated_s=search.runtime_s, search=search, **{**fields, **more})
 
     @staticmethod
     def simulated(name: str, placement: Placement, **more: Any) -> Timed:
@@ -231,7 +231,7 @@ def with_race(
       racing: positions of those that raced.
       samples: their turns, from ``race_steps``.
     """
-    found = list(candidates)
+    rows = list(candidates)
     times_s = race_times_s(samples)
     singles = [i for i, row in enumerate(racing) if candidates[row].is_single]
     best_single = min(singles, key=lambda i: times_s[i], default=None)
@@ -239,13 +239,13 @@ def with_race(
     for i, row in enumerate(racing):
         rivals = [as_it_is] if candidates[row].is_single else [best_single, as_it_is]
         beaten = [clearly_slower(samples[rival], samples[i]) for rival in rivals if rival is not None]
-        found[row] = dataclasses.replace(
+        rows[row] = dataclasses.replace(
             candidates[row],
             raced_s=times_s[i],
             spread_s=race_spreads_s(samples)[i],
             is_clear=all(beaten) if beaten and i != as_it_is else None,
         )
-    return found
+    return rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -403,16 +403,16 @@ class Outcome:
     def schedule(self) -> Mapping[str, ScheduleWorth]:
         """``"order"`` and ``"fused"``, as far as the plan that is written has them -> what each is worth."""
         plan = self.placement
-        without = {}
+        reduced = {}
         if plan.priority_of_op is not None:
-            without["order"] = dataclasses.replace(plan, priority_of_op=None)
+            reduced["order"] = dataclasses.replace(plan, priority_of_op=None)
         if plan.cluster_of_op is not None:
-            without["fused"] = dataclasses.replace(plan, cluster_of_op=None)
-        if not without:
+            reduced["fused"] = dataclasses.replace(plan, cluster_of_op=None)
+        if not reduced:
             return {}
-        plans = Decisions.joined([one.decisions for one in (plan, *without.values())])
+        plans = Decisions.joined([p.decisions for p in (plan, *reduced.values())])
         with_s, *without_s = map(known, SimulatedEvaluator(plan.problem).evaluate(plans).runtime_s)
-        return {what: ScheduleWorth(with_s, one_s) for what, one_s in zip(without, without_s, strict=True)}
+        return {part: ScheduleWorth(with_s, one_s) for part, one_s in zip(reduced, without_s, strict=True)}
 
     @property
     def candidates(self) -> tuple[Timed, ...]:
@@ -467,13 +467,10 @@ class Outcome:
         Where that is not clearly faster than what needs no plan: the faster of a single device and the program as it
         is.
         """
-        decided = self.named(self.notes.get(Note.DECIDED, ""))
-        if decided is not None:
-            plan = decided
-        elif self.written.search is not None and self.written.search.least_memory is not None:
+        plan = self.named(self.notes.get(Note.DECIDED, ""))
+        if plan is None and self.written.search is not None and self.written.search.least_memory is not None:
             return self.written
-        else:
-            plan = fastest(self.candidates) or self.written
+        plan = plan or fastest(self.candidates) or self.written
         return self.rival_of(plan) or plan if plan.is_clear is False else plan
 
     def rival_of(self, plan: Timed) -> Timed | None:
@@ -515,7 +512,7 @@ class Outcome:
     @property
     def single(self) -> Timed | None:
         """The best single device, where it was tried."""
-        return next((one for one in self.candidates if one.is_single), None)
+        return next((row for row in self.candidates if row.is_single), None)
 
     def single_s(self, clock: Clock) -> float | None:
         """Step time of the fastest single device by a clock; None where none was timed by it."""
@@ -524,7 +521,7 @@ class Outcome:
 
     def named(self, name: str) -> Timed | None:
         """The candidate of this name, the first where there are several."""
-        return next((one for one in self.candidates if one.name == name), None)
+        return next((row for row in self.candidates if row.name == name), None)
 
     def with_written(self, candidate: Timed, changed: Timed | None = None) -> Outcome:
         """The outcome with another of its candidates written, and that one changed if need be."""
@@ -532,7 +529,7 @@ class Outcome:
         return dataclasses.replace(
             self,
             written=written,
-            beside=tuple(one for one in self.candidates if one is not candidate),
+            beside=tuple(row for row in self.candidates if row is not candidate),
         )
 
     def noted(self, notes: Mapping[Note, Any]) -> Outcome:
@@ -587,7 +584,7 @@ class Outcome:
 
     def title_of(self, row: Timed) -> str:
         """Title of a row in tables; beside plans of the batch in parts the best of the whole is the one placed."""
-        is_beside = any(one.name in (DATA_PARALLEL, SPLIT) for one in self.candidates)
+        is_beside = any(candidate.name in (DATA_PARALLEL, SPLIT) for candidate in self.candidates)
         if is_beside and row is self.best_whole and not row.is_single:
             return f"placed ({row.found_by})"
         return row.title
@@ -595,13 +592,13 @@ class Outcome:
     @property
     def best_whole(self) -> Timed | None:
         """Fastest candidate with the batch whole; None where none runs."""
-        rows = [one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT, FUSED)]
+        rows = [row for row in self.candidates if row.name not in (DATA_PARALLEL, SPLIT, FUSED)]
         return fastest(rows)
 
     @property
     def best_split(self) -> Timed | None:
         """Fastest candidate with the batch in parts; None where none runs or none was tried."""
-        return fastest([one for one in self.candidates if one.name in (DATA_PARALLEL, SPLIT)])
+        return fastest([row for row in self.candidates if row.name in (DATA_PARALLEL, SPLIT)])
 
     @property
     def single_device_s(self) -> float | None:
@@ -637,7 +634,7 @@ class Outcome:
             self,
             written=dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it),
             beside=(
-                *(one for one in self.beside if one is not as_it_is),
+                *(row for row in self.beside if row is not as_it_is),
                 dataclasses.replace(as_it_is, called_s=unplaced_s, spread_s=None),
             ),
         ).noted({Note.BESIDE_UNPLACED: verdict, Note.LOAD: load, Note.TIMED_AT_S: time.time()})
@@ -672,7 +669,7 @@ def with_data_parallel(outcome: Outcome) -> Outcome:
     That is a row that a run only tells of, by costs for which nothing is profiled. There is none
     where the program is in parts, or was tried in parts.
     """
-    form, parts = outcome.form, len(replicas_of(outcome.problem.cluster.devices))
+    form, parts = outcome.form, len(outcome.form.replicas)
     if (
         form.item is None
         or form.parts > 1

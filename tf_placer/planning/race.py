@@ -49,10 +49,10 @@ class Race:
     def verdict(self, plan: Timed) -> dict[Note, Any]:
         """Notes on a plan that raced beside the program as it is."""
         if self.why_not_unplaced:
-            beside = f"used because the function does not run as it is ({self.why_not_unplaced})"
+            comparison = f"used because the function does not run as it is ({self.why_not_unplaced})"
         else:
-            beside = f"{in_words(plan.is_clear is True)} than the function as it is, on the whole machine"
-        return {Note.BESIDE_UNPLACED: beside, Note.LOAD: self.load, Note.TIMED_AT_S: self.timed_at_s}
+            comparison = f"{in_words(plan.is_clear is True)} than the function as it is, on the whole machine"
+        return {Note.BESIDE_UNPLACED: comparison, Note.LOAD: self.load, Note.TIMED_AT_S: self.timed_at_s}
 
 
 def race(
@@ -73,13 +73,13 @@ def race(
     """
     placements = [row.placement for row in rows if row.placement is not None]
     form = placements[0].problem.fingerprint
-    mine = [i for i, one in enumerate(placements) if one.problem.fingerprint == form]
-    others = [i for i in range(len(placements)) if i not in mine]
+    mine = [i for i, placement in enumerate(placements) if placement.problem.fingerprint == form]
+    of_other_forms = [i for i in range(len(placements)) if i not in mine]
     evaluator = timing(placements[0])
     plans = Decisions.joined([placements[i].decisions for i in mine]).plain
 
     def of_others(is_call: bool) -> list[GraphProgram]:
-        return [timing(placements[i]).program(placements[i].decisions, is_call) for i in others]
+        return [timing(placements[i]).program(placements[i].decisions, is_call) for i in of_other_forms]
 
     load, why_not = OtherLoad(), ""
     try:
@@ -87,7 +87,7 @@ def race(
     except UnplacedFailed as error:
         why_not = str(error)
         samples = evaluator.race(plans, rounds, confidence, of_others(is_call=False))
-    turns = dict(zip([*mine, *others], samples, strict=False))
+    turns = dict(zip([*mine, *of_other_forms], samples, strict=False))
     behind = samples[len(placements) :]
     return Race([*(turns[i] for i in range(len(placements))), *behind], why_not, load.share, time.time())
 
@@ -193,8 +193,10 @@ class Measuring:
         plans = [row.placement.decisions for row in rows if row.placement is not None]
         if plans:
             times = self._road.runtime.evaluate(Decisions.joined(plans).plain)
-            alone = iter(range(len(plans)))
-            self.rows = [row if row.placement is None else row.measured(times, next(alone)) for row in rows]
+            position = iter(range(len(plans)))
+            self.rows = [
+                row if row.placement is None else row.measured(times, next(position)) for row in rows
+            ]
 
     def _race(self, seconds: float) -> None:
         self._road.runtime.limit.ends_in(seconds)

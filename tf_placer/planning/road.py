@@ -62,37 +62,21 @@ def searching(method: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """Search request: program, devices, method, and budget.
+    """Search request: program, devices, method, and budget."""
 
-    Attributes:
-      name: of the program, under which durations are kept.
-      cluster: the devices.
-      method: that was asked for; "" where nothing is searched.
-      budget: most seconds and evaluations.
-      budget_of: ``"whole"``: its seconds are of everything together; ``"search"``: of each search.
-      seed: of the search.
-      objective: what is sought.
-      settings: method -> its settings, of those that have other ones than their defaults.
-      robust: plans are searched that are good under draws of what is not known of described devices.
-      order: of execution, as ``search`` takes it, of plans by methods that go on.
-      fleet: where plans are measured besides this machine; None for this one alone.
-      folder: of the fleet's journals; None where there is no fleet.
-      is_anew: nothing that was measured before is taken.
-    """
-
-    name: str
+    name: str  # of the program, under which durations are kept
     cluster: Cluster
-    method: str
-    budget: Budget
-    budget_of: str = WHOLE
+    method: str  # "" where nothing is searched
+    budget: Budget  # most seconds and evaluations
+    budget_of: str = WHOLE  # its seconds are of everything together, or of each ``"search"``
     seed: int = 0
     objective: Objective = FASTEST
-    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    robust: bool = False
-    order: str = NO_ORDER
-    fleet: FleetAddress | None = None
-    folder: pathlib.Path | None = None
-    is_anew: bool = False
+    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)  # of methods, by name
+    robust: bool = False  # search plans that are good under draws of the costs of described devices
+    order: str = NO_ORDER  # of execution, as ``search`` takes it
+    fleet: FleetAddress | None = None  # measures plans, too
+    folder: pathlib.Path | None = None  # of the fleet's journals
+    is_anew: bool = False  # measure what was measured before
 
     @property
     def whole_s(self) -> float:

@@ -225,7 +225,7 @@ class Stages:
 
     def _run(self, stage: Stage) -> None:
         if stage.share:
-            self._shares = self._shares or sum(other.share for other in self._ahead)
+            self._shares = self._shares or sum(stage_ahead.share for stage_ahead in self._ahead)
             self._weight_s = self._seconds_of_a_share()
             least_s = _LEAST_OF_BUDGET * self._budget_s / self._shares
             given_s = stage.share * max(self._weight_s, least_s)
@@ -250,7 +250,7 @@ class Stages:
                 self.durations.keep(stage.key, max(took_s - given_s, 0.0))
         elif corrected is not stage:  # what was announced within it is done once; it takes the rest each time
             self.durations.keep(stage.key, max(took_s - (corrected.seconds or 0.0), 0.0))
-        elif all(stage.key != other.key for other in self._ahead):
+        elif all(stage.key != stage_ahead.key for stage_ahead in self._ahead):
             of_key_s = sum(of_it_s for done, of_it_s in self._done if done.key == stage.key)
             least_s = self.durations.known(stage.key, 0.0) if stage.key in self._cut else 0.0
             self.durations.keep(stage.key, max(of_key_s, least_s))
@@ -297,12 +297,12 @@ class Stages:
         if stage.seconds is None:
             return None
         if stage.share:
-            is_ahead = any(other is stage for other in self._ahead)
+            is_ahead = any(stage_ahead is stage for stage_ahead in self._ahead)
             return stage.seconds + stage.share * (self._seconds_of_a_share() if is_ahead else self._weight_s)
         expected_s = self._unlimited_s(stage)
         if not stage.is_cut or not self._cut_s:
             return expected_s
-        searching = _LEAST_SHARE if any(other.share for other in self._ahead) else 0.0
+        searching = _LEAST_SHARE if any(stage_ahead.share for stage_ahead in self._ahead) else 0.0
         return expected_s * min(1.0, (1 - searching) * self._left_ahead_s / self._cut_s)
 
     def _unlimited_s(self, stage: Stage) -> float:
@@ -312,8 +312,8 @@ class Stages:
     @property
     def _pace(self) -> float:
         """Ratio of actual to estimated time of the stages whose length is found and was not cut."""
-        found = [(s, took_s) for s, took_s in self._done if s.key and not (s.share or s.is_cut or s.is_once)]
-        done = [(s.seconds, took_s) for s, took_s in found if s.seconds]
+        pairs = [(s, took_s) for s, took_s in self._done if s.key and not (s.share or s.is_cut or s.is_once)]
+        done = [(s.seconds, took_s) for s, took_s in pairs if s.seconds]
         thought_s = sum(thought for thought, _ in done)
         if thought_s < _ENOUGH_S:
             return 1.0
@@ -328,8 +328,8 @@ class Stages:
         stages = [*(done for done, _ in self._done), running, *self._planned()]
         names = list(dict.fromkeys(stage.name for stage in stages))
         is_known = all(stage.seconds is not None for stage in (running, *self._planned()))
-        left = roughly(self.remaining_s, is_known)
-        text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {left} left' if left else ''}"
+        wait = roughly(self.remaining_s, is_known)
+        text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {wait} left' if wait else ''}"
         return rich.text.Text(text, no_wrap=True)
 
 
@@ -355,8 +355,8 @@ def about(seconds: float | None) -> str:
 
 def begun_s() -> float:
     """Start of the work that is waited for, on the clock of ``time.monotonic``; now if none was set."""
-    told = _begun_s.get()
-    return time.monotonic() if told is None else told
+    start_s = _begun_s.get()
+    return time.monotonic() if start_s is None else start_s
 
 
 @contextlib.contextmanager

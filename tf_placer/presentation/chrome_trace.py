@@ -196,8 +196,8 @@ class _SimulatedProcess:
     def _add_row(self, name: str, *chosen: tuple[Kind, np.ndarray]) -> None:
         parts = [
             (kind, index)
-            for kind, there in chosen
-            for index in np.flatnonzero(there).tolist()
+            for kind, spans_of_kind in chosen
+            for index in np.flatnonzero(spans_of_kind).tolist()
             if self._takes_time(kind, index)
         ]
         rows = self._process.add_spans(name, [self._span(*part) for part in parts])
@@ -247,8 +247,8 @@ class _SimulatedProcess:
             if self._takes_time(kind, transfer):
                 points.append((self._row_of[kind, transfer], int(self._timeline.times_ns(kind)[0][transfer])))
         if readers:
-            first = min(readers, key=lambda op: int(timeline.start_ns[op]))
-            points.append((self._row_of["op", first], int(timeline.start_ns[first])))
+            first_reader = min(readers, key=lambda op: int(timeline.start_ns[op]))
+            points.append((self._row_of["op", first_reader], int(timeline.start_ns[first_reader])))
         if len(points) > 1:
             self._process.add_arrow(problem.op_names[producer], points)
 
@@ -286,7 +286,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
                 received[device.device].append(_received(node))
             elif node.node_name != _SOURCE:
                 ran[device.device].append(_ran(node, problem, number_of))
-    spans = [span for some in (*ran.values(), *received.values()) for span in some]
+    spans = [span for row_spans in (*ran.values(), *received.values()) for span in row_spans]
     begin_ns = min((span.start_ns for span in spans), default=0)
     process = TraceProcess(pid, "measured")
     names = sorted({*ran, *received, *order}, key=lambda name: (order.get(name, len(order)), name))
@@ -311,8 +311,8 @@ def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str
     args: dict[str, Any] = {"scope": scope_of(node.node_name)}
     op = owner(node.node_name, number_of)
     if op is None:  # the runtime's own
-        found = _TYPE.search(node.timeline_label)
-        args["type"] = found[1] if found else ""
+        match = _TYPE.search(node.timeline_label)
+        args["type"] = match[1] if match else ""
     else:
         args["type"] = problem.op_types[number_of[op]]
         args["unit"] = int(problem.unit_of_op[number_of[op]])
@@ -320,14 +320,14 @@ def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str
 
 
 def _received(node: tf.compat.v1.NodeExecStats) -> Span:
-    found = _CROSSED.search(node.timeline_label)
+    match = _CROSSED.search(node.timeline_label)
     args: dict[str, Any] = {
         "bytes": sum(o.tensor_description.allocation_description.requested_bytes for o in node.output)
     }
-    if found is None:
+    if match is None:
         return Span(node.timeline_label or node.node_name, "transfer", *node_times_ns(node), args)
-    args |= {"from": found["source"], "to": found["target"]}
-    return Span(found["name"], "transfer", *node_times_ns(node), args)
+    args |= {"from": match["source"], "to": match["target"]}
+    return Span(match["name"], "transfer", *node_times_ns(node), args)
 
 
 SIMULATED_PID, MEASURED_PID = 1, 2

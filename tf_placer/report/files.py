@@ -112,10 +112,10 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     """The content of summary.json: seconds are floats, what was not measured is None."""
     written, search, problem = outcome.written, outcome.search, outcome.problem
     row, gained = outcome.row_written, outcome.gain
-    beside = [row for row in outcome.beside if row.is_candidate]
+    rivals = [row for row in outcome.beside if row.is_candidate]
     searched = [one for one in outcome.candidates if one.search is not None]
     if written.is_single and outcome.method != written.name:
-        beside.append(written)
+        rivals.append(written)
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -142,10 +142,10 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             row.name: None if (form := outcome.form_of(row)) is None else form.parts
             for row in outcome.candidates
         },
-        "baselines": {one.name: one.simulated_s for one in beside},
-        "baselines_measured": {one.name: one.measured_s for one in beside},
-        "baselines_raced": {one.name: one.raced_s for one in beside},
-        "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
+        "baselines": {one.name: one.simulated_s for one in rivals},
+        "baselines_measured": {one.name: one.measured_s for one in rivals},
+        "baselines_raced": {one.name: one.raced_s for one in rivals},
+        "baselines_evaluations": {one.name: one.evaluations for one in rivals if one.search},
         "peak_bytes": row.peak_bytes,
         "order": NO_ORDER if written.search is None else written.search.order,
         "parts": outcome.form.parts,
@@ -160,7 +160,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "why_not_split": outcome.notes.get(Note.WHY_NOT_SPLIT, ""),
         "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
         "fused": outcome.notes.get(Note.FUSED, ""),
-        "schedule": {what: dataclasses.asdict(worth) for what, worth in outcome.schedule.items()},
+        "schedule": {part: dataclasses.asdict(worth) for part, worth in outcome.schedule.items()},
         "savings": dataclasses.asdict(savings_of(outcome.placement)),
         "forms": [_form(form) for form in outcome.forms],
         "guessed_op_types": problem.guessed_op_types,
@@ -245,14 +245,14 @@ def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
 
 def _of_memory(outcome: Outcome) -> dict[str, Any]:
     """Slow-down of the plan of least memory, and the memory that one device lacks; None where it does not apply."""
-    found, room = outcome.search.least_memory, outcome.room
+    least, room = outcome.search.least_memory, outcome.room
     return {
-        "objective": "time" if found is None else "memory",
-        "slow_down": None if found is None else found.slow_down,
-        "fastest_runtime_s": None if found is None else found.fastest.runtime_s,
-        "fastest_peak_bytes": None if found is None else found.fastest.peak_bytes,
-        "peak_share": None if found is None else found.share,
-        "peak_share_bound": None if found is None or math.isinf(found.bound_share) else found.bound_share,
+        "objective": "time" if least is None else "memory",
+        "slow_down": None if least is None else least.slow_down,
+        "fastest_runtime_s": None if least is None else least.fastest.runtime_s,
+        "fastest_peak_bytes": None if least is None else least.fastest.peak_bytes,
+        "peak_share": None if least is None else least.share,
+        "peak_share_bound": None if least is None or math.isinf(least.bound_share) else least.bound_share,
         "single_device_needs": None
         if room is None
         else {

@@ -13,6 +13,7 @@ import numpy as np
 
 from tf_placer.base.quantities import milliseconds
 from tf_placer.planning.outcome import (
+    AS_IT_IS,
     DATA_PARALLEL,
     FUSED,
     NOT_RUN,
@@ -93,37 +94,37 @@ def how_to(
     if "graph" in made_for:
         return (HowTo(f"{plan} has the device of every op. There is no program behind a profiled graph."),)
     devices = _devices_of(cluster)
-    found = []
+    steps = []
     if "saved_model" in made_for and not is_compared:
         # The plans of several signatures lie in a folder each, and their one model is beside these.
         model = (out if "saved_model" in files else out.parent) / "saved_model"
         code = f"model = tf_placer.load_saved_model({str(model)!r})"
-        found.append(HowTo(f"Load the model with the plan in it{devices}:", _python(cluster, code)))
+        steps.append(HowTo(f"Load the model with the plan in it{devices}:", _python(cluster, code)))
     for name in ("placed_meta_graph.pb", "placed_meta_graph.pbtxt"):
         if name in files:
             text = f"{out / name} is your MetaGraphDef with the plan in it: import it in place of yours."
-            found.append(HowTo(text))
+            steps.append(HowTo(text))
     if "script" in made_for and called:
-        found += _of_script(plan, made_for, called)
+        steps += _of_script(plan, made_for, called)
     elif "placed_graph.pb" in files and "saved_model" not in made_for:
         text = f"Import the graph with the plan in it{devices}:"
-        found.append(HowTo(text, _import_of(out / "placed_graph.pb", cluster)))
-    if found and cluster.partition(":")[0] == "local":
-        found.append(HowTo(_SERVER))
+        steps.append(HowTo(text, _import_of(out / "placed_graph.pb", cluster)))
+    if steps and cluster.partition(":")[0] == "local":
+        steps.append(HowTo(_SERVER))
     kind = next(
         (name for name in ("script", "saved_model", "meta_graph", "workload") if name in made_for), ""
     )
     needed = {name: value for name, value in made_for.items() if kind in _OF_KINDS.get(name, (kind,))}
     flags = " ".join(_flag(name, value) for name, value in needed.items())
-    found.append(
+    steps.append(
         HowTo(
             f"The plan is {plan}, a text file to read and edit. Apply it again, as it is or edited:",
             f"tf-placer place {flags} --plan={shlex.quote(plan)} --out=OTHER_FOLDER",
         )
     )
     explain = f"tf-placer explain --plan={shlex.quote(plan)} --op={shlex.quote(op)}"
-    found.append(HowTo("Ask why an op is where it is:", explain))
-    return tuple(found)
+    steps.append(HowTo("Ask why an op is where it is:", explain))
+    return tuple(steps)
 
 
 def _devices_of(cluster: str) -> str:
@@ -147,7 +148,7 @@ def _of_script(plan: str, made_for: Mapping[str, Any], called: str) -> list[HowT
     path = f"sys.path.insert(0, {folder!r})\n" if where.endswith(".py") else ""
     code = f"{path}from {module} import {owner}\n\n{line}"
     then = f", before {name}.fit" if called == MODEL else ""
-    found = [
+    steps = [
         HowTo(
             f"Have {step} run by the plan{_devices_of(cluster)}; in the script itself, the last line does that{then}:",
             _python(cluster, code, *(("sys",) if path else ())),
@@ -158,8 +159,8 @@ def _of_script(plan: str, made_for: Mapping[str, Any], called: str) -> list[HowT
     if where.endswith(".py") and is_live and called in (MODEL, FUNCTION) and "parts" not in made_for:
         flags = f"--cluster={shlex.quote(cluster)} --batch_size={batch_size} --plan={shlex.quote(plan)}"
         text = "Or run the script by the plan, without a change of it:"
-        found.append(HowTo(text, f"tf-placer run {flags} {shlex.quote(where)}"))
-    return found
+        steps.append(HowTo(text, f"tf-placer run {flags} {shlex.quote(where)}"))
+    return steps
 
 
 def _python(cluster: str, code: str, *modules: str) -> str:
@@ -250,7 +251,7 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
       is_used: calls run by it; None where the first calls are still to decide.
     """
     applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
-    beside = (
+    comparison = (
         f"it is {outcome.notes.get(Note.BESIDE_UNPLACED, '')}; "
         if outcome.notes.get(Note.BESIDE_UNPLACED, "")
         else ""
@@ -261,7 +262,7 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
         name,
         f"{capital(use_of_plan(outcome, is_used))}.",
         (
-            f"{capital(beside + outcome.notes.get(Note.WHY, ''))}.",
+            f"{capital(comparison + outcome.notes.get(Note.WHY, ''))}.",
             *finding_sentences(outcome),
             *load_sentences(outcome),
             *parts_of_plan(outcome),
@@ -296,10 +297,10 @@ def _section(
         f"{problem.num_ops:,} ops in {problem.num_units:,} units (ops that must share a device are one unit)"
     )
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
-    kept = ", by a plan that was kept" if outcome.is_from_cache else ""
+    origin = ", by a plan that was kept" if outcome.is_from_cache else ""
     return Section(
         name=name,
-        title=f"{program} on {problem.cluster.name}{in_parts}: {size}{kept}",
+        title=f"{program} on {problem.cluster.name}{in_parts}: {size}{origin}",
         headline=said,
         notes=paragraphs,
         figures=_figures(outcome),
@@ -323,16 +324,16 @@ def _section(
 def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     """The numbers to remember: those of the plan that is written, and what it is compared with."""
     row, gained = outcome.row_written, outcome.gain
-    found = [("step, simulated", milliseconds(row.simulated_s))]
+    figures = [("step, simulated", milliseconds(row.simulated_s))]
     if gained is not None and gained.clock is not Clock.SIMULATED:
-        found.append((f"step, {gained.clock.value}", milliseconds(gained.plan_s)))
+        figures.append((f"step, {gained.clock.value}", milliseconds(gained.plan_s)))
     if gained is not None and gained.rival is not None:
         rival = "as it is" if gained.rival.is_as_it_is else "best single device"
-        found.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
+        figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
     used = len(np.unique(outcome.placement.device_of_op))
-    found.append(("lower bound", milliseconds(outcome.lower_bound_s)))
-    found.append(("devices used", f"{used} of {outcome.problem.num_devices}"))
-    return tuple(found)
+    figures.append(("lower bound", milliseconds(outcome.lower_bound_s)))
+    figures.append(("devices used", f"{used} of {outcome.problem.num_devices}"))
+    return tuple(figures)
 
 
 def _step_time(outcome: Outcome, row: Timed) -> Row:
@@ -356,22 +357,19 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
     }
 
 
+_ABOUT = {
+    AS_IT_IS: "The program without a plan, on the whole machine, as TensorFlow runs it.",
+    WHOLE_LAYERS: "A plan that keeps every layer on one device.",
+    SPLIT: "A search among plans of the program with its batch in parts: each part of each op has a device.",
+    DATA_PARALLEL: "Every device computes its part of the batch; gradients are added up where the variables are.",
+    FUSED: "The plan with clusters of its ops that XLA compiles, each into one kernel.",
+}
+
+
 def _about(row: Timed) -> str:
-    """Description of a method, and of the other one that found its plan inside it, if one did."""
-    if row.is_as_it_is:
-        return "The program without a plan, on the whole machine, as TensorFlow runs it."
-    if row.name == WHOLE_LAYERS:
-        return "A plan that keeps every layer on one device."
-    if row.name == SPLIT:
-        return (
-            "A search among plans of the program with its batch in parts: each part of each op has a device."
-        )
-    if row.name == DATA_PARALLEL:
-        return "Every device computes its part of the batch; gradients are added up where the variables are."
-    if row.name == FUSED:
-        return "The plan with clusters of its ops that XLA compiles, each into one kernel."
-    if row.name not in methods.names():  # no method's plan
-        return ""
+    """Description of a method, and of the one inside it that found its plan; empty of other rows."""
+    if row.name not in methods.names():
+        return _ABOUT.get(row.name, "")
     by = row.found_by
     inside = f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
     return f"{methods.describe(row.name)}{inside}"
@@ -379,23 +377,21 @@ def _about(row: Timed) -> str:
 
 def _curves(outcome: Outcome) -> tuple[Row, ...]:
     """Curves of every candidate's search; of a live search, of each that it made, by method and number."""
-
-    def curve(progress: SearchCurve, is_written: bool = False) -> Row:
-        name, elapsed_s, best_s = progress
-        return {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
-
+    curves: list[tuple[SearchCurve, bool]] = []
     if outcome.kept is not None:
-        return tuple(map(curve, outcome.kept.progress))
-    if not outcome.searches:
-        return tuple(
-            curve(progress_of(one.title, one.search.history), one is outcome.written)
-            for one in outcome.candidates
-            if one.search is not None
-        )
-    count: Counter[str] = Counter()
-    curves = []
-    for found in outcome.searches:
-        count[found.method] += 1
-        progress = progress_of(f"{found.method}, search {count[found.method]}", found.history)
-        curves.append(curve(progress, found.method == outcome.written.name))
-    return tuple(curves)
+        curves = [(progress, False) for progress in outcome.kept.progress]
+    elif outcome.searches:
+        count: Counter[str] = Counter()
+        for search in outcome.searches:
+            count[search.method] += 1
+            progress = progress_of(f"{search.method}, search {count[search.method]}", search.history)
+            curves.append((progress, search.method == outcome.written.name))
+    else:
+        rows = [(row, row.search) for row in outcome.candidates]
+        curves = [
+            (progress_of(row.title, search.history), row is outcome.written) for row, search in rows if search
+        ]
+    return tuple(
+        {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
+        for (name, elapsed_s, best_s), is_written in curves
+    )

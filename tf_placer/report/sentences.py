@@ -17,7 +17,6 @@ from tf_placer.base.quantities import excess, gain, milliseconds, percentage, si
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import short_device_name
 from tf_placer.graph.program import COPY, SHARED
-from tf_placer.planning.forms import replicas_of
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,
     GIVEN,
@@ -85,10 +84,11 @@ def headline(outcome: Outcome) -> str:
     if gained.is_clear:
         text = f"{capital(title)} takes {less} than {rival} {how}: {takes}, and that {rival_takes}."
         return f"Use one device. {text}" if row.is_single else text
+    doubt = "not worth a plan" if gained.clock is Clock.SIMULATED else "within the noise"
+    doubt = f", which is {doubt}" if gained.saved > 0 and round(gained.saved, 3) else ""
     leave = "leave the program as it is" if gained.rival.is_as_it_is else f"use one device{splits}"
     return (
-        f"No gain: {leave}, {rival_takes} {how}. The plan written is that of {title}, {takes}: {less}"
-        f"{_why_not_clear(gained)}."
+        f"No gain: {leave}, {rival_takes} {how}. The plan written is that of {title}, {takes}: {less}{doubt}."
     )
 
 
@@ -103,39 +103,31 @@ def _splitting_gains(outcome: Outcome, gained: Gain) -> bool:
     return any(s is not None and -excess(s, least_s) > SAME for s in times_s)
 
 
-def _why_not_clear(gained: Gain) -> str:
-    if gained.saved <= 0 or not round(gained.saved, 3):
-        return ""
-    is_simulated = gained.clock is Clock.SIMULATED
-    return ", which is not worth a plan" if is_simulated else ", which is within the noise"
-
-
 def _other_plans(outcome: Outcome) -> list[str]:
     """Sentences where a live search decided, where another row is faster, and where another method was asked for."""
-    found, written, row = list[str](), outcome.written, outcome.row_written
+    sentences, written, row = list[str](), outcome.written, outcome.row_written
     if Note.DECIDED in outcome.notes:
-        found.append(
-            f"Recommended: {outcome.recommended.title}. Among plans: {outcome.notes.get(Note.WHY, '')}."
-        )
-        if outcome.notes.get(Note.BESIDE_UNPLACED, ""):
-            found.append(f"Beside the program as it is: {outcome.notes.get(Note.BESIDE_UNPLACED, '')}.")
+        why, comparison = outcome.notes.get(Note.WHY, ""), outcome.notes.get(Note.BESIDE_UNPLACED)
+        sentences.append(f"Recommended: {outcome.recommended.title}. Among plans: {why}.")
+        if comparison:
+            sentences.append(f"Beside the program as it is: {comparison}.")
     if written.search is not None and written.search.least_memory is not None:
-        return found
+        return sentences
     if written is outcome.best_split and outcome.form.parts > 1:
-        found.append(_in_parts(outcome, written))
-    first, asked = outcome.rows[0], outcome.named(outcome.method)
+        sentences.append(_in_parts(outcome, written))
+    best, own_row = outcome.rows[0], outcome.named(outcome.method)
     rival = None if outcome.gain is None else outcome.gain.rival
     # A difference below the digits that the table shows would contradict it.
-    if first not in (row, rival) and first.clock is row.clock and _time_of(first) != _time_of(row):
-        found.append(f"{capital(outcome.title_of(first))} takes less still, {_time_of(first)}.")
-    if asked is not None and asked is not written and outcome.by_layer is None:
+    if best not in (row, rival) and best.clock is row.clock and _time_of(best) != _time_of(row):
+        sentences.append(f"{capital(outcome.title_of(best))} takes less still, {_time_of(best)}.")
+    if own_row is not None and own_row is not written and outcome.by_layer is None:
         how = "--write=method writes its plan"
-        found.append(
-            f"{asked.name}, which was asked for, takes {_time_of(asked)} ({how})."
-            if asked.clock is not None
-            else f"{asked.name}, which was asked for, did not run: {asked.status.name}."
+        sentences.append(
+            f"{own_row.name}, which was asked for, takes {_time_of(own_row)} ({how})."
+            if own_row.clock is not None
+            else f"{own_row.name}, which was asked for, did not run: {own_row.status.name}."
         )
-    return found
+    return sentences
 
 
 def _time_of(row: Timed) -> str:
@@ -145,7 +137,7 @@ def _time_of(row: Timed) -> str:
 
 def finding_sentences(outcome: Outcome) -> list[str]:
     """A sentence on each row that takes less than the bound of its form: a fault of the costs, or of the simulator."""
-    found = []
+    sentences = []
     for row in outcome.candidates:
         form, clock = outcome.form_of(row), row.clock
         if form is None or clock is None or (row.placement and row.placement.cluster_of_op is not None):
@@ -157,11 +149,11 @@ def finding_sentences(outcome: Outcome) -> list[str]:
                 if row.is_below_bound
                 else f"costs are taken for at least {percentage(excess(bound_s, seconds))} too high"
             )
-            found.append(
+            sentences.append(
                 f"A finding: {outcome.title_of(row)} takes {_time_of(row)}, less than the lower bound of "
                 f"{milliseconds(bound_s)}: {because}."
             )
-    return found
+    return sentences
 
 
 def load_sentences(outcome: Outcome) -> list[str]:
@@ -180,20 +172,20 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
 
     There is none about what was neither decided nor asked for.
     """
-    found, worth = [], outcome.schedule
+    sentences, worth = [], outcome.schedule
     if "order" in worth:
-        found.append(
+        sentences.append(
             "The plan also has an order of execution, written as control edges: without them its step would "
             f"{_takes(worth['order'].without_s)}, with them {milliseconds(worth['order'].with_s)} in the simulator."
         )
     if outcome.notes.get(Note.FUSED, ""):
-        found.append(outcome.notes.get(Note.FUSED, ""))
+        sentences.append(outcome.notes.get(Note.FUSED, ""))
     elif "fused" in worth:
-        found.append(
+        sentences.append(
             f"{savings_of(outcome.placement).sentence()}: without them the step would "
             f"{_takes(worth['fused'].without_s)}, with them {milliseconds(worth['fused'].with_s)} in the simulator."
         )
-    return found
+    return sentences
 
 
 def _takes(step_s: float | None) -> str:
@@ -210,34 +202,39 @@ def bounds_sentences(outcome: Outcome) -> list[str]:
 def remarks(outcome: Outcome) -> list[str]:
     """Sentences about what was cut short, what is a guess, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
-    found = []
+    sentences = []
     if outcome.search.interrupted:
-        found.append("The search was interrupted; this is the best it had found.")
+        sentences.append("The search was interrupted; this is the best it had found.")
     if outcome.notes.get(Note.MEASURED_ON, ""):
-        found.append(outcome.notes.get(Note.MEASURED_ON, ""))
+        sentences.append(outcome.notes.get(Note.MEASURED_ON, ""))
     if problem.guessed_op_types:
         guesses = ", ".join(f"{op} x {count}" for op, count in problem.guessed_op_types.items())
-        found.append(f"The cost of these ops is a guess: {guesses}.")
+        sentences.append(f"The cost of these ops is a guess: {guesses}.")
     if problem.estimated_sizes:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
-        found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
-    return [*found, *bounds_sentences(outcome), *about_parts(outcome), *fidelity_sentences(problem.cluster)]
+        sentences.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
+    return [
+        *sentences,
+        *bounds_sentences(outcome),
+        *about_parts(outcome),
+        *fidelity_sentences(problem.cluster),
+    ]
 
 
 def about_parts(outcome: Outcome) -> list[str]:
     """Sentences on what of a plan whose batch is in parts is of each part, and what is not in parts."""
-    found = []
+    sentences = []
     if outcome.form.parts > 1 and outcome.form.batch_statistics == PART:
-        found.append(
+        sentences.append(
             "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
             '("whole" batch statistics keep them).'
         )
     if outcome.form.stayed_whole:
-        found.append(
+        sentences.append(
             "Not everything that works on examples is split: " + "; ".join(outcome.form.stayed_whole) + "."
         )
-    return found
+    return sentences
 
 
 def parts_of_plan(outcome: Outcome) -> list[str]:
@@ -284,20 +281,20 @@ def fit_sentences(outcome: Outcome) -> list[str]:
 
 def least_memory_sentence(search: SearchResult) -> str:
     """Sentence on a search for the least memory: both plans' peaks, the cost of the smaller one, a lower bound."""
-    found = search.least_memory
-    assert found is not None, "the search was for it"
+    least = search.least_memory
+    assert least is not None, "the search was for it"
     name, peak_bytes, has_bytes = _fullest(search)
-    _, fastest_bytes, fastest_has_bytes = _fullest(found.fastest)
-    of = "" if fastest_has_bytes == has_bytes else f" of {size(fastest_has_bytes)}"
-    slower = gain(-excess(search.runtime_s, found.fastest.runtime_s))
+    _, fastest_bytes, fastest_has_bytes = _fullest(least.fastest)
+    of_size = "" if fastest_has_bytes == has_bytes else f" of {size(fastest_has_bytes)}"
+    slower = gain(-excess(search.runtime_s, least.fastest.runtime_s))
     bound = (
-        f"; no plan that fast is below {percentage(found.bound_share)} of its fullest device"
-        if round(found.bound_share, 3)
+        f"; no plan that fast is below {percentage(least.bound_share)} of its fullest device"
+        if round(least.bound_share, 3)
         else ""
     )
     return (
         f"Smallest peak {size(peak_bytes)} of {size(has_bytes)} on {short_device_name(name)} (fastest plan: "
-        f"{size(fastest_bytes)}{of}), {slower}, where {percentage(found.slow_down)} is allowed; both are simulated"
+        f"{size(fastest_bytes)}{of_size}), {slower}, where {percentage(least.slow_down)} is allowed; both are simulated"
         f"{bound}."
     )
 
@@ -305,7 +302,9 @@ def least_memory_sentence(search: SearchResult) -> str:
 def _fullest(search: SearchResult) -> tuple[str, int, int]:
     """The accelerator that takes the largest share of its memory: name, peak and memory in bytes."""
     cluster = search.placement.problem.cluster
-    devices = [one for one, counts in zip(cluster.devices, cluster.accelerators(), strict=True) if counts]
+    devices = [
+        device for device, counts in zip(cluster.devices, cluster.accelerators(), strict=True) if counts
+    ]
     fullest = max(devices, key=lambda device: search.peak_bytes[device.name] / device.memory_bytes)
     return fullest.name, search.peak_bytes[fullest.name], fullest.memory_bytes
 
@@ -370,12 +369,12 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     np.add.at(time_ns, (layers.layer_of_op[is_copy], part[is_copy], on), problem.compute_ns[ops, on])
     whole = np.flatnonzero(~is_copy) if splitting.kept_whole else np.zeros(0, int)
     on = placement.device_of_op[whole]
-    for one in range(splitting.parts):
-        np.add.at(time_ns, (layers.layer_of_op[whole], one, on), problem.compute_ns[whole, on])
+    for part_position in range(splitting.parts):
+        np.add.at(time_ns, (layers.layer_of_op[whole], part_position, on), problem.compute_ns[whole, on])
     of_layer = time_ns.sum(axis=(1, 2))
-    kept = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
-    places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in kept]
-    labels = [layers.names[layer].rpartition("/")[2] for layer in kept]
+    shown_layers = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
+    places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in shown_layers]
+    labels = [layers.names[layer].rpartition("/")[2] for layer in shown_layers]
     return [
         f"The plan: the batch in {splitting.parts} parts; {_where(labels, places, problem.cluster.labels)}."
     ]
@@ -390,9 +389,9 @@ def _where(layers: list[str], places: list[tuple[int, ...]], devices: Sequence[s
     if len(runs) <= _MOST_RUNS:
         return ", ".join(f"{_named(names)} {_on(place, devices)}" for place, names in runs)
     counts = Counter(places).most_common()
-    told = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
-    left = sum(count for _, count in counts[_MOST_RUNS:])
-    return f"of {len(layers)} layers " + ", ".join([*told, *([f"{left} elsewhere"] if left else [])])
+    phrases = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
+    rest = sum(count for _, count in counts[_MOST_RUNS:])
+    return f"of {len(layers)} layers " + ", ".join([*phrases, *([f"{rest} elsewhere"] if rest else [])])
 
 
 def _named(names: list[str]) -> str:
@@ -402,14 +401,15 @@ def _named(names: list[str]) -> str:
 
 
 def _on(place: tuple[int, ...], devices: Sequence[str]) -> str:
-    *others, last = (devices[d] for d in place)
-    return f"split over {', '.join(others)} and {last}" if others else f"on {last}"
+    *names, last_name = (devices[d] for d in place)
+    return f"split over {', '.join(names)} and {last_name}" if names else f"on {last_name}"
 
 
 def split_batch_sentences(outcome: Outcome) -> list[str]:
     """Sentences on plans with the batch in parts that are not written, or on why there is none."""
-    told = {row.name: row for row in outcome.beside if not row.is_candidate}
-    found = [outcome.notes.get(Note.WHY_NOT_SPLIT, "")] if outcome.notes.get(Note.WHY_NOT_SPLIT, "") else []
+    rows = {row.name: row for row in outcome.beside if not row.is_candidate}
+    why_not = outcome.notes.get(Note.WHY_NOT_SPLIT)
+    sentences = [why_not] if why_not else []
     split, written = outcome.best_split, outcome.written
     clock = clock_of([written])
     split_s = None if split is None else split.seconds(clock)
@@ -417,13 +417,13 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
     if split is not None:
         if written is not split and split_s is not None and written_s is not None:
             less = gain(-excess(split_s, written_s))
-            found.append(
+            sentences.append(
                 f"With the batch in parts the best plan found takes {milliseconds(split_s)} {_HOW[clock]}: "
                 f"{less} than the plan written."
             )
-    elif DATA_PARALLEL in told:
-        found.append(_instead(outcome, told[DATA_PARALLEL]))
-    return found
+    elif DATA_PARALLEL in rows:
+        sentences.append(_instead(outcome, rows[DATA_PARALLEL]))
+    return sentences
 
 
 def _instead(outcome: Outcome, row: Timed) -> str:
@@ -434,22 +434,21 @@ def _instead(outcome: Outcome, row: Timed) -> str:
     took = f"Data parallel over {over} would take {milliseconds(row.simulated_s)} in the simulator"
     if plan_s is None:
         return f"{took}."
-    more = excess(row.simulated_s, plan_s)
-    if abs(more) <= SAME:
+    diff = excess(row.simulated_s, plan_s)
+    if abs(diff) <= SAME:
         return f"{took}, as this plan does."
-    if more > 0:
-        than = f"{percentage(more)} more than this plan" if math.isfinite(more) else "and this plan no time"
+    if diff > 0:
+        than = f"{percentage(diff)} more than this plan" if math.isfinite(diff) else "and this plan no time"
         return f"{took}, {than}."
-    parts = len(replicas_of(outcome.problem.cluster.devices))
+    parts = len(outcome.form.replicas)
     return (
-        f"{took}, {percentage(-more)} less than this plan: parts={parts} searches plans with a part for each."
+        f"{took}, {percentage(-diff)} less than this plan: parts={parts} searches plans with a part for each."
     )
 
 
 def _devices_of(outcome: Outcome) -> str:
     """``"2 GPUs"``: what a batch is split over."""
-    devices = outcome.problem.cluster.devices
-    names = [devices[d].name for d in replicas_of(devices)]
+    names = [outcome.problem.cluster.devices[d].name for d in outcome.form.replicas]
     if "device:GPU" in names[0]:
         return f"{len(names)} GPUs"
     return f"{len(names)} {'CPUs' if '/job:localhost' in names[0] else 'CPU workers'}"
@@ -481,8 +480,8 @@ def why_not_used(outcome: Outcome) -> str:
 
 def why_not(outcome: Outcome) -> str:
     """The same without the setting of ``auto_place`` that uses it all the same."""
-    found = outcome.notes.get(Note.BESIDE_UNPLACED, "") or "not clearly faster than the function as it is"
-    return f"a plan was found and is {found} ({_last_times(outcome)})"
+    reason = outcome.notes.get(Note.BESIDE_UNPLACED, "") or "not clearly faster than the function as it is"
+    return f"a plan was found and is {reason} ({_last_times(outcome)})"
 
 
 def _last_times(outcome: Outcome) -> str:
@@ -492,10 +491,10 @@ def _last_times(outcome: Outcome) -> str:
         return "a time that is not known"
     takes, where = f"{milliseconds(gained.plan_s)} a step", f", {_HOW[gained.clock]}"
     if gained.rival is None:
-        other = "no single device can run it" if outcome.single_s(gained.clock) is None else "on one device"
-        return f"{takes}, {other}{where}"
-    what = "the function takes as it is" if gained.rival.is_as_it_is else "the best single device takes"
-    return f"{takes}, {milliseconds(gained.rival_s)} {what}: {gain(gained.saved)}{where}"
+        label = "no single device can run it" if outcome.single_s(gained.clock) is None else "on one device"
+        return f"{takes}, {label}{where}"
+    subject = "the function takes as it is" if gained.rival.is_as_it_is else "the best single device takes"
+    return f"{takes}, {milliseconds(gained.rival_s)} {subject}: {gain(gained.saved)}{where}"
 
 
 # --- Distance of simulated GPUs from real ones: figures of ``docs/results/gpu_fidelity.md``.
@@ -517,19 +516,19 @@ def fidelity_sentence(model: str) -> str:
     Args:
       model: of a ``Device``.
     """
-    found = _figures().get(model)
-    if found is None:
+    figures = _figures().get(model)
+    if figures is None:
         factor = _figures()[ALL]["factor"]
         return (
             f"Steps on {model} are simulated, and no published measurements of networks on it were found; on other "
             f"GPUs single steps are within a factor of {factor:.2f} in the typical case ({_PAGE})."
         )
-    kind, count = ("", f"{found['rows']:.0f} of them, {found['own']:.0f} our own")
-    if not found["own"]:
-        kind, count = "published ", f"{found['rows']:.0f} of them"
+    kind, count = ("", f"{figures['rows']:.0f} of them, {figures['own']:.0f} our own")
+    if not figures["own"]:
+        kind, count = "published ", f"{figures['rows']:.0f} of them"
     return (
         f"Steps on {model} are simulated: single steps of networks on this GPU are within a factor of "
-        f"{found['factor']:.2f} of {kind}measurements in the typical case ({count}; {_PAGE})."
+        f"{figures['factor']:.2f} of {kind}measurements in the typical case ({count}; {_PAGE})."
     )
 
 

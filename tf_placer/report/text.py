@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import rich.console
 import rich.table
 
-from tf_placer.base.quantities import UNKNOWN, excess, in_unit, milliseconds, percentage
+from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import NOT_RUN, Clock, Note, Outcome, Timed
 from tf_placer.problem.layers import MOST_ROWS, LayerRow, Layers, layer_rows, layers_of
@@ -42,7 +42,7 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
         for _, cells in layer_cells(outcome.placement, outcome.by_layer.layers):
             layers.add_row(*cells)
         console.print(layers)
-    messages = [f"{one.name}: {one.message}" for one in outcome.candidates if one.message]
+    messages = [f"{row.name}: {row.message}" for row in outcome.candidates if row.message]
     for line in (verdict(outcome), *messages, *remarks(outcome)):
         console.print(line, soft_wrap=True)
 
@@ -52,60 +52,52 @@ def table(outcome: Outcome) -> rich.table.Table:
 
     Where rows are of several forms of the program, each has the lower bound of its own.
     """
-    has_forms, clock = len(outcome.forms) > 1, outcome.clock
-    clocks = outcome.clocks
-    single_s = outcome.single_s(clock)
+    clocks, clock = outcome.clocks, outcome.clock
+    has_forms, single_s = len(outcome.forms) > 1, outcome.single_s(clock)
+    position = clocks.index(clock) + 1  # of the column that compares times with the single device's
+    columns = [shown.value for shown in clocks]
+    columns.insert(position, "vs single")
     rows = rich.table.Table(title=title_of_run(outcome))
     rows.add_column("step time of", min_width=_TITLE)
-    columns = [one.value for one in clocks]
-    columns.insert(clocks.index(clock) + 1, "vs single")
     for column in (*columns, *["bound"] * has_forms, "tried", "peak"):
         rows.add_column(column, justify="right")
 
-    def times(seconds: Callable[[Clock], str], of_clock: float | None) -> list[str]:
-        cells = [seconds(one) for one in clocks]
-        share = None if of_clock is None or single_s is None else excess(of_clock, single_s)
-        cells.insert(clocks.index(clock) + 1, percentage(share, signed=True))
-        return cells
-
-    for one in outcome.rows:
-        form = outcome.form_of(one)  # a row has the bound of its own
-
-        def seconds(by: Clock, one: Timed = one) -> str:
-            return _simulated(one) if by is Clock.SIMULATED else milliseconds(one.seconds(by))
-
+    for row in outcome.rows:
+        cells = [_simulated(row) if c is Clock.SIMULATED else milliseconds(row.seconds(c)) for c in clocks]
+        cells.insert(position, _excess(row.seconds(clock), single_s))
+        form = outcome.form_of(row)  # a row has the bound of its own
         rows.add_row(
-            outcome.title_of(one) + (", proven optimal" if outcome.is_optimal(one) else ""),
-            *times(seconds, one.seconds(clock)),
+            outcome.title_of(row) + (", proven optimal" if outcome.is_optimal(row) else ""),
+            *cells,
             *[milliseconds(None if form is None else form.lower_bound_s)] * has_forms,
-            "" if one.evaluations is None else str(one.evaluations),
-            "" if one.fullest_bytes is None else in_unit(one.fullest_bytes, "GiB"),
-            style="bold" if one is outcome.row_written else None,
+            "" if row.evaluations is None else str(row.evaluations),
+            "" if row.fullest_bytes is None else in_unit(row.fullest_bytes, "GiB"),
+            style="bold" if row is outcome.row_written else None,
         )
     rows.add_section()
     for name, bound_s in outcome.bounds:
         tightest = " (tightest)" if name == outcome.tightest_bound else ""
-        title = f"bound: {name.replace('_', ' ')}{tightest}"
-        is_simulated = clock is Clock.SIMULATED
-
-        def bound(by: Clock, bound_s: float = bound_s) -> str:
-            return milliseconds(bound_s) if by is Clock.SIMULATED else ""
-
-        cells = times(bound, bound_s if is_simulated else None)
-        rows.add_row(title, *(cells if is_simulated else [cell if cell != UNKNOWN else "" for cell in cells]))
+        cells = [milliseconds(bound_s) if c is Clock.SIMULATED else "" for c in clocks]
+        cells.insert(position, _excess(bound_s, single_s) if clock is Clock.SIMULATED else "")
+        rows.add_row(f"bound: {name.replace('_', ' ')}{tightest}", *cells)
     return rows
+
+
+def _excess(seconds: float | None, single_s: float | None) -> str:
+    share = None if seconds is None or single_s is None else excess(seconds, single_s)
+    return percentage(share, signed=True)
 
 
 def title_of_run(outcome: Outcome) -> str:
     """The program, the devices, and how large each form of it is that a candidate is a plan of."""
-    own, *others = outcome.forms
-    of_candidates = [outcome.form_of(one) for one in outcome.candidates]
-    named = [own, *(form for form in others if form in of_candidates)]
+    main, *rest = outcome.forms
+    of_candidates = [outcome.form_of(row) for row in outcome.candidates]
+    forms = [main, *(form for form in rest if form in of_candidates)]
     program = f"{outcome.problem.name} on {outcome.problem.cluster.name}"
-    if len(named) == 1 and own.problem.splitting is None:
-        return f"{program}: {_size(own)}"
-    first, *more = (f"{'the batch ' if form is own else ''}{form.title}: {_size(form)}" for form in named)
-    return "; ".join([f"{program}, {first}", *more])
+    if len(forms) == 1 and main.problem.splitting is None:
+        return f"{program}: {_size(main)}"
+    head, *tail = (f"{'the batch ' if form is main else ''}{form.title}: {_size(form)}" for form in forms)
+    return "; ".join([f"{program}, {head}", *tail])
 
 
 def _size(form: Form) -> str:
@@ -183,5 +175,5 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
 def _times(outcome: Outcome, clock: Clock) -> str:
     """The times of all rows by one clock, the plan's first."""
     rows = [outcome.written, *outcome.beside]
-    told = [f"{one.title} {milliseconds(s)}" for one in rows if (s := one.seconds(clock)) is not None]
-    return f"{clock.value}: {', '.join(told)} a step"
+    times = [f"{row.title} {milliseconds(s)}" for row in rows if (s := row.seconds(clock)) is not None]
+    return f"{clock.value}: {', '.join(times)} a step"

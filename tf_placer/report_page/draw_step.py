@@ -96,10 +96,10 @@ def _resident_bytes(problem: Problem) -> np.ndarray:
     """[N] int64: what stays of each unit, at its first variable, or at its first op where it has none."""
     is_variable = np.isin(problem.op_types, sorted(VARIABLES))
     order = np.lexsort((~is_variable, problem.unit_of_op))
-    units, first = np.unique(problem.unit_of_op[order], return_index=True)
-    found = np.zeros(problem.num_ops, np.int64)
-    found[order[first]] = problem.resident_bytes[units]
-    return found
+    units, first_ops = np.unique(problem.unit_of_op[order], return_index=True)
+    resident = np.zeros(problem.num_ops, np.int64)
+    resident[order[first_ops]] = problem.resident_bytes[units]
+    return resident
 
 
 def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:

@@ -77,22 +77,22 @@ def teach(
     """
     if not lessons:
         raise InputError("there is no lesson; give at least one")
-    last = arguments.whole_number("epochs", epochs, least=1)
+    last_epoch = arguments.whole_number("epochs", epochs, least=1)
     with reserved(checkpoint, f"checkpoint={checkpoint}"):
         identity = {"seed": seed, "lessons": len(lessons), "held_out": len(held_out)}
-        kept = Checkpoint(checkpoint, identity, _SAVED_EVERY_S)
-        kept.track(student, dataclasses.asdict(student.kind))
-        history = [Epoch(*entry) for entry in (kept.recorder or {"history": []})["history"]]
-        for number in range(len(history) + 1, last + 1):
+        saved = Checkpoint(checkpoint, identity, _SAVED_EVERY_S)
+        saved.track(student, dataclasses.asdict(student.kind))
+        history = [Epoch(*entry) for entry in (saved.recorder or {"history": []})["history"]]
+        for number in range(len(history) + 1, last_epoch + 1):
             order = np.random.default_rng([seed, number]).permutation(len(lessons))
             rate = tf.constant(_step_length((number - 1) / epochs))
             loss = float(np.mean([float(student.learn(lessons[place], rate)) for place in order]))
             unseen = [float(student.loss_of(lesson)) for lesson in held_out]
             history.append(Epoch(number, loss, float(np.mean(unseen)) if unseen else math.nan))
-            kept.save(
+            saved.save(
                 number,
                 lambda: {"history": [list(dataclasses.astuple(epoch)) for epoch in history]},
-                last=number == last,
+                last=number == last_epoch,
             )
             show(history[-1])
     return history
@@ -166,15 +166,15 @@ def kept_plans(
         return _read(path, problem)
     whole = Groups.of(problem, group_of_unit)
     coarse = whole.coarse_problem()
-    found = [
+    results = [
         search(coarse, method=spec, budget_evaluations=evaluations, seed=seed) for seed in range(searches)
     ]
-    rows = whole.expand(np.array([one.placement.device_of_unit for one in found]))
+    rows = whole.expand(np.array([result.placement.device_of_unit for result in results]))
     joint = JointPlans(whole, tasks, levels)
-    of_row, runtime_s = [joint.neutral] * len(found), [one.runtime_s for one in found]
+    of_row, runtime_s = [joint.neutral] * len(results), [result.runtime_s for result in results]
     if joint.leveled:
-        each = [improved_levels(joint, row, tries_of_levels, seed) for seed, row in enumerate(rows)]
-        of_row, runtime_s = (list(one) for one in zip(*each, strict=True))
+        improved = [improved_levels(joint, row, tries_of_levels, seed) for seed, row in enumerate(rows)]
+        of_row, runtime_s = (list(result) for result in zip(*improved, strict=True))
     order = np.argsort(runtime_s, kind="stable")
     plans = Plans(rows[order], np.array(runtime_s)[order], np.array(of_row)[order])
     folder.mkdir(parents=True, exist_ok=True)
