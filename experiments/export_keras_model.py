@@ -14,7 +14,7 @@ from absl import flags
 import tf_placer
 from experiments.main_program import out_flag, run_program, seed_flag
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.read_saved_model import read_saved_model
+from tf_placer.graph.read_graph import read_saved_model
 
 FLAGS = flags.FLAGS
 MODELS = sorted(name for name in dir(keras.applications) if name[0].isupper())

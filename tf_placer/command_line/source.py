@@ -9,10 +9,10 @@ from tf_placer import workloads
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.command_line.scripts.script_item import kind_of, script_item
 from tf_placer.graph.item import Item
-from tf_placer.graph.read_graph import InputShapes
-from tf_placer.graph.read_saved_model import (
+from tf_placer.graph.read_graph import (
     SERVING,
     GraphFile,
+    InputShapes,
     SavedModel,
     read_meta_graph_file,
     read_saved_model,

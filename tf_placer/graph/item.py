@@ -40,8 +40,15 @@ from tf_placer.graph.program import (
     without_value,
 )
 from tf_placer.graph.read_function import function_name, program_of_function
-from tf_placer.graph.read_graph import InputShapes, checked_input_shapes, program_of_meta_graph
-from tf_placer.graph.read_saved_model import SERVING, SavedModel, program_of_saved_model, read_saved_model
+from tf_placer.graph.read_graph import (
+    SERVING,
+    InputShapes,
+    SavedModel,
+    checked_input_shapes,
+    program_of_meta_graph,
+    program_of_saved_model,
+    read_saved_model,
+)
 from tf_placer.graph.sizes import OutputSpec, output_specs
 
 SCHEMA_VERSION = 1

@@ -36,7 +36,7 @@ from tf_placer.graph.program import (
     with_nodes,
     write_body,
 )
-from tf_placer.graph.read_saved_model import SavedModel
+from tf_placer.graph.read_graph import SavedModel
 from tf_placer.transform.split.open_batch import NotOpen, OpenForm
 
 

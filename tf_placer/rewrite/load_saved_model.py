@@ -15,7 +15,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import LOCAL, Cluster
 from tf_placer.cluster.device import full_device_name
-from tf_placer.graph.read_saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
+from tf_placer.graph.read_graph import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import PlanFile
 from tf_placer.rewrite.functions import call_of
 from tf_placer.rewrite.saved_model import PLANS

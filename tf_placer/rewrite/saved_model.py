@@ -24,11 +24,11 @@ from tf_placer.base.files import appearing_whole
 from tf_placer.graph.clean import READ_ONLY_OPS
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program, functions_of, renamed_input, renamed_node
-from tf_placer.graph.read_graph import InputShapes
-from tf_placer.graph.read_saved_model import (
+from tf_placer.graph.read_graph import (
     FILE_NAME,
     SAVED_MODEL_FILES,
     SERVING,
+    InputShapes,
     SavedModel,
     read_saved_model,
 )

@@ -18,7 +18,7 @@ from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
-from tf_placer.graph import item, read_graph, read_saved_model
+from tf_placer.graph import item, read_graph
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
 from tf_placer.planning.outcome import Outcome
@@ -187,7 +187,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
 
         monkeypatch.setattr(module, name, counting)
 
-    spy(read_saved_model, "check_graph")
     spy(read_graph, "check_graph")
     spy(item, "program_of_saved_model")
     spy(item, "program_of_meta_graph")
@@ -279,7 +278,7 @@ def test_a_model_that_is_saved_anew_during_the_search_is_read_anew(
     else:
         assert answer == (0, "")
         # What is there now has one signature of ours; what was read had two.
-        signatures = read_saved_model.read_saved_model(written).meta_graph.signature_def
+        signatures = read_graph.read_saved_model(written).meta_graph.signature_def
         assert "double" in signatures and "twice" not in signatures
 
 

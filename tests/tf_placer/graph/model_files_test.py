@@ -9,7 +9,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.read_saved_model import read_meta_graph_file, read_saved_model
+from tf_placer.graph.read_graph import read_meta_graph_file, read_saved_model
 
 
 @pytest.fixture

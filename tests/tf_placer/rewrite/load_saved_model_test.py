@@ -11,7 +11,7 @@ from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.read_saved_model import read_saved_model
+from tf_placer.graph.read_graph import read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model

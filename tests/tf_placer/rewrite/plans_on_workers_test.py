@@ -8,7 +8,7 @@ import tf_placer
 from tests.logical_devices import outcomes_of
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.cluster.local import local_devices
-from tf_placer.graph.read_saved_model import read_saved_model
+from tf_placer.graph.read_graph import read_saved_model
 from tf_placer.rewrite.load_saved_model import rename_saved_devices
 
 

@@ -15,7 +15,7 @@ from tests.tf_placer.rewrite.saved_models import Example, answers, bits, placeme
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.read_saved_model import read_saved_model
+from tf_placer.graph.read_graph import read_saved_model
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 from tf_placer.search.search import search
