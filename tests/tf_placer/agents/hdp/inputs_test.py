@@ -51,7 +51,7 @@ def test_a_unit_that_leaves_its_group_goes_to_its_neighbors():
     problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)], 9)
     start = on_first(problem, HdpConfig(num_groups=3))
     groups = dataclasses.replace(start.groups, group_of_unit=np.array([0, 1, 1, 2], np.int32))
-    rows = np.exp(group_prior_logits(problem, dataclasses.replace(start, groups=groups), 0.8))
+    rows = np.exp(group_prior_logits(problem, start._replace(groups=groups), 0.8))
     # 0.2 of which 9 parts go by edges (1 and 3 are one each) and 1 part evenly.
     np.testing.assert_allclose(rows[0], [0.8, 0.1, 0.1], rtol=1e-5)
     # Unit 1: one edge to group 0, none to 2.
