@@ -44,7 +44,7 @@ from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.round import Context, Round, configured, rounds
+from tf_placer.search.round import Context, Round, Run, configured
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(
@@ -110,7 +110,8 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
 
     def sampled_hdp(context: Context) -> Iterator[Round]:
         spec = methods.find("hdp")
-        for batch in rounds(spec, configured(spec), context):
+        run = Run(spec, configured(spec), context)
+        while (batch := run.next_round()) is not None:
             if context.seed == 0:
                 drawn.append(batch.decisions.row(0).device_of_unit[0])
             yield batch

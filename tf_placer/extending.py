@@ -14,13 +14,14 @@ from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.search import methods
-from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.round import Context, Method, Round, evaluated
 from tf_placer.workloads.spec import Workload
 
 __all__ = [
     "Context",
     "Groups",
     "Kind",
+    "Method",
     "MethodSpec",
     "MovingAverageBaseline",
     "NoSettings",

@@ -44,8 +44,7 @@ from tf_placer.search import methods
 from tf_placer.search.known import NO_ORDER
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.round import configured, recorded
-from tf_placer.search.search import search
-from tf_placer.search.shortest import NothingFits
+from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.fusion.clusters import RULES
 from tf_placer.transform.split.split_batch import split_program
 

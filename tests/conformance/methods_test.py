@@ -27,8 +27,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchResult, Silent
 from tf_placer.search.round import configured, recorded
-from tf_placer.search.search import search
-from tf_placer.search.shortest import NothingFits
+from tf_placer.search.search import NothingFits, search
 
 BRANCHES, LENGTH = 4, 4
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
 from collections.abc import Callable, Iterator
@@ -12,13 +11,14 @@ import tf_placer
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.cluster.device import Device, Link
 from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.search.search import Wrappers
 
 # Not in ``__all__``, but what public calls take: users make them by hand.
 MADE_BY_HAND = (Device, Link, RuntimeConfig)
 # Public, but only the package makes them: their values are checked where they come in.
 PACKAGE_MADE = frozenset({"Item", "Measurement.joined", "SearchResult"})
 # ``**settings`` of a call -> the dataclass whose fields they are.
-SETTINGS = {"auto_place": AutoPlaceConfig}
+SETTINGS = {"auto_place": AutoPlaceConfig, "search": Wrappers}
 
 
 def public_calls() -> dict[str, dict[str, str]]:
@@ -59,5 +59,5 @@ def _arguments(name: str, call: Any) -> dict[str, str]:
     parameters = list(inspect.signature(function).parameters.values())[0 if is_bound else 1 :]
     found = {one.name: str(one.annotation) for one in parameters if one.kind != one.VAR_KEYWORD}
     if len(found) < len(parameters):
-        found |= {field.name: str(field.type) for field in dataclasses.fields(SETTINGS[name])}
+        found |= {key: str(kind) for key, kind in SETTINGS[name].__annotations__.items()}
     return found

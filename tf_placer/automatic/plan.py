@@ -45,7 +45,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult, Silent, progress_of
-from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.search.search import NothingFits, evaluate_given
 
 # Requests of ``tf.device`` in a function: kept, or dropped with a warning.
 

@@ -60,7 +60,7 @@ from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
-from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.search.search import NothingFits, evaluate_given
 from tf_placer.workers.connection import import_meanwhile
 from tf_placer.workers.local_workers import WorkerError
 

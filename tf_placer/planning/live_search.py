@@ -28,8 +28,7 @@ from tf_placer.search import methods
 from tf_placer.search.known import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.round import Starts
-from tf_placer.search.search import search
-from tf_placer.search.shortest import NothingFits, Start, evaluate_given
+from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
 CONSTRUCTIVE_PLANS = 4
@@ -293,10 +292,9 @@ class LiveSearch:
             result = search(
                 form.corrected,
                 method,
-                share.seconds,
-                share.evaluations,
-                seed,
-                self._progress(title, share) if self._progress else None,
+                share,
+                seed=seed,
+                progress=self._progress(title, share) if self._progress else None,
                 start=start,
                 config=self._settings.get(method),
             )

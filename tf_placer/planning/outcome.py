@@ -28,7 +28,7 @@ from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_
 from tf_placer.search.known import REFERENCE
 from tf_placer.search.recorder import SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
-from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.search.search import NothingFits, evaluate_given
 
 SINGLE = REFERENCE
 NOT_RUN = "NOT_RUN"

@@ -31,8 +31,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
-from tf_placer.search.search import search
-from tf_placer.search.shortest import Start
+from tf_placer.search.search import Start, search
 from tf_placer.workers.fork_server import end_unused, has_forked
 
 FASTEST = Objective()
@@ -250,10 +249,9 @@ class Road:
         return search(
             self.problem if problem is None else problem,
             method,
-            budget.seconds,
-            budget.evaluations,
-            self.asked.seed,
-            progress,
+            budget,
+            seed=self.asked.seed,
+            progress=progress,
             start=start,
             config=self.asked.settings.get(method),
             objective=objective.name,

@@ -24,6 +24,27 @@ _LEARNER = "learner-"
 _REST = "json"  # name of what is no array in a planner's file
 
 
+class Kept:
+    """State of a method inside a method; of a learner nothing is kept."""
+
+    def __init__(self, state: dict[str, Any] | None = None) -> None:
+        self._state = state or {}
+        self._planner: Resumable | None = None
+
+    def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
+        """Keeps nothing."""
+
+    def track_state(self, planner: Resumable) -> bool:
+        self._planner = planner
+        if self._state:
+            planner.restore(self._state)
+        return bool(self._state)
+
+    def state(self) -> dict[str, Any]:
+        """State of the planner, if there is one."""
+        return {} if self._planner is None else self._planner.state()
+
+
 class Checkpoint:
     """Checkpoint of a search after its last whole round; without a folder nothing is kept.
 
@@ -134,7 +155,8 @@ class Checkpoint:
             learner = f"{_LEARNER}{rounds}"
             self._tracked.write(self._folder / learner)
             for file in self._folder.glob(f"{learner}.*"):
-                _sync(file)
+                with open(file, "rb") as written:
+                    os.fsync(written.fileno())
         self._write(recorder_state(), learner)
         for path in self._folder.glob(f"{_LEARNER}*"):
             if path.stem != learner:
@@ -221,11 +243,6 @@ class _State:
         except zipfile.BadZipFile as error:
             raise ValueError(str(error)) from error
         self._planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
-
-
-def _sync(path: pathlib.Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
 
 
 def _delete(path: pathlib.Path) -> None:

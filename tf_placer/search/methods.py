@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from tf_placer.base.arguments import InputError, check_registration
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
+from tf_placer.search.combinators import RACE_VERSION, portfolio
 from tf_placer.search.known import DEFAULT, MODULES, check_name
-from tf_placer.search.portfolio import RACE_VERSION, PortfolioConfig, portfolio_rounds
-from tf_placer.search.round import Method, configured, recorded
+from tf_placer.search.round import Context, configured, recorded
 
-
-def _row(name: str, module: str) -> MethodSpec:
-    """The row of that name among what a module of tf_placer defines."""
-    found = vars(importlib.import_module(module)).values()
-    (spec,) = (one for one in found if isinstance(one, MethodSpec) and one.name == name)
-    return spec
-
-
-_ROWS = {name: _row(name, module) for name, module in MODULES.items()}
-_ROWS[DEFAULT] = MethodSpec(
+_ROWS = {
+    name: next(
+        value
+        for value in vars(importlib.import_module(module)).values()
+        if isinstance(value, MethodSpec) and value.name == name
+    )
+    for name, module in MODULES.items()
+}
+_ROWS[DEFAULT] = portfolio(
+    lambda: having(Role.MEMBER),
     name=DEFAULT,
-    kind=Kind.OWN_ROUNDS,
     summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
-    build=portfolio_rounds(lambda: having(Role.MEMBER)),
-    config=PortfolioConfig,
     roles=frozenset({Role.DEFAULT}),
-    uses_start=True,
     versions={"race": RACE_VERSION, **_ROWS["memetic"].versions},
 )
 SPECS = tuple(_ROWS[name] for name in sorted(_ROWS))
@@ -54,13 +51,19 @@ def add(spec: MethodSpec, replace: bool = False) -> None:
 
 
 def register(
-    name: str, method: Method, *, uses_start: bool = False, goes_on: bool = False, replace: bool = False
+    name: str,
+    method: Callable[[Context], Any],
+    *,
+    uses_start: bool = False,
+    goes_on: bool = False,
+    replace: bool = False,
 ) -> None:
-    """Adds a method that yields rounds of its own and has no settings.
+    """Adds a method that has no settings.
 
     Args:
       name: small letters, digits and ``_``.
-      method: gives rounds (``tf_placer.search.Method``); the first line of its docstring describes it.
+      method: returns a ``tf_placer.search.Method``, or yields rounds that it has evaluated; the first line of its
+        docstring describes it.
       uses_start, goes_on: see ``MethodSpec``.
       replace: see ``add``.
 
@@ -73,7 +76,7 @@ def register(
     add(dataclasses.replace(own_rounds(name, method), uses_start=uses_start, goes_on=goes_on), replace)
 
 
-def own_rounds(name: str, method: Method) -> MethodSpec:
+def own_rounds(name: str, method: Callable[[Context], Any]) -> MethodSpec:
     """The row of a method that is given as a function."""
     summary = str(method.__doc__ or name).strip().splitlines()[0]
     return MethodSpec(name, Kind.OWN_ROUNDS, summary, lambda context, config: method(context))

@@ -77,18 +77,16 @@ def room_needed(problem: Problem) -> Room | None:
 
 def _smallest_preset(problem: Problem) -> str | None:
     """Smallest preset with a plan that fits, of plans that cost nothing; op times are those of this cluster."""
-    clusters = [Cluster.preset(name) for name in preset_names()]
-    for cluster in sorted(clusters, key=_total_memory):
+    sized = []
+    for cluster in map(Cluster.preset, preset_names()):
+        counted = cluster.accelerators()
+        sized.append((int(cluster.capacity_bytes()[counted].sum()), int(counted.sum()), cluster))
+    for _, _, cluster in sorted(sized, key=lambda entry: entry[:2]):
         elsewhere = _off_the_host(_on(problem, cluster))
         rows = np.concatenate([single_device_placements(elsewhere), topological_fill(elsewhere)])
         if (SimulatedEvaluator(elsewhere).evaluate(rows).status == Status.OK).any():
             return cluster.name
     return None
-
-
-def _total_memory(cluster: Cluster) -> tuple[int, int]:
-    counted = cluster.accelerators()
-    return int(cluster.capacity_bytes()[counted].sum()), int(counted.sum())
 
 
 def _on(problem: Problem, cluster: Cluster) -> Problem:

@@ -1,4 +1,4 @@
-"""Rounds of a search: settings of a method, batches of placements, starting plans, one driver for each kind."""
+"""A method at work: its context and starting plans, and the run that asks it, evaluates its plans and tells it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import math
 import time
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.learner import SimulateFn, WarmStart
+from tf_placer.agents.learner import Learner, WarmStart
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
@@ -21,10 +21,10 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planners.planner import Proving
+from tf_placer.planners.planner import Improving, Proving
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem, made_once
-from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.checkpoint import Checkpoint, Kept
 from tf_placer.search.known import NO_ORDER
 
 
@@ -84,7 +84,53 @@ def _taken(name: str, value: object, hint: object) -> object:
     return value
 
 
-# Starting plans: the best that cost nothing to find; rewards are relative to them.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Round:
+    """B placements that a method tried together, or the best of those that it tried.
+
+    Raises:
+      InputError: the decisions are none, as many evaluations as there cannot be, or a negative time.
+    """
+
+    decisions: Decisions  # or devices alone, [B, U] int32; of tensors only the best row is ever copied out
+    runtime_s: np.ndarray  # [B]; not meaningful where not ``valid``
+    valid: np.ndarray  # [B] bool, the placement runs and fits
+    evaluations: int | None = None  # placements tried to find these; None: these and no others
+    found_by: str = ""  # the method inside a method
+    proven_s: float = 0.0  # no placement that fits takes less; 0: nothing is proven
+    order: str = NO_ORDER  # the rule that made their priorities
+
+    def __post_init__(self) -> None:
+        decisions: Any = self.decisions
+        if not isinstance(decisions, Decisions):
+            object.__setattr__(self, "decisions", Decisions(decisions))
+        if self.evaluations is not None:
+            arguments.whole_number("evaluations", self.evaluations, least=0)
+        arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
+        arguments.number("proven_s", self.proven_s, least=0)
+
+    @property
+    def times_s(self) -> np.ndarray:
+        """[B] step times, infinite where a placement does not run."""
+        return np.where(self.valid, self.runtime_s, np.inf)
+
+
+@dataclasses.dataclass
+class Best:
+    """The fastest plan so far, and its origin."""
+
+    plan: Decisions | None = None  # of one row
+    runtime_s: float = math.inf
+    found_by: str = ""
+    order: str = NO_ORDER
+
+    def take(self, batch: Round, rows: int | None = None) -> None:
+        """Keeps the fastest of a round's first ``rows`` plans where it is faster; of equal ones the earliest stays."""
+        times_s = batch.times_s[:rows]
+        if times_s.min(initial=math.inf) < self.runtime_s:
+            row = int(times_s.argmin())
+            self.plan, self.runtime_s = batch.decisions.row(row), float(times_s[row])
+            self.found_by, self.order = batch.found_by, batch.order
 
 
 class Starts:
@@ -149,8 +195,9 @@ class Starts:
         built = [made_once(spec.build, self._problem, spec.config(), 0) for spec in self._planners]
         every = [self._single_by] * len(self._singles)
         every += [spec.name for spec, rows in zip(self._planners, built, strict=True) for _ in rows]
-        rows, positions = _distinct(np.concatenate([self._singles, *built]))
-        made_by = [every[i] for i in positions]
+        rows = np.concatenate([self._singles, *built])
+        positions = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+        rows, made_by = rows[positions], [every[i] for i in positions]
         simulated = simulator.evaluate(rows)
         simulated_s = np.where(simulated.status == Status.OK, simulated.runtime_s, np.inf)
         times_s = simulated_s.copy()
@@ -183,50 +230,6 @@ class Starts:
         return rows[least : least + 1], float(times.runtime_s[least]), (by[least],)
 
 
-def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[K, U] the rows, each where it is first, and [K] where that is."""
-    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
-    return rows[first], first
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Round:
-    """B placements that a method tried together, or the best of those that it tried.
-
-    Attributes:
-      decisions: what they decide; devices alone may be given as [B, U] int32. Of tensors only the best row is ever
-        copied out.
-      runtime_s: [B] float; not meaningful where not ``valid``.
-      valid: [B] bool, the placement runs and fits.
-      evaluations: placements that were tried to find these; None: these and no others.
-      found_by: the method inside a method that found these; empty where there is none.
-      proven_s: no placement that fits takes less, by what the method has proven so far; 0: it proves nothing.
-      order: the rule that made their priorities; ``"none"`` where they have none.
-
-    Raises:
-      InputError: the decisions are none, as many evaluations as there cannot be, or a negative time.
-    """
-
-    decisions: Decisions
-    runtime_s: np.ndarray
-    valid: np.ndarray
-    evaluations: int | None = None
-    found_by: str = ""
-    proven_s: float = 0.0
-    order: str = NO_ORDER
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decisions", _bundled(self.decisions))
-        if self.evaluations is not None:
-            arguments.whole_number("evaluations", self.evaluations, least=0)
-        arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
-        arguments.number("proven_s", self.proven_s, least=0)
-
-
-def _bundled(decisions: Any) -> Decisions:
-    return decisions if isinstance(decisions, Decisions) else Decisions(decisions)
-
-
 @dataclasses.dataclass(frozen=True)
 class Context:
     """Context of a search, given to every method.
@@ -250,7 +253,7 @@ class Context:
     given: np.ndarray | None
     seed: int
     rounds: int
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint | Kept
     evaluations_left: Callable[[], float] = lambda: math.inf
     used: Callable[[], float] = lambda: 0.0
     priority_of_op: np.ndarray | None = None
@@ -288,10 +291,6 @@ class Context:
         return self.starts.reference_s
 
 
-# Yields rounds until the caller stops asking, or for good when there is nothing more to try.
-Method = Callable[[Context], Iterator[Round]]
-
-
 def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Round:
     """Evaluates placements [B, U], in the order that the context has, or all that B plans decide, as one round."""
     decisions = context.ordered(decisions_of(plans, context.problem))
@@ -302,109 +301,156 @@ def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Ro
     return Round(decisions, measurement.runtime_s, measurement.status == Status.OK)
 
 
-# One driver loop per kind of method: propose, evaluate, feed back, checkpoint.
+class Method(Protocol):
+    """A search method at work on one problem.
+
+        while len(decisions := method.ask(most)):
+            method.tell(decisions, evaluated(context, decisions))
+
+    ``state`` is all that its next plans depend on.
+    """
+
+    def ask(self, most: float) -> Decisions | np.ndarray:
+        """Plans to evaluate, or only their devices [B, U]; those over ``most`` are not counted. No plan: the end."""
+
+    def tell(self, decisions: Decisions, times: Round) -> None:
+        """Takes in how the plans fared that ``ask`` returned last."""
+
+    def state(self) -> dict[str, Any]:
+        """Arrays, numbers and JSON data by name."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from what ``state`` returned, also in another process."""
+
+
+class _Drawing:
+    """A learner as a ``Method``; its state is in variables."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._actions: Any = None
+
+    def ask(self, most: float) -> Any:
+        self._actions, placements = self._learner.propose()
+        return placements
+
+    def tell(self, decisions: Decisions, times: Round) -> None:
+        self._learner.learn(self._actions, tf.constant(times.runtime_s), tf.constant(times.valid))
+
+
+class _Proposing:
+    """A planner that proposes and learns, as a ``Method``."""
+
+    def __init__(self, planner: Improving) -> None:
+        self._planner = planner
+        if isinstance(planner, Proving):
+            self.proven_s = planner.proven_s
+
+    def ask(self, most: float) -> np.ndarray:
+        return self._planner.propose()
+
+    def tell(self, decisions: Decisions, times: Round) -> None:
+        self._planner.learn(decisions.device_of_unit, times.times_s)
+
 
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
 _BURST_S = 0.25
 _FIRST_BURST = 64
 
 
-def rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
-    """The rounds of a method, from where its search was interrupted on.
+class Run:
+    """A method at work: asks it for plans, evaluates them, tells it their times, and keeps the best of them."""
 
-    Args:
-      spec: its row.
-      config: an instance of ``spec.config``.
-      context: the search.
-    """
-    return _DRIVERS[spec.kind](spec, config, context)
+    def __init__(self, spec: MethodSpec, config: Any, context: Context) -> None:
+        """Makes nothing yet.
 
+        Args:
+          spec: row of the method.
+          config: an instance of ``spec.config``.
+          context: of the search; the method continues where ``context.checkpoint`` left it.
+        """
+        self.spec = spec
+        self.context = context
+        self.best = Best()
+        self.goes_on = True
+        self._config = config
+        self._method: Any = None
+        self._tries_starts = spec.uses_start and not context.rounds
+        self._burst = _FIRST_BURST
 
-def _constructive(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
-    """One round of all that a planner makes, if it makes anything."""
-    if context.rounds:
-        return
-    rows = spec.build(context.problem, config, context.seed)
-    if len(rows):
-        yield evaluated(context, rows)
+    def next_round(self) -> Round | None:
+        """The next round; None when the method has no more plans."""
+        batch = self._next()
+        self.goes_on = batch is not None
+        if batch is not None:
+            self.best.take(batch)
+        return batch
 
+    def _next(self) -> Round | None:
+        tries_starts, self._tries_starts = self._tries_starts, False
+        kind, context = self.spec.kind, self.context
+        if tries_starts and (kind is Kind.LEARNED or self._is_inside):
+            return evaluated(context, context.begins)  # before the method is built, which may take long
+        if self._method is None:
+            self._method = self._built()
+        if self._is_inside:
+            begin_s = time.monotonic()
+            burst = self._method.advance(int(min(self._burst, context.evaluations_left())))
+            fastest = context.ordered(Decisions(burst.device_of_unit))
+            took_s = max(time.monotonic() - begin_s, 1e-6)
+            self._burst = max(_FIRST_BURST, int(min(2 * self._burst, burst.evaluations * _BURST_S / took_s)))
+            return Round(fastest, burst.runtime_s, np.isfinite(burst.runtime_s), burst.evaluations)
+        if isinstance(self._method, Iterator):
+            return next(self._method, None)
+        tries_starts = tries_starts and kind is Kind.IMPROVING
+        plans = context.begins if tries_starts else self._method.ask(context.evaluations_left())
+        if not len(plans):
+            return None
+        batch = evaluated(context, plans)
+        self._method.tell(batch.decisions, batch)
+        if isinstance(self._method, Proving) and isinstance(context.evaluator, SimulatedEvaluator):
+            batch = dataclasses.replace(batch, proven_s=self._method.proven_s())
+        return batch
 
-def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
-    """Proposes, evaluates, learns; from the start on, where there is one."""
-    start = context.start if spec.uses_start else None
-    if spec.build_inside is not None and isinstance(context.evaluator, SimulatedEvaluator):
-        yield from _inside(spec, config, context, context.evaluator)
-        return
-    planner = spec.build(context.problem, config, start, context.seed)
-    if not context.checkpoint.track_state(planner) and start is None:
-        # A checkpoint from before planners were kept: what was drawn is drawn again.
-        for _ in range(context.rounds):
-            planner.propose()
-    rows = context.begins if start is not None and not context.rounds else None
-    while True:
-        rows = planner.propose() if rows is None else rows
-        batch = evaluated(context, rows)
-        planner.learn(rows, np.where(batch.valid, batch.runtime_s, np.inf))
-        rows = None
-        if isinstance(planner, Proving) and isinstance(context.evaluator, SimulatedEvaluator):
-            batch = dataclasses.replace(batch, proven_s=planner.proven_s())
-        yield batch
+    @property
+    def _is_inside(self) -> bool:
+        """True if the method simulates by itself."""
+        return self.spec.build_inside is not None and isinstance(self.context.evaluator, SimulatedEvaluator)
 
+    def _built(self) -> Any:
+        spec, config, context = self.spec, self._config, self.context
+        problem, seed = context.problem, context.seed
+        if spec.kind is Kind.CONSTRUCTIVE:
+            plans = () if context.rounds else spec.build(problem, config, seed)
+            return iter([evaluated(context, plans)] if len(plans) else [])
+        if spec.kind is Kind.LEARNED:
+            simulator = simulator_beside(context.evaluator, problem)
 
-def _inside(
-    spec: MethodSpec, config: Any, context: Context, simulator: SimulatedEvaluator
-) -> Iterator[Round]:
-    """Rounds of a planner that simulates by itself, a burst at a time."""
-    assert spec.build_inside is not None
-    if not context.rounds:
-        yield evaluated(context, context.begins)
-    if context.priority_of_op is not None:
-        simulator = simulator.ordered(context.priority_of_op)
-    planner = spec.build_inside(context.problem, config, context.begins, context.seed, simulator)
-    context.checkpoint.track_state(planner)
-    size = _FIRST_BURST
-    while True:
-        begin_s = time.monotonic()
-        burst = planner.advance(int(min(size, context.evaluations_left())))
-        decisions = context.ordered(Decisions(burst.device_of_unit))
-        yield Round(decisions, burst.runtime_s, np.isfinite(burst.runtime_s), evaluations=burst.evaluations)
-        took_s = max(time.monotonic() - begin_s, 1e-6)
-        size = max(_FIRST_BURST, int(min(2 * size, burst.evaluations * _BURST_S / took_s)))
+            def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                times = simulator.times(tf.constant(rows))
+                return times.runtime_s.numpy(), times.fits.numpy()
 
-
-def _learned(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
-    """Draws, evaluates, teaches."""
-    if spec.uses_start and not context.rounds:
-        yield evaluated(context, context.begins)
-    warm_start = WarmStart(context.plans, context.reference_s, _simulate(context))
-    learner = spec.build(context.problem, config, warm_start, context.seed)
-    context.checkpoint.track(learner)
-    while True:
-        proposal = learner.propose()
-        batch = evaluated(context, proposal.placements)
-        learner.learn(proposal.actions, tf.constant(batch.runtime_s), tf.constant(batch.valid))
-        yield batch
-
-
-def _own_rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
-    """Leaves everything to the method."""
-    return iter(spec.build(context, config))
-
-
-def _simulate(context: Context) -> SimulateFn:
-    """Simulator of plans that no method proposed: never the runtime."""
-    simulator = simulator_beside(context.evaluator, context.problem)
-
-    def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        times = simulator.times(tf.constant(rows))
-        return times.runtime_s.numpy(), times.fits.numpy()
-
-    return simulate
-
-
-_DRIVERS = {
-    Kind.CONSTRUCTIVE: _constructive,
-    Kind.IMPROVING: _improving,
-    Kind.LEARNED: _learned,
-    Kind.OWN_ROUNDS: _own_rounds,
-}
+            learner = spec.build(
+                problem, config, WarmStart(context.plans, context.reference_s, simulate), seed
+            )
+            context.checkpoint.track(learner)
+            return _Drawing(learner)
+        if spec.kind is Kind.OWN_ROUNDS:
+            method = spec.build(context, config)
+            if not hasattr(method, "ask"):
+                return iter(method)
+        elif self._is_inside:
+            assert spec.build_inside is not None and isinstance(context.evaluator, SimulatedEvaluator)
+            ranks, simulator = context.priority_of_op, context.evaluator
+            simulator = simulator if ranks is None else simulator.ordered(ranks)
+            method = spec.build_inside(problem, config, context.begins, seed, simulator)
+        else:
+            start = context.start if spec.uses_start else None
+            method = spec.build(problem, config, start, seed)
+        is_restored = context.checkpoint.track_state(method)
+        if spec.kind is Kind.IMPROVING and not self._is_inside:
+            method = method if hasattr(method, "ask") else _Proposing(method)
+            # A checkpoint from before planners were kept: their draws are made again.
+            for _ in () if is_restored or spec.uses_start else range(context.rounds):
+                method.ask(context.evaluations_left())
+        return method

@@ -1,80 +1,122 @@
-"""The public search: checks what it is given, and seeks the shortest step, the most robust or the least memory."""
+"""The public search, and its loop: one method, a budget, the best plan, a history and a checkpoint."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
 import math
+import numbers
 import os
-import time
-from collections.abc import Mapping
-from typing import Any
+import pathlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypedDict, Unpack, cast
 
-from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+import numpy as np
+
+from tf_placer.base import arguments, interrupt
+from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.eager import eagerly
-from tf_placer.base.method_spec import MethodSpec
-from tf_placer.evaluation.simulated import Evaluator
+from tf_placer.base.files import reserved
+from tf_placer.base.method_spec import Kind, MethodSpec, Role
+from tf_placer.evaluation.journal import JournaledEvaluator
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, search_simulator
 from tf_placer.evaluation.uncertainty import RobustEvaluator
+from tf_placer.problem.bounds import lower_bounds, shortage
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.search.known import DEFAULT, NO_ORDER, ORDERS, SLOW_DOWN, TIME, Budget, Objective
-from tf_placer.search.recorder import EnteredAlready, Progress, SearchResult, Silent
-from tf_placer.search.round import Method, configured
-from tf_placer.search.shortest import Start, least_memory, method_of, seed_of, shortest
+from tf_placer.search import methods
+from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.combinators import least_memory, under_orders
+from tf_placer.search.known import (
+    DEFAULT,
+    NO_ORDER,
+    ORDERS,
+    PLAIN,
+    SLOW_DOWN,
+    TIME,
+    Budget,
+    Objective,
+)
+from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult, Silent
+from tf_placer.search.room import room_needed
+from tf_placer.search.round import Context, Round, Run, Starts, configured, evaluated, recorded
 
-_GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
+Start = Placement | np.ndarray | Sequence[Placement]
+JOURNAL = "measured.jsonl"
+# Between two checkpoints of a simulated search; one that measures saves after every round.
+CHECKPOINT_EVERY_S = 10.0
+_FIRST_OF = 2  # parts of a budget of which a first search has one
+
+
+class NothingFits(InputError):
+    """Raised when no placement that was tried runs: in a simulated search, none fits in the devices' memory."""
+
+
+class Wrappers(TypedDict, total=False):
+    """Keywords of ``search`` that set its method, its budget or its objective."""
+
+    # Of the method: an instance of its config class, or a dict of some of its fields.
+    config: object | None
+    # The budget's limits, in place of ``budget``.
+    budget_s: float
+    budget_evaluations: int | None
+    # "time", or "memory": the plan whose fullest accelerator (GPU, or any device where there is none) takes the least
+    # share of its memory among those within the slow-down (``least_memory``). It is simulated, begins nowhere and is
+    # not resumed, so it takes no evaluator, checkpoint or start.
+    objective: str
+    # Share of the fastest plan's step time that a plan of least memory may take longer; 0.1 is a tenth.
+    slow_down: float
+    # The step is the mean over the estimates and a few draws of the unknowns of described devices (``RobustEvaluator``,
+    # by the seed). The result's times are by the estimates; those of its history are means. A method that begins at
+    # plans begins at the one that it finds by the estimates in half of the budget.
+    robust: bool
+    # "none": plans decide devices alone, and the runtime takes ready ops as it does. A rule (``known.ORDER_RULES``):
+    # plans also have the priorities of the rule. "auto": the rules race, and so does no order (``under_orders``). It is
+    # simulated and not resumed.
+    order: str
 
 
 @eagerly()
 def search(
     problem: Problem,
-    method: str | MethodSpec | Method = DEFAULT,
-    budget_s: float = math.inf,
-    budget_evaluations: int | None = None,
+    method: str | MethodSpec | Any = DEFAULT,
+    budget: Budget | float | None = None,
+    evaluator: Evaluator | Any | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
-    evaluator: Evaluator | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     start: Start | None = None,
-    config: object | None = None,
-    objective: str = TIME,
-    slow_down: float = SLOW_DOWN,
-    robust: bool = False,
-    order: str = NO_ORDER,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **wrappers: Unpack[Wrappers],
 ) -> SearchResult:
-    """Searches for the placement of ``problem`` with the shortest step, or that which takes the least memory.
+    """Searches for the placement of ``problem`` with the shortest step, or with the least memory.
 
-    Anytime: Ctrl-C ends the search early and keeps the best so far; a second one while that is put away changes
-    nothing (``CtrlC``). The budget covers the method's own set-up too (tracing its networks).
+    Anytime: Ctrl-C ends the search early and keeps the best so far. The budget covers the method's own set-up too
+    (tracing its networks).
 
-    With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime has
-    measured is on disk at once (``JournaledEvaluator``). A finished search goes on when the budget has grown.
+    With a ``checkpoint`` folder, the same call continues where a killed one was. Measurements of a search on the
+    runtime are on disk at once (``JournaledEvaluator``). A finished search continues when the budget has grown.
 
     Args:
       problem: what to place.
-      method: a name of ``tf_placer.methods()``, a row of that table, or a function that yields rounds.
-      budget_s: wall-clock limit in seconds.
-      budget_evaluations: most placements evaluated.
-      seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
-        evaluator gives equal times.
-      progress: is shown every round; None shows nothing.
+      method: a name of ``tf_placer.methods()``, a row of that table, or a function of the ``Context`` that returns a
+        ``Method`` or yields rounds.
+      budget: limits of time and evaluations, or a wall-clock limit in seconds alone.
       evaluator: times the placements, and stays the caller's to close; None simulates (``search_simulator``: where
         threads decide, times are means over several orders of execution, the result's too).
-      checkpoint: folder of this one search, made if need be; None keeps nothing.
+      seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
+        evaluator gives equal times.
       start: where a method that improves a placement begins: [U], or a placement, also one of another problem of the
         same graph and devices; or several, [K, U] or a list of placements, the most promising first: all are tried,
         and a search of several chains begins at each. When not given, the best plan that costs nothing to find
         (``Starts``). A method of the table that begins nowhere ignores it with a warning.
-      config: settings of the method: an instance of its config class, or a dict of some of its fields.
-      objective: ``"time"``, or ``"memory"``: the plan whose fullest accelerator (GPU, or any device where there is
-        none) takes the smallest share of its memory, among those within the slow-down (``least_memory``). It is
-        simulated, begins nowhere and is not resumed, so it takes no evaluator, checkpoint or start.
-      slow_down: share of the fastest plan's step time that a plan of least memory may take longer; 0.1 is a tenth.
-      robust: the step is the mean over the estimates and a few draws of what is not known of described devices
-        (``RobustEvaluator``, by the seed). The result's times are by the estimates; those of its history are means.
-        A method that begins at plans begins at the one that it finds by the estimates in half of the budget.
-      order: ``"none"``: plans decide devices alone, and the runtime takes ready ops as it does. A rule
-        (``tf_placer.search.known.ORDER_RULES``): plans also have the priorities that the rule makes. ``"auto"``: the
-        rules race, and so does no order (``ordered_rounds``). It is simulated and not resumed.
+      checkpoint: folder of this one search, made if need be; None keeps nothing.
+      progress: is shown every round; None shows nothing.
+      **wrappers: see ``Wrappers``.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
@@ -85,118 +127,368 @@ def search(
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
     """
+    if unknown := wrappers.keys() - Wrappers.__annotations__.keys():
+        raise TypeError(f"search() got an unexpected keyword argument {min(unknown)!r}")
     arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
-    budget = Budget(budget_s, budget_evaluations)
-    seed = seed_of(seed)
-    spec = method_of(method)
-    settings = configured(spec, config)
-    _check_progress(progress)
-    if checkpoint is not None:
-        checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
-    if evaluator is not None:
-        _check_evaluator(evaluator, problem)
-    sought = Objective(objective, slow_down)
-    beside = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust}
-    _check_order_takes(order, beside | {'objective="memory"': sought.is_memory})
-    if arguments.truth("robust", robust):
-        _check_robust_takes(problem, evaluator, sought)
-        return robust_plan(problem, spec, settings, budget, seed, progress or Silent(), checkpoint, start)
-    if sought.is_memory:
-        _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
-        return least_memory(problem, spec, settings, budget, seed, progress or Silent(), sought)
-    return shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start, order)
-
-
-def _check_progress(progress: object) -> None:
+    if isinstance(evaluator, numbers.Integral) and "budget_evaluations" not in wrappers:
+        # Until the next version: the fourth position was that of ``budget_evaluations``.
+        wrappers["budget_evaluations"], evaluator = int(evaluator), None
+    budget = _budget_of(budget, wrappers)
+    seed = arguments.whole_number("seed", seed, 0, MAX_SEED)
+    spec = _row_of(method)
+    settings = configured(spec, wrappers.get("config"))
     if progress is not None:
         arguments.has_parts(
             "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
         )
-
-
-def _check_order_takes(order: str, given: Mapping[str, object]) -> None:
-    """Raises InputError where there is no such order, or anything is given that a search with one does not take."""
-    for name, value in given.items() if arguments.one_of("order", order, ORDERS) != NO_ORDER else ():
-        if value is not None and value is not False:
-            raise InputError(
-                f"{name} is given with order={order!r}, which is not for that; leave one of them out"
-            )
-
-
-def _check_memory_takes(**given: object) -> None:
-    """Raises InputError where anything is given that a search for the least memory does not take."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f'{name} is given with objective="memory", which is not for that; leave it out')
-
-
-def _check_robust_takes(problem: Problem, evaluator: Evaluator | None, sought: Objective) -> None:
-    """Raises InputError where a search for a robust plan cannot be."""
+    if checkpoint is not None:
+        checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
-        raise InputError("evaluator is given with robust=True, which brings its own; leave one of them out")
-    if sought.is_memory:
-        raise InputError(
-            f'robust=True is given with objective="{sought.name}", which is not for that; leave it out'
-        )
-    if problem.cluster.is_live:
-        raise InputError(
-            f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; leave it out"
-        )
+        remedy = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
+        arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), remedy)
+        if evaluator.problem is not problem:
+            raise InputError(
+                f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} "
+                "that is searched; make it of that one"
+            )
+    return _wrapped(problem, spec, settings, budget, wrappers, seed, evaluator, start, checkpoint, progress)
 
 
-def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:
-    """Raises InputError unless it is an evaluator of the problem."""
-    arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
-    if evaluator.problem is not problem:
-        raise InputError(
-            f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
-            "is searched; make it of that one"
-        )
-
-
-def robust_plan(
+def _wrapped(
     problem: Problem,
     spec: MethodSpec,
     settings: Any,
     budget: Budget,
+    wrappers: Wrappers,
     seed: int,
-    progress: Progress,
-    checkpoint: str | os.PathLike[str] | None,
+    evaluator: Evaluator | None,
     start: Start | None,
+    checkpoint: str | os.PathLike[str] | None,
+    progress: Progress | None,
 ) -> SearchResult:
-    """The plan with the best mean over the estimates and draws; arguments as ``search`` has checked them.
-
-    A step under every draw takes many times as long to simulate as one. So a method that begins at plans first has half
-    of the budget to find one by the estimates, unless it is given one or is resumed.
-
-    Raises:
-      InputError, NothingFits, KeyboardInterrupt: as ``search``.
-    """
-    begin_s = time.monotonic()
-    evaluator = RobustEvaluator(problem, seed)
-    if start is not None or checkpoint is not None or not spec.uses_start or budget.left(1) < 1:
-        return shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start)
-    with progress:
-        shown = EnteredAlready(progress)
-        first = shortest(problem, spec, settings, budget.share(2), seed, shown)
+    """The search with the order, the objective or the draws that were asked for."""
+    objective = Objective(wrappers.get("objective", TIME), wrappers.get("slow_down", SLOW_DOWN))
+    robust = arguments.truth("robust", wrappers.get("robust", False))
+    order = arguments.one_of("order", wrappers.get("order", NO_ORDER), ORDERS)
+    memory = f'objective="{objective.name}"'
+    given = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust or None}
+    if order != NO_ORDER:
+        _refuse(f"order={order!r}", {**given, memory: objective.is_memory or None})
+        spec = under_orders(spec, order)
+    if robust:
+        _refuse("robust=True", {"evaluator": evaluator, memory: objective.is_memory or None})
+        if problem.cluster.is_live:
+            raise InputError(
+                f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; "
+                "leave it out"
+            )
+    if objective.is_memory:
+        _refuse(memory, {"evaluator": evaluator, "checkpoint": checkpoint, "start": start})
+    progress = progress or Silent()
+    with progress, interrupt.stoppable() as stop:
+        run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
+        if objective.is_memory:
+            fastest = run(budget.share(_FIRST_OF))
+            return least_memory(fastest, budget, objective.slow_down, progress.show, stop)
+        if not robust:
+            return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
+        evaluator = RobustEvaluator(problem, seed)
+        if start is not None or checkpoint is not None or not spec.uses_start or budget.left(1) < 1:
+            return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
+        # A step under every draw takes many times as long to simulate as one: half of the budget finds a start.
+        first = run(budget.share(_FIRST_OF))
         if first.interrupted:
             return first
-        left = Budget(
-            max(budget.seconds - (time.monotonic() - begin_s), 1e-3),
-            None if budget.evaluations is None else int(budget.left(first.evaluations)),
-        )
-        found = shortest(problem, spec, settings, left, seed, shown, evaluator, start=first.placement)
-    shifted = tuple(
+        rest = None if budget.evaluations is None else int(budget.left(first.evaluations))
+        seconds = max(budget.seconds - first.search_s, 1e-3)
+        result = run(Budget(seconds, rest), evaluator=evaluator, start=first.placement)
+    history = tuple(
         dataclasses.replace(
             entry,
             evaluations=entry.evaluations + first.evaluations,
             elapsed_s=entry.elapsed_s + first.search_s,
         )
-        for entry in found.history
+        for entry in result.history
     )
     return dataclasses.replace(
-        found,
-        evaluations=found.evaluations + first.evaluations,
-        search_s=found.search_s + first.search_s,
-        history=shifted,
+        result,
+        evaluations=result.evaluations + first.evaluations,
+        search_s=result.search_s + first.search_s,
+        history=history,
     )
+
+
+def _budget_of(budget: Budget | float | None, wrappers: Wrappers) -> Budget:
+    seconds, evaluations = wrappers.get("budget_s", math.inf), wrappers.get("budget_evaluations")
+    if budget is None:
+        return Budget(seconds, evaluations)
+    if "budget_s" in wrappers or (isinstance(budget, Budget) and "budget_evaluations" in wrappers):
+        raise InputError("budget is given with one of its limits as a keyword; leave one of them out")
+    return (
+        budget
+        if isinstance(budget, Budget)
+        else Budget(arguments.number("budget", budget, above=0), evaluations)
+    )
+
+
+def _row_of(method: object) -> MethodSpec:
+    if isinstance(method, MethodSpec):
+        return method
+    if isinstance(method, str):
+        return methods.find(method)
+    arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+    # It need not be a plain function: it may be one with some arguments filled in.
+    inner = method.func if isinstance(method, functools.partial) else method
+    row = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), cast(Any, method))
+    return dataclasses.replace(
+        row, uses_start=True
+    )  # it is the function's own affair what it does with a start
+
+
+def _refuse(what: str, given: dict[str, object]) -> None:
+    """Raises InputError where anything is given."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is given with {what}, which is not for that; leave one of them out")
+
+
+def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray | None:
+    """[K, U] where to begin; None, with a warning, where the method begins nowhere.
+
+    Raises:
+      InputError: no legal placements of this problem, nor of one with the same units and devices.
+    """
+    is_several = isinstance(start, np.ndarray | list | tuple) and not (len(start) and np.isscalar(start[0]))
+    plans = cast(Sequence[Any], start if is_several else [start])
+    if not len(plans):
+        raise InputError("start has no plan; give one, or None")
+    rows = np.stack([_begin_of(problem, plan) for plan in plans])
+    if not method.uses_start:
+        using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
+        warnings.warn(f"method {method.name!r} ignores start; {using} begin there", stacklevel=3)
+        return None
+    return rows
+
+
+def _begin_of(problem: Problem, start: Placement | np.ndarray) -> np.ndarray:
+    """[U] a start's devices."""
+    if isinstance(start, Placement):
+        other = start.problem
+        devices = [
+            [device.name for device in cluster.devices] for cluster in (other.cluster, problem.cluster)
+        ]
+        has_same_units = problem is other or (
+            devices[0] == devices[1]
+            and problem.op_names == other.op_names
+            and np.array_equal(problem.unit_of_op, other.unit_of_op)
+        )
+        if not has_same_units:
+            raise InputError(
+                f"start is a placement of {start.problem.name!r} on {start.problem.cluster.name!r}, another graph or "
+                f"other devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
+            )
+        if start.priority_of_op is not None or start.cluster_of_op is not None:
+            warnings.warn(
+                "a search begins at devices alone: the start's priorities and clusters are left", stacklevel=3
+            )
+        start = start.device_of_unit
+    try:
+        return np.array(Placement(problem, start).device_of_unit)
+    except InputError as error:
+        raise InputError(f"start: {error}") from None
+
+
+def _searched(
+    problem: Problem,
+    spec: MethodSpec,
+    settings: Any,
+    budget: Budget,
+    *,
+    seed: int,
+    show: Callable[[HistoryEntry], None],
+    evaluator: Evaluator | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    start: Start | None = None,
+) -> SearchResult:
+    """The plan with the shortest step that is tried; arguments as ``search`` has checked them."""
+    recorder = Recorder(budget)  # its clock runs: what sets the search up is in its budget
+    begins = None if start is None else _begins_of(problem, start, spec)
+    with contextlib.ExitStack() as stack:
+        stop = stack.enter_context(interrupt.stoppable())
+        interrupt.check()
+        folder = None if checkpoint is None else pathlib.Path(checkpoint)
+        if folder is not None:
+            stack.enter_context(reserved(folder, f"checkpoint={folder}"))
+        evaluator = search_simulator(problem) if evaluator is None else evaluator
+        measures = not isinstance(evaluator, SimulatedEvaluator)
+        if not measures:
+            _check_memory(problem)
+        elif folder is not None and not isinstance(evaluator, JournaledEvaluator):
+            evaluator = stack.enter_context(JournaledEvaluator(evaluator, folder / JOURNAL))
+        identity = {"method": spec.name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
+        if begins is not None:
+            identity["start"] = hashlib.sha256(begins.tobytes()).hexdigest()[:16]
+        kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
+        if spec.kind is not Kind.OWN_ROUNDS or recorded(settings):  # else the method may do it
+            kept.settings_are({**spec.versions, **recorded(settings)})
+        return _run(spec, settings, evaluator, recorder, seed, begins, kept, stop, show)
+
+
+def _run(
+    spec: MethodSpec,
+    settings: Any,
+    evaluator: Evaluator,
+    recorder: Recorder,
+    seed: int,
+    begins: np.ndarray | None,
+    checkpoint: Checkpoint,
+    stop: interrupt.Stop,
+    show: Callable[[HistoryEntry], None],
+) -> SearchResult:
+    """Main loop: runs the method until it ends, the budget is spent, or a stop is requested."""
+    problem = evaluator.problem
+    recorder.restore(checkpoint.recorder)
+    starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
+    context = Context(
+        problem=problem,
+        evaluator=evaluator,
+        starts=starts,
+        given=begins,
+        seed=seed,
+        rounds=len(recorder.history),
+        checkpoint=checkpoint,
+        evaluations_left=lambda: recorder.budget.left(recorder.evaluations),
+        used=lambda: recorder.used,
+    )
+    run = Run(spec, settings, context)
+    interrupted = tried_all = False
+    presses = stop.presses
+    # A search that begins makes one round, however little time it has.
+    done = recorder.exhausted and bool(recorder.history)
+    while not done:
+        try:
+            batch = run.next_round()
+        except (Exception, KeyboardInterrupt) as error:
+            # Native code and TensorFlow's tracing make errors of their own of an interrupt.
+            if stop.presses == presses and not isinstance(error, KeyboardInterrupt):
+                raise
+            interrupted = True
+            break
+        if batch is None:
+            tried_all = not recorder.exhausted
+        else:
+            recorder.add(batch)
+            stop.holds_plan = stop.holds_plan or recorder.best.plan is not None
+            interrupted = stop.requested
+        done = batch is None or interrupted or recorder.exhausted
+        checkpoint.save(len(recorder.history), recorder.state, last=done)
+        if batch is not None:
+            show(recorder.history[-1])
+    best = recorder.best
+    if best.plan is None and interrupted:
+        raise KeyboardInterrupt
+    if best.plan is None:
+        raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
+    stop.requested = stop.requested and not interrupted  # this search has answered it
+    return _result(spec, settings, evaluator, recorder, best.plan, starts, seed, interrupted)
+
+
+def _result(
+    spec: MethodSpec,
+    settings: Any,
+    evaluator: Evaluator,
+    recorder: Recorder,
+    plan: Decisions,
+    starts: Starts,
+    seed: int,
+    interrupted: bool,
+) -> SearchResult:
+    problem, best = evaluator.problem, recorder.best
+    is_simulated = isinstance(evaluator, SimulatedEvaluator)
+    simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(problem)
+    single_device_s, proven_s = starts.single_device_s, recorder.proven_s
+    told_in = simulator.tells
+    if told_in is not simulator:
+        # Of the plan that is best by the evaluator; it says nothing of what others take by these times.
+        single_device_s, proven_s = Starts(problem, told_in, ()).single_device_s, 0.0
+    placement = Placement.from_decisions(problem, plan)
+    final = told_in.evaluate(placement.decisions)
+    assert final.peak_bytes is not None  # simulated
+    # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
+    runtime_s = float(final.runtime_s[0])
+    names = [device.name for device in problem.cluster.devices]
+    return SearchResult(
+        placement=placement,
+        method=spec.name,
+        seed=seed,
+        evaluator=evaluator.identity["evaluator"],
+        runtime_s=runtime_s if is_simulated else best.runtime_s,
+        peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes[0], strict=True)},
+        bounds=lower_bounds(problem),
+        single_device_s=single_device_s,
+        evaluations=recorder.evaluations,
+        search_s=recorder.elapsed_s,
+        interrupted=interrupted,
+        history=tuple(recorder.history),
+        settings=recorded(settings),
+        found_by=best.found_by or spec.name,
+        # What is proven is in whole nanoseconds, which means over several orders are not.
+        proven_s=min(proven_s, runtime_s),
+        order=best.order,
+    )
+
+
+def _found_nothing(
+    name: str, evaluator: Evaluator, recorder: Recorder, starts: Starts, tried_all: bool
+) -> str:
+    """One line with a remedy that can help, and the plan nearest to fitting."""
+    problem = evaluator.problem
+    simulated = isinstance(evaluator, SimulatedEvaluator)
+    what = "fits in the memory of" if simulated else "runs on"
+    remedy = "give it a larger budget or more devices"
+    if simulated:
+        nearest = evaluator.evaluate(starts.plans[:1])
+        if nearest.status[0] == Status.OK:
+            remedy = f"try {PLAIN}, which begins at a plan that fits"
+        else:
+            remedy = f"in the plan nearest to fitting that costs nothing to find {nearest.messages[0]}; "
+            remedy += "give more devices" if tried_all else "give more devices or a larger budget"
+    elif tried_all:
+        remedy = f"it makes no more; try {PLAIN}, or give more devices"
+    return (
+        f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
+        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
+    )
+
+
+def _check_memory(problem: Problem) -> None:
+    """Raises NothingFits where it is proven that no placement fits."""
+    if lacking := shortage(problem):
+        raise NothingFits(
+            f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
+            f"give a smaller batch or model, or devices with more memory{_room(problem)}"
+        )
+
+
+def _room(problem: Problem) -> str:
+    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
+    room = room_needed(problem)
+    return "" if room is None else f": {room}"
+
+
+@eagerly()
+def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
+    """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
+
+    Raises:
+      NothingFits: it does not fit in memory.
+    """
+
+    def given(context: Context) -> Iterator[Round]:
+        yield evaluated(context, plan)
+
+    _check_memory(problem)
+    recorder, unkept, spec = Recorder(Budget(evaluations=1)), Checkpoint(None, {}, 0.0), _row_of(given)
+    settings, simulator = configured(spec), SimulatedEvaluator(problem)
+    result = _run(spec, settings, simulator, recorder, 0, None, unkept, interrupt.Stop(), Silent().show)
+    return dataclasses.replace(result, method=name, found_by=name)

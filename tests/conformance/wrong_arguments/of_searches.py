@@ -8,6 +8,7 @@ import tf_placer
 from tests.conformance.wrong_arguments.of_placements import no_legal_plans
 from tests.conformance.wrong_arguments.row import NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene
+from tf_placer.search.known import Budget
 
 
 def of_searches(scene: Scene) -> dict[str, Row]:
@@ -17,6 +18,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
             lambda: {
                 "problem": scene.two,
                 "method": "local_search",
+                "budget": None,
                 "budget_s": 9,
                 "budget_evaluations": np.int64(2),
                 "seed": np.int64(1),
@@ -33,6 +35,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
             {
                 "problem": (3, "a", scene.item, Told(scene.problem, scene.problem.name)),
                 "method": (3, "", "hpd", ["single"]),
+                "budget": (0, -1, "5", NAN, True, Budget(1.0)),  # the last with budget_s
                 "budget_s": (0, -1, "5", NAN, True),
                 "budget_evaluations": (0, -1, 1.5, "5", True),
                 "seed": (-1, 1.5, "1", True, 2**31, NAN),
@@ -45,12 +48,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 ),
                 "checkpoint": (3, "", b"a", scene.file("a"), scene.file("a") / "b"),
                 "start": (*no_legal_plans(), [], [[0, 1], [0, 2]]),
-                "objective": (
-                    "space",
-                    3,
-                    "",
-                    "memory",
-                ),  # the last with an evaluator, a checkpoint and a start
+                "objective": ("space", 3, "", "memory"),  # the last with an evaluator
                 "slow_down": (-0.1, "a", NAN, True),
                 "robust": (1, "yes", None, True),  # the last with an evaluator
                 "order": (3, "", "fastest", "auto"),  # the last with an evaluator

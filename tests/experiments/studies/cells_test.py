@@ -15,8 +15,7 @@ from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.search import methods
-from tf_placer.search.search import search
-from tf_placer.search.shortest import NothingFits
+from tf_placer.search.search import NothingFits, search
 
 # Not the host: the tiny learner knows devices 0 and 1 alone.
 LEARNER = dataclasses.replace(TINY, default=TinyConfig(samples=8))

@@ -12,12 +12,6 @@ def press():
     signal.raise_signal(signal.SIGINT)
 
 
-@pytest.fixture
-def no_moment(monkeypatch):
-    """Every press counts, however close to the one before."""
-    monkeypatch.setattr(interrupt, "MOMENT_S", 0.0)
-
-
 def test_while_no_plan_is_held_a_press_interrupts():
     with stoppable() as stop:
         with pytest.raises(KeyboardInterrupt):
@@ -34,8 +28,8 @@ def test_a_plan_that_is_held_is_not_lost_for_presses_in_a_moment():
         assert stop.presses == 1 and stop.requested
 
 
-@pytest.mark.usefixtures("no_moment")
-def test_the_second_press_interrupts():
+def test_the_second_press_interrupts(monkeypatch):
+    monkeypatch.setattr(interrupt, "MOMENT_S", 0.0)
     with pytest.raises(KeyboardInterrupt), stoppable() as stop:
         stop.holds_plan = True
         press()

@@ -15,8 +15,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.search.checkpoint import FILE_NAME
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
-from tf_placer.search.search import search
-from tf_placer.search.shortest import evaluate_given
+from tf_placer.search.search import evaluate_given, search
 
 PAIR = problem_of([100, 300], [])
 

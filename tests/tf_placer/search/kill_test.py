@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.tf_placer.search import killable_search
-from tf_placer.search.shortest import JOURNAL
+from tf_placer.search.search import JOURNAL
 
 pytestmark = pytest.mark.slow
 

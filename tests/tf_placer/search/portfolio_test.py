@@ -17,9 +17,9 @@ from tests.tf_placer.problem.small_problems import (
 )
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.problem.problem import Problem
-from tf_placer.search import methods
+from tf_placer.search import combinators, methods
 from tf_placer.search import round as drivers
-from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
+from tf_placer.search.combinators import PortfolioConfig
 from tf_placer.search.search import search
 
 BRANCHES, LENGTH = 4, 2
@@ -60,9 +60,8 @@ def arm(name: str, row: np.ndarray) -> MethodSpec:
 
 
 def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
-    build = portfolio_rounds(lambda: members)
     config = PortfolioConfig(**{"head": 0.0, **settings})
-    return MethodSpec("portfolio", Kind.OWN_ROUNDS, "Some.", build, PortfolioConfig, config, uses_start=True)
+    return combinators.portfolio(lambda: members, name="portfolio", summary="Some.", default=config)
 
 
 def test_the_best_plan_is_the_optimum() -> None:

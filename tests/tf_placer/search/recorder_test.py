@@ -34,7 +34,7 @@ def test_the_best_is_the_best_seen_and_not_the_last():
     recorder = Recorder(Budget(evaluations=100))
     for times, first in ([3.0, 2.0], 10), ([1.0, 5.0], 20), ([4.0, 4.0], 30):
         recorder.add(round_of(times, first=first))
-    assert recorder.best_s == 1.0 and devices(recorder.best) == [20]
+    assert recorder.best.runtime_s == 1.0 and devices(recorder.best.plan) == [20]
     assert [(e.evaluations, e.best_s, e.mean_s) for e in recorder.history] == [
         (2, 2, 2.5),
         (4, 1, 3),
@@ -57,9 +57,9 @@ def test_what_was_proven_stays_and_is_kept():
 def test_what_does_not_run_is_never_best():
     recorder = Recorder(Budget(evaluations=100))
     recorder.add(round_of([0.1, 0.2], [False, False]))
-    assert recorder.best is None and math.isnan(recorder.best_s)
+    assert recorder.best.plan is None and math.isnan(recorder.history[-1].best_s)
     recorder.add(round_of([0.1, math.nan, 7.0], [False, False, True], first=5))
-    assert recorder.best_s == 7.0 and devices(recorder.best) == [7]
+    assert recorder.best.runtime_s == 7.0 and devices(recorder.best.plan) == [7]
     assert [e.failed for e in recorder.history] == [2, 2]
     assert math.isnan(recorder.history[0].mean_s) and recorder.history[1].mean_s == 7.0
 
@@ -71,7 +71,7 @@ def test_what_lies_past_the_budget_does_not_count():
     recorder.add(round_of([7.0, 1.0], first=5))
     assert recorder.exhausted
     assert recorder.evaluations == 3
-    assert recorder.best_s == 7.0 and devices(recorder.best) == [5]
+    assert recorder.best.runtime_s == 7.0 and devices(recorder.best.plan) == [5]
 
 
 def test_a_round_that_says_how_many_were_tried_counts_whole():
@@ -81,7 +81,7 @@ def test_a_round_that_says_how_many_were_tried_counts_whole():
     assert recorder.evaluations == 98 and not recorder.exhausted
     recorder.add(dataclasses.replace(round_of([4.0, 4.0, 4.0, 2.0], first=10), evaluations=40))
     assert recorder.evaluations == 138 and recorder.exhausted
-    assert recorder.best_s == 2.0 and devices(recorder.best) == [13], (
+    assert recorder.best.runtime_s == 2.0 and devices(recorder.best.plan) == [13], (
         "the last row is past the budget and was tried"
     )
     assert [(entry.evaluations, entry.mean_s, entry.failed) for entry in recorder.history] == [
@@ -102,11 +102,11 @@ def test_all_that_the_best_plan_decides_is_kept():
     first.add(Round(decisions, np.array([2.0, 1.0]), np.array([True, True])))
     second.restore(json.loads(json.dumps(first.state())))
     for recorder in (first, second):
-        assert devices(recorder.best) == [1]
-        assert recorder.best.priority_of_op.tolist() == [[7, 5]]
-        assert recorder.best.cluster_of_op.tolist() == [[-1, 2]]
+        assert devices(recorder.best.plan) == [1]
+        assert recorder.best.plan.priority_of_op.tolist() == [[7, 5]]
+        assert recorder.best.plan.cluster_of_op.tolist() == [[-1, 2]]
     first.add(Round(decisions.row(0), np.array([0.5]), np.array([True])))
-    assert first.best.priority_of_op is None, "the best plan now decides no order"
+    assert first.best.plan.priority_of_op is None, "the best plan now decides no order"
 
 
 def test_a_state_of_before_schedules_is_restored():
@@ -120,13 +120,8 @@ def test_a_state_of_before_schedules_is_restored():
     }
     recorder = Recorder(Budget(seconds=1e3))
     recorder.restore(old)
-    assert devices(recorder.best) == [1, 0] and recorder.best.priority_of_op is None
+    assert devices(recorder.best.plan) == [1, 0] and recorder.best.plan.priority_of_op is None
     assert recorder.state() | {"elapsed_s": 1.0} == old, "and is written as it was"
-
-
-def test_time_runs_out():
-    assert Recorder(Budget(seconds=1e-9)).exhausted
-    assert not Recorder(Budget(seconds=1e9)).exhausted
 
 
 @pytest.mark.parametrize("rounds", [[], [[math.nan]], [[3.0, 2.0], [1.0, math.nan]]])
@@ -146,7 +141,8 @@ def test_another_recorder_goes_on_where_one_was(rounds):
     assert second.history[-1].evaluations == first.evaluations
 
 
-def test_time_goes_on_from_where_it_was():
+def test_time_runs_out_and_goes_on_from_where_it_was():
+    assert Recorder(Budget(seconds=1e-9)).exhausted
     recorder = Recorder(Budget(seconds=1e3))
     recorder.restore({**recorder.state(), "elapsed_s": 999.0})
     assert 999.0 <= recorder.elapsed_s < 1000.0 and not recorder.exhausted
@@ -158,8 +154,5 @@ def test_only_what_is_better_and_the_end_are_kept():
     best_s = [float("nan"), 5.0, 5.0, 4.0, 4.0, 4.0]
     history = [HistoryEntry(i, float(i), best, best, 0) for i, best in enumerate(best_s)]
     assert progress_of("random", history) == ("random", [1.0, 3.0, 5.0], [5.0, 4.0, 4.0])
-
-
-def test_a_search_that_found_nothing_has_no_point():
     nothing = [HistoryEntry(1, 1.0, float("nan"), float("nan"), 1)]
     assert progress_of("random", nothing) == ("random", [], [])

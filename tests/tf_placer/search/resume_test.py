@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import math
+import sys
 import types
 
 import numpy as np
@@ -17,11 +18,10 @@ from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.search import methods, recorder, shortest
+from tf_placer.search import methods, recorder
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import Starts
-from tf_placer.search.search import search
-from tf_placer.search.shortest import JOURNAL, NothingFits
+from tf_placer.search.search import JOURNAL, NothingFits, search
 
 PROBLEM = branches_problem(3, 4)
 SMALL_HDP = METHODS["hdp"]
@@ -128,7 +128,7 @@ def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, 
 )
 def test_a_simulated_search_goes_on_too(method, kills, tmp_path, monkeypatch):
     expected = searched(method, None, None)
-    monkeypatch.setattr(shortest, "CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(sys.modules[search.__module__], "CHECKPOINT_EVERY_S", 0.0)
     for _ in range(kills):
         with pytest.raises(Kill):
             searched(method, tmp_path, None, progress=DiesAfter(1))

@@ -7,7 +7,7 @@ import pytest
 import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.search.room import room_needed
-from tf_placer.search.shortest import NothingFits
+from tf_placer.search.search import NothingFits
 
 GB = 10**9
 

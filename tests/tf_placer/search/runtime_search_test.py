@@ -18,8 +18,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.recorder import Silent
-from tf_placer.search.search import search
-from tf_placer.search.shortest import JOURNAL
+from tf_placer.search.search import JOURNAL, search
 
 pytestmark = [
     pytest.mark.slow,
