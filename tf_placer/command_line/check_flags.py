@@ -54,7 +54,7 @@ def cluster_names() -> tuple[str, ...]:
 
 
 def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
-    """Prints the names; returns them with their devices. This machine is not probed for that: its devices are None."""
+    """Prints the names; returns them with their devices, None for this machine, which is not probed."""
     keys, clusters = ("name", "type", "model", "memory_bytes"), list[dict[str, Any]]()
     for name in cluster_names():
         console.print(name)
@@ -123,7 +123,7 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
 
 
 def refuse_graph(command: str, values: flags.FlagValues, argv: Sequence[str]) -> None:
-    """Raises InputError where a command that needs a program is given a graph that has none behind it."""
+    """Raises InputError for a profiled graph given to a command that needs a program."""
     given = any(text.lstrip("-").partition("=")[0] == "graph" for text in argv if text.startswith("-"))
     if given and "workload" in values and "graph" not in values:
         raise InputError(f"{command} {NEEDS_A_PROGRAM}")
@@ -134,7 +134,7 @@ def _given(values: flags.FlagValues, name: str) -> bool:
 
 
 def _check_passed_on(script: str) -> None:
-    """Raises InputError where a script to run is none, as far as its name and its first look tell."""
+    """Raises InputError for a missing script, or one with a syntax error."""
     said, path = f"--{PASSED_ON}={script}", pathlib.Path(script)
     if not path.is_file():
         why = "that is a folder" if path.is_dir() else "no such file"
@@ -215,7 +215,7 @@ def take_text(flag: flags.Flag) -> None:
         value = {"true": ALL, "false": None}.get(value, value)
     if kind == Texts and isinstance(value, str):
         value = [word.strip() for word in value.split(",")]
-    if value is not None:
+    if value is not None and flag.name != PASSED_ON:  # a script's may be empty
         value = fit(kind, value, f"--{flag.name}", "text")
     flag.value = list(value) if kind == Texts else value
 

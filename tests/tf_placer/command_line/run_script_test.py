@@ -82,9 +82,9 @@ def lines(text: str) -> list[str]:
 
 
 def test_the_script_is_run_as_python_runs_it(folder: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["run", "light.py", "3", "--cluster=mine", "--help"]) == 3
+    assert run(["run", "light.py", "3", "", "--cluster=mine", "--help"]) == 3
     out, err = capfd.readouterr()
-    words = ["light.py", "3", "--cluster=mine", "--help"]
+    words = ["light.py", "3", "", "--cluster=mine", "--help"]
     assert out == f"{words} __main__ {folder / 'light.py'} {folder}\n"
     assert err == ""
 
