@@ -110,7 +110,7 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     originals = functions_of(graph_def.library)
-    taken = set(originals)
+    in_use = set(originals)
     used: set[str] = set()
 
     def copy_functions(node: node_def_pb2.NodeDef) -> None:
@@ -124,7 +124,7 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
                 else:
                     function = result.library.function.add()
                     function.CopyFrom(originals[called.name])
-                    called.name = function.signature.name = fresh_name(called.name, taken)
+                    called.name = function.signature.name = fresh_name(called.name, in_use)
                 for inner in function.node_def:
                     copy_functions(inner)
 
@@ -383,8 +383,8 @@ def chosen_by_size(
         if form.examples and len(checks) == 1:  # fewer examples than parts: TensorFlow reports them itself
             return placed
         raise NotOpen("it has reference variables, which no branch can be given")
-    taken = {*feeds, *(node.name for node in chooser.node), *(node.name for node in item.graph_def.node)}
-    name = fresh_name("by_size", taken)
+    in_use = {*feeds, *(node.name for node in chooser.node), *(node.name for node in item.graph_def.node)}
+    name = fresh_name("by_size", in_use)
     dtype_of = {node: tensor.dtype.as_datatype_enum for node, tensor in feeds.items()}
     dtype_of |= {node.name: tf.resource.as_datatype_enum for node in state}
     fetched = [parse_input(text)[1:] for text in item.fetches]
@@ -466,7 +466,7 @@ def _with_sizes(
 ) -> Program:
     """The program with its inputs given the plan's sizes by ``give``, None for open ones."""
     node_of = {node.name: node for node in placed.graph_def.node}
-    taken, new_name, nodes = set(node_of), dict[str, str](), []
+    in_use, new_name, nodes = set(node_of), dict[str, str](), []
     for feed in item.feeds:
         shape = feeds[feed.node].shape
         sizes = [
@@ -475,7 +475,7 @@ def _with_sizes(
         ]
         if feed.node not in node_of or all(size is None for size in sizes):
             continue
-        new_name[feed.node] = fresh_name(f"{feed.node}/of_the_plan", taken)
+        new_name[feed.node] = fresh_name(f"{feed.node}/of_the_plan", in_use)
         with tf.Graph().as_default() as graph, tf.device(node_of[feed.node].device):
             give(tf.compat.v1.placeholder(feed.dtype, name=feed.node), sizes, new_name[feed.node])
         nodes += [node for node in graph.as_graph_def().node if node.name != feed.node]
@@ -555,8 +555,8 @@ def place_object_functions(
 
 def listed(names: list[str]) -> str:
     """The first few of many names."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 class _Functions:
@@ -611,8 +611,8 @@ class _Functions:
         bodies = [name for name in self._of_signatures - {body} if name in self._of_name]
         needed = set().union(*map(self.reached_from, bodies)) - set(bodies)
         copied = sorted(name for name in needed if self.reached_from(name) & called)
-        taken = set(self._of_name)
-        new_name = {name: fresh_name(f"{name}__unplaced", taken) for name in copied}
+        in_use = set(self._of_name)
+        new_name = {name: fresh_name(f"{name}__unplaced", in_use) for name in copied}
         for name, new in new_name.items():
             copy = self._library.function.add()
             copy.CopyFrom(self._of_name[name])

@@ -30,7 +30,7 @@ def saved_devices(model: SavedModel) -> tuple[str, ...]:
       InputError: a device string is damaged.
     """
     return tuple(
-        sorted({completed(one.device, str(model.path)) for one in _with_device(model) if one.device})
+        sorted({completed(proto.device, str(model.path)) for proto in _with_device(model) if proto.device})
     )
 
 
@@ -41,9 +41,9 @@ def rename_saved_devices(model: SavedModel, name_of: Mapping[str, str]) -> None:
       model: is changed.
       name_of: a device as ``saved_devices`` names it -> what to write. Other devices stay.
     """
-    for one in _with_device(model):
-        if one.device:
-            one.device = name_of.get(completed(one.device, str(model.path)), one.device)
+    for message in _with_device(model):
+        if message.device:
+            message.device = name_of.get(completed(message.device, str(model.path)), message.device)
 
 
 def completed(device: str, source: str) -> str:
@@ -144,20 +144,20 @@ def load_saved_model(
 def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
     """``devices`` with full names, when every device that the model will then name is there."""
     try:
-        name_of = {full_device_name(planned): full_device_name(here) for planned, here in devices.items()}
+        name_of = {full_device_name(planned): full_device_name(device) for planned, device in devices.items()}
     except InputError as error:
         raise InputError(f"devices: {error}") from None
-    named = saved_devices(model)
-    name_of = _of_local_workers(model, [name for name in named if name not in name_of]) | name_of
+    in_model = saved_devices(model)
+    name_of = _of_local_workers(model, [name for name in in_model if name not in name_of]) | name_of
     present = present_devices()
-    for planned, here in name_of.items():
-        if planned not in named:
-            raise InputError(f"{model.path} has nothing on {planned}; it names {_listed(named)}")
-        if here not in present:
+    for planned, device in name_of.items():
+        if planned not in in_model:
+            raise InputError(f"{model.path} has nothing on {planned}; it names {_listed(in_model)}")
+        if device not in present:
             raise InputError(
-                f"{planned} is to be {here}, which this process lacks; it has {_listed(present)}"
+                f"{planned} is to be {device}, which this process lacks; it has {_listed(present)}"
             )
-    missing = [name for name in named if not any(_is_one(one, name_of.get(name, name)) for one in present)]
+    missing = [name for name in in_model if not any(_is_one(one, name_of.get(name, name)) for one in present)]
     if missing:
         is_here = tf.DeviceSpec.from_string(missing[0]).job in (None, "localhost")
         or_else = (
@@ -239,24 +239,24 @@ def _check_resources(model: SavedModel, root: Any) -> None:
     """Checks the devices of variables and tables, after moving variables of TensorFlow 1."""
     if not model.meta_graph.HasField("object_graph_def"):
         device_of = {node.name: node.device for node in model.meta_graph.graph_def.node}
-        wanted = [(variable, device_of[variable.name.partition(":")[0]]) for variable in root.variables]
+        targets = [(variable, device_of[variable.name.partition(":")[0]]) for variable in root.variables]
         move_to_devices(
-            (variable, completed(device, str(model.path))) for variable, device in wanted if device
+            (variable, completed(device, str(model.path))) for variable, device in targets if device
         )
-        for variable, device in wanted:
+        for variable, device in targets:
             _check(model, f"variable {variable.name!r}", variable.device, device)
         return
     saved = model.meta_graph.object_graph_def.nodes
     view = tf.train.TrackableView(root)
     seen, frontier = {0}, [(0, root)]
     while frontier:
-        number, found = frontier.pop()
+        number, loaded = frontier.pop()
         kind = saved[number].WhichOneof("kind")
         if kind == "variable":
-            _check(model, f"variable {found.name!r}", found.device, saved[number].variable.device)
+            _check(model, f"variable {loaded.name!r}", loaded.device, saved[number].variable.device)
         elif kind == "resource":
-            _check(model, f"resource {number}", found.resource_handle.device, saved[number].resource.device)
-        children = view.children(found)
+            _check(model, f"resource {number}", loaded.resource_handle.device, saved[number].resource.device)
+        children = view.children(loaded)
         for child in saved[number].children:
             if child.local_name in children and child.node_id not in seen:
                 seen.add(child.node_id)

@@ -70,8 +70,8 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
     process = host_address_space()
 
     def is_of_process(device: str) -> bool:
-        spec, wanted = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(process)
-        return (spec.job, spec.replica, spec.task) == (wanted.job, wanted.replica, wanted.task)
+        spec, home = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(process)
+        return (spec.job, spec.replica, spec.task) == (home.job, home.replica, home.task)
 
     to_move = [name for name in item.host_ops if not is_of_process(device_of_op[name])]
     if not to_move:
@@ -227,12 +227,7 @@ def run_by_plan(
 ) -> ConcreteFunction:
     """Moves a function's variables to their devices in a plan, and returns the function that runs by the plan.
 
-    Args:
-      concrete: the traced function.
-      item: ``Item.from_function(concrete, ...)``, or that split.
-      placement: of the item.
-      cluster: the placement is for.
-      write: makes the function, given the device of each op; None for ``placed_concrete_function``.
+    ``write`` makes the function, given the device of each op; None stands for ``placed_concrete_function``.
     """
     check_clusters_of(item, placement)  # before any variable moves
     devices = devices_here(placement, cluster)

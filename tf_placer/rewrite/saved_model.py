@@ -72,16 +72,16 @@ def add_graph(model: SavedModel, signature: str, placed: Program) -> None:
         nodes = [node for node in graph_def.node if not node.name.startswith(scope)]
         del graph_def.node[:]
         graph_def.node.extend(nodes)
-    own = with_functions_renamed(placed.graph_def, f"__placed_{signature}")
-    stays = {*state_of(own), *(feed.node for feed in placed.feeds)}
+    renamed = with_functions_renamed(placed.graph_def, f"__placed_{signature}")
+    stays = {*state_of(renamed), *(feed.node for feed in placed.feeds)}
     name_of = {
         node.name: node.name if node.name in stays else scope + node.name.removeprefix(scope)
-        for node in own.node
+        for node in renamed.node
     }
-    graph_def.node.extend(renamed_node(node, name_of) for node in own.node if node.name not in stays)
-    graph_def.library.function.extend(own.library.function)
-    graph_def.library.gradient.extend(own.library.gradient)
-    node_of_name = {node.name: node for node in own.node}
+    graph_def.node.extend(renamed_node(node, name_of) for node in renamed.node if node.name not in stays)
+    graph_def.library.function.extend(renamed.library.function)
+    graph_def.library.gradient.extend(renamed.library.gradient)
+    node_of_name = {node.name: node for node in renamed.node}
     effects = [
         f"^{name_of[name]}" for name in placed.control_outputs if node_of_name[name].op not in READ_ONLY_OPS
     ]
@@ -217,8 +217,8 @@ def export_placed(
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
-    for name, said in of_one_batch.items():
-        warnings.warn(f"{model.path}: signature {name!r} runs {said}", stacklevel=2)
+    for name, clause in of_one_batch.items():
+        warnings.warn(f"{model.path}: signature {name!r} runs {clause}", stacklevel=2)
     for name, paths in unplaced.items():
         if paths:
             warnings.warn(
@@ -282,8 +282,8 @@ def _of_any_batch(
             item = Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
             if programs and item.fingerprint == splitting.fingerprint:  # its batch is said
                 return OpenForm(placed.graph_def, 1, {})
-            kept = splitting.names_kept(item.index.names)
-            programs.append(split_program(item, splitting.parts, splitting.batch_statistics, kept))
+            whole = splitting.names_kept(item.index.names)
+            programs.append(split_program(item, splitting.parts, splitting.batch_statistics, whole))
         except InputError as error:
             raise NotOpen(f"a batch of {batch} is none of this program ({error})") from error
         if item.fingerprint != splitting.fingerprint and len(programs) == 1:
@@ -293,12 +293,12 @@ def _of_any_batch(
 
 def _placements(result: object, signature: str) -> dict[str, Placement]:
     """Signature -> placement."""
-    given = result if isinstance(result, Mapping) else {signature: result}
-    if not given:
+    results = result if isinstance(result, Mapping) else {signature: result}
+    if not results:
         raise InputError("result has no placement for any signature; give at least one")
-    for name in given:
+    for name in results:
         arguments.text("result", name, "give name of signature -> placement")
-    return {name: check_placement("result", getattr(one, "placement", one)) for name, one in given.items()}
+    return {name: check_placement("result", getattr(one, "placement", one)) for name, one in results.items()}
 
 
 def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:

@@ -65,9 +65,9 @@ class Savings:
 
     def sentence(self, by: str = "") -> str:
         """Clusters and savings, without a full stop; ``by`` is what made the clusters."""
-        made = f" ({by})" if by else ""
+        origin = f" ({by})" if by else ""
         return (
-            f"{self.ops} ops are fused in {self.clusters} {'cluster' if self.clusters == 1 else 'clusters'}{made}, "
+            f"{self.ops} ops are fused in {self.clusters} {'cluster' if self.clusters == 1 else 'clusters'}{origin}, "
             f"which saves {self.kernels} kernels and {in_unit(self.num_bytes, 'MB')} of memory traffic a step"
         )
 

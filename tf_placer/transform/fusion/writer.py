@@ -21,7 +21,6 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_input
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import fresh_name, with_nodes, write_body
-from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import PREFIX, check_clusters
 
 _MUST_COMPILE, _CLASS = "_XlaMustCompile", "_class"
@@ -58,14 +57,12 @@ class _Writer:
         self._item, self._graph_def = item, graph_def
         self._node_of_name = {node.name: node for node in graph_def.node}
         names = item.index.names
-        self._cluster_of = {
-            names[op]: int(cluster_of_op[op]) for op in np.flatnonzero(cluster_of_op != NO_CLUSTER)
-        }
+        self._cluster_of = {names[op]: int(cluster_of_op[op]) for op in np.flatnonzero(cluster_of_op >= 0)}
         self._members: dict[int, list[str]] = collections.defaultdict(list)
         for name, cluster in self._cluster_of.items():
             self._members[cluster].append(name)
-        taken = {*names, *(function.signature.name for function in graph_def.library.function)}
-        self._call_of = {cluster: fresh_name(f"{PREFIX}_{cluster}", taken) for cluster in self._members}
+        in_use = {*names, *(function.signature.name for function in graph_def.library.function)}
+        self._call_of = {cluster: fresh_name(f"{PREFIX}_{cluster}", in_use) for cluster in self._members}
         self._results = self._needed_outside()
         self._functions: list[function_pb2.FunctionDef] = []
 

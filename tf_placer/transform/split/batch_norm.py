@@ -78,9 +78,9 @@ def normalization(op: OpStates) -> Split:
         blended = [mean, unbiased]
         if factor != 1.0:
             for i, old in enumerate((old_mean, old_variance)):
-                left = writer.binary("Mul", old, 1.0 - factor, tf.float32)
+                old_share = writer.binary("Mul", old, 1.0 - factor, tf.float32)
                 right = writer.binary("Mul", blended[i], factor, tf.float32)
-                blended[i] = writer.binary("AddV2", left, right, tf.float32)
+                blended[i] = writer.binary("AddV2", old_share, right, tf.float32)
         rest = [*([text] for text in blended), means, variances, [writer.empty("reserve")]]
         return [outputs, *rest[: len(op.out_shapes) - 1]]
 

@@ -31,9 +31,9 @@ def without_lists(item: Item, origin_of: Mapping[str, str]) -> tuple[Item, dict[
       origin_of: op of ``item`` -> op that it came from.
     """
     while True:  # without some lists, the sizes of elements of others may be known
-        known, kept = known_values(item.index, item.outputs), set[str]()
-        while (lists := _Lists(item, known, kept)).not_known:
-            kept |= lists.not_known
+        values, stay = known_values(item.index, item.outputs), set[str]()
+        while (lists := _Lists(item, values, stay)).not_known:
+            stay |= lists.not_known
         if not lists.changed:
             return item, dict(origin_of)
         program = dataclasses.replace(

@@ -75,8 +75,8 @@ def expand_dims(op: OpStates) -> Split:
 def squeeze(op: OpStates) -> Split:
     """``Squeeze``: the copies say which axes, for a copy may have one example."""
     state, shape = same_part(op, [0]), op.shapes[0]
-    named = [axis % len(shape) for axis in op.attr("squeeze_dims").list.i]
-    gone = sorted(set(named or [axis for axis, length in enumerate(shape) if length == 1]))
+    axes = [axis % len(shape) for axis in op.attr("squeeze_dims").list.i]
+    gone = sorted(set(axes or [axis for axis, length in enumerate(shape) if length == 1]))
     if not gone:
         return Split((state,), (state,), op_type="Identity")
     attribute = tf.compat.v1.AttrValue()

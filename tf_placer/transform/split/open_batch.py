@@ -419,11 +419,11 @@ class _Sizes:
             for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
         }
         entries = begin.shape[1]
-        named = sum(not (masks["ellipsis"] | masks["new_axis"]) >> e & 1 for e in range(entries))
+        count = sum(not (masks["ellipsis"] | masks["new_axis"]) >> e & 1 for e in range(entries))
         axis = 0
         for e in range(entries):
             if masks["ellipsis"] >> e & 1:
-                axis += lengths.shape[1] - named
+                axis += lengths.shape[1] - count
             elif not masks["new_axis"] >> e & 1:
                 if lengths[0, axis] and not masks["shrink_axis"] >> e & 1:
                     low = None if masks["begin"] >> e & 1 else begin[:, e]
@@ -463,8 +463,8 @@ def _follows_quotient(line: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
 def _follows_larger(line: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
     """``Maximum`` and ``Minimum``: the same input is the larger one for every batch."""
     del line
-    left, right = inputs
-    return _never_below(left, right) or _never_below(right, left)
+    one_side, right = inputs
+    return _never_below(one_side, right) or _never_below(right, one_side)
 
 
 def _is_within(

@@ -168,9 +168,9 @@ def faster_whole(
     whole_cost = whole_ns[ops] * min(1.0, 1e9 * whole_s / max(1.0, whole_ns.sum()))
     source, sink = len(ops), len(ops) + 1
     flow = max_flow.SimpleMaxFlow()
-    for node, (in_parts, kept) in enumerate(zip(in_parts_cost.tolist(), whole_cost.tolist(), strict=True)):
+    for node, (in_parts, cut_ns) in enumerate(zip(in_parts_cost.tolist(), whole_cost.tolist(), strict=True)):
         flow.add_arc_with_capacity(source, node, round(in_parts))  # cut where the op is split
-        flow.add_arc_with_capacity(node, sink, round(kept))
+        flow.add_arc_with_capacity(node, sink, round(cut_ns))
     for producer, consumer, cost_ns in _borders(problem, whole, columns, split.parts):
         tail, head = int(node_of[producer]), int(node_of[consumer])
         if tail >= 0 and head >= 0:

@@ -114,12 +114,12 @@ def propagate(
       kept_whole: ops that are not split, though they could be.
     """
     joined: set[Tensor] = set()
-    kept = dict.fromkeys(kept_whole, "it is faster whole")
+    why = dict.fromkeys(kept_whole, "it is faster whole")
     rule_of_op = [rule_name(op_type) for op_type in program.item.index.op_types]
     statistics: frozenset[int] = frozenset()
 
     def states() -> States:
-        return _one_pass(program, examples, batch, joined, kept, statistics, has_own_statistics)
+        return _one_pass(program, examples, batch, joined, why, statistics, has_own_statistics)
 
     result = states()
     if has_own_statistics:
@@ -133,7 +133,7 @@ def propagate(
         if not to_join and not singles:
             break
         joined |= to_join
-        kept |= singles
+        why |= singles
         result = states()
     if has_own_statistics:
         normalizations = {op for op in result.splits if rule_of_op[op] == NORMALIZATION}

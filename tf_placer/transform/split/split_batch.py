@@ -103,11 +103,11 @@ def split_program(
     arguments.one_of("batch_statistics", batch_statistics, BATCH_STATISTICS)
     if parts == 1:
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
-    kept = _positions(item, kept_whole)
-    names_kept = [item.index.names[op] for op in kept]
+    whole = _positions(item, kept_whole)
+    names_kept = [item.index.names[op] for op in whole]
     has_own_statistics = batch_statistics == PART
     straight, program, states, examples = _best_form(item, parts, has_own_statistics, names_kept)
-    if kept:  # the batch was chosen without regard to them
+    if whole:  # the batch was chosen without regard to them
         id_of_name = straight.item.index.id_of_name
         positions = [id_of_name[name] for name in names_kept if name in id_of_name]
         states = propagate(program, examples, states.batch, has_own_statistics, positions)
@@ -119,7 +119,7 @@ def split_program(
     writer = Writer(program, states, examples)
     writer.write()
     scope = PART if states.statistics else WHOLE
-    result = writer.item(Splitting(item.fingerprint, states.batch.size, parts, scope, tuple(kept)))
+    result = writer.item(Splitting(item.fingerprint, states.batch.size, parts, scope, tuple(whole)))
     stayed_whole = _stayed_whole(item, straight, states)
     split_ops = dict.fromkeys(straight.origin_of[names[op]] for op in states.splits if states.depends[op])
     return SplitProgram(

@@ -197,14 +197,14 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
       outputs: [N] of each op; a size that is an estimate makes no value.
     """
     inputs = data_inputs_of(index)
-    known: dict[Tensor, np.ndarray] = {}
+    value_of: dict[Tensor, np.ndarray] = {}
     to_run: list[int] = []
     is_known = np.zeros(index.num_ops, bool)
     for op, node in enumerate(index.graph_def.node):
         if not _is_small(outputs[op]):
             continue
         if node.op == "Const":
-            known[op, 0] = tf.make_ndarray(node.attr["value"].tensor)
+            value_of[op, 0] = tf.make_ndarray(node.attr["value"].tensor)
             is_known[op] = True
         elif node.op in _SIZES:
             is_known[op] = True
@@ -215,11 +215,11 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
                     break
                 sizes = {"Rank": len(source.shape), "Size": math.prod(source.shape)}
                 size = sizes.get(node.op, source.shape)
-                known[op, i] = np.asarray(size, outputs[op][i].dtype.as_numpy_dtype)
+                value_of[op, i] = np.asarray(size, outputs[op][i].dtype.as_numpy_dtype)
         elif all(is_known[producer] for producer, _ in inputs[op]) and may_run(node):
             is_known[op] = True
             to_run.append(op)
-    return known | _results(index, outputs, inputs, to_run, known)
+    return value_of | _results(index, outputs, inputs, to_run, value_of)
 
 
 def _is_small(specs: Sequence[OutputSpec]) -> bool:

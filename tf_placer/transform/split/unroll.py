@@ -85,12 +85,12 @@ def unrolled(item: Item, kept: Collection[str] = ()) -> Unrolled:
         why_not = {}
         trips: dict[str, int] = {}
         read: set[Tensor] = set()
-        known = known_values(item.index, item.outputs)
+        value_of = known_values(item.index, item.outputs)
         for op, node in enumerate(item.graph_def.node):
             if node.op not in LOOPS or origin_of[node.name] in kept:
                 continue
             try:
-                count, ops, producers = _trips(item, op, known, ops_left)
+                count, ops, producers = _trips(item, op, value_of, ops_left)
             except _StaysALoop as reason:
                 why_not[node.name] = str(reason)
                 continue
@@ -195,7 +195,7 @@ def _written_out(
 ) -> tuple[Item, dict[str, str]]:
     """The program with each of some loops as a chain of calls of its body, inlined; and the origin of its ops."""
     library = functions_of(item.graph_def.library)
-    taken = set(item.index.names)
+    in_use = set(item.index.names)
     loop_of: dict[str, str] = {}  # call of a body -> its loop
     result_of: dict[str, str] = {}  # "loop:i" -> tensor that replaces the result
     ends: dict[str, str] = {}  # loop -> op that waits for all trips
@@ -206,19 +206,19 @@ def _written_out(
             nodes.append(node)
             continue
         begin = node_def_pb2.NodeDef(
-            name=fresh_name(f"{node.name}/begin", taken), op="NoOp", input=control_inputs(node)
+            name=fresh_name(f"{node.name}/begin", in_use), op="NoOp", input=control_inputs(node)
         )
         state, calls = data_inputs(node), []
         stays = passed_on(library[node.attr["body"].func.name])
         for trip in range(trips[node.name]):
-            call = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/trip_{trip}", taken))
+            call = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/trip_{trip}", in_use))
             call.op, call.input[:] = "StatefulPartitionedCall", [*state, f"^{begin.name}"]
             call.attr["f"].func.name = node.attr["body"].func.name
             for attribute in ("Tin", "Tout"):
                 call.attr[attribute].list.CopyFrom(node.attr["T"].list)
             state = [text if i in stays else f"{call.name}:{i}" for i, text in enumerate(state)]
             calls.append(call)
-        end = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/end", taken), op="NoOp")
+        end = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/end", in_use), op="NoOp")
         end.input[:] = [f"^{begin.name}", *(f"^{call.name}" for call in calls)]
         nodes += [begin, *calls, end]
         loop_of |= dict.fromkeys([begin.name, end.name, *(call.name for call in calls)], node.name)
@@ -242,8 +242,8 @@ def _written_out(
     )
     program = _with_one_read(clean(program), {name: origin_of[loop] for name, loop in loop_of.items()})
     origins = {node.name: _origin(node.name, loop_of, item) for node in program.graph_def.node}
-    known = {name: specs for name, specs in sizes_to_keep(item).items() if origins.get(name) == name}
-    result = rewritten(item, program, origins, known)
+    specs_of = {name: specs for name, specs in sizes_to_keep(item).items() if origins.get(name) == name}
+    result = rewritten(item, program, origins, specs_of)
     return result, {name: origin_of[origins[name]] for name in result.index.names}
 
 
