@@ -157,15 +157,15 @@ class RuntimeEvaluator:
           InputError: as the constructor, or the cluster is another.
         """
         check_can_be_timed(item, problem)
-        mine, its = ([device.name for device in one.cluster.devices] for one in (self._problem, problem))
-        if its != mine:
+        clusters = (self._problem.cluster, problem.cluster)
+        if len({tuple(device.name for device in cluster.devices) for cluster in clusters}) > 1:
             raise InputError(
                 f"problem {problem.name!r} is on cluster {problem.cluster.name!r} and these workers are "
                 f"{self._problem.cluster.name!r}; build it on the same cluster"
             )
-        other = copy.copy(self)
-        other._item, other._problem, other._incumbent_s = item, problem, []
-        return other
+        evaluator = copy.copy(self)
+        evaluator._item, evaluator._problem, evaluator._incumbent_s = item, problem, []
+        return evaluator
 
     def close(self) -> None:
         """Ends the workers; an evaluation after that starts new ones."""
@@ -249,7 +249,7 @@ class RuntimeEvaluator:
         confidence: float = 0.99,
         beside: Sequence[GraphProgram] = (),
     ) -> list[list[float]]:
-        """Times calls of placements in turn with the program as it is: no device set, in one process on all cores.
+        """Times calls of placements in turn with the unplaced program, which has one process and all cores.
 
         All are timed as this process runs its functions: with its graph optimizations, and the program as it is with
         as many threads. A call of a placement sends the inputs to the workers and waits for the outputs, as it will
@@ -294,10 +294,10 @@ class RuntimeEvaluator:
             attempt = try_on(machine, (len(programs) + 2) * deadline_s, run)
         race, asking_s = attempt.value_or(UnplacedFailed)
         *called_s, answered_s = race.value_or(RaceFailed)
-        return [*called_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
+        return [*called_s, [max(seconds - asking_s, _LEAST_S) for seconds in answered_s]]
 
     def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
-        """Calls ``function`` with what opens programs on the workers: for who times several that depend on each other.
+        """Calls ``function`` with a loader of programs on the workers, to time several that depend on each other.
 
         Args:
           function: is given what loads a program.
@@ -315,7 +315,7 @@ class RuntimeEvaluator:
         )
 
     def audit(self, device_of_unit: np.ndarray | Decisions) -> Audit:
-        """Runs one step of a placement, as ``program`` takes it; compares where and when its ops ran with the plan.
+        """Runs one step of one placement; compares devices and order of the ops that ran with the plan.
 
         Raises:
           InputError: it is not legal.
@@ -338,7 +338,7 @@ class RuntimeEvaluator:
         return attempt.value_or(AuditError, "the placement does not run: ")
 
     def compare_values(self, device_of_unit: np.ndarray | Decisions) -> SameValues:
-        """Runs one step of a placement and of the program as it is, from the same values, and compares what they give.
+        """Runs one step of a placement and of the unplaced program, from the same values, and compares the results.
 
         Once with Grappler and oneDNN off, on workers of their own, and once as this process has them. As it is, the
         program runs on the first worker, with one thread for each op as the workers have. Of a program whose batch is
@@ -392,7 +392,7 @@ class RuntimeEvaluator:
         return try_on(workers, deadline_s, run).value_or(AuditError, "a step does not run: ")
 
     def traced_step(self, device_of_unit: np.ndarray | Decisions) -> tf.compat.v1.RunMetadata:
-        """Runs a placement, as ``program`` takes it, until it is warm; then one step that the runtime traces.
+        """Runs one placement through its warm-up, then one step that the runtime traces.
 
         Raises:
           InputError: it is not legal.
@@ -410,7 +410,7 @@ class RuntimeEvaluator:
         return attempt.value_or(TraceFailed, "the placement does not run: ")
 
     def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
-        """The plans one by one, of those that the runtime can run."""
+        """The plans, one by one."""
         decisions = decisions_of(device_of_unit, self._problem)
         return [decisions.row(i) for i in range(len(decisions))]
 
@@ -483,11 +483,11 @@ class RuntimeEvaluator:
 
     def _peak_bytes(self, attempts: Sequence[Attempt[ProgramRun]]) -> np.ndarray | None:
         """[B, D] as in ``Measurement``."""
-        told = [a.value.peak_bytes if a.value else a.peak_bytes for a in attempts]
-        if not any(told):
+        peaks = [a.value.peak_bytes if a.value else a.peak_bytes for a in attempts]
+        if not any(peaks):
             return None
         names = [device.name for device in self._problem.cluster.devices]
-        return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
+        return np.array([[peak.get(name, UNKNOWN_BYTES) for name in names] for peak in peaks], np.int64)
 
     def program(self, device_of_unit: np.ndarray | Decisions, is_call: bool = False) -> GraphProgram:
         """Program that runs on the workers for a placement.
@@ -514,7 +514,7 @@ _APART, _APART_IN_HALF = 1e-4, 5e-2
 
 
 def _order_of_sums(item: Item) -> float | None:
-    """How far the numbers of a split program may be from those of the whole."""
+    """Largest relative difference between numbers of a split program and of the whole."""
     if item.splitting is not None and item.splitting.batch_statistics == PART:
         return math.inf
     types = {spec.dtype for outputs in item.outputs for spec in outputs}
