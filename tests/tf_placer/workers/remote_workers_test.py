@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.workers.servers import TWO_SERVERS
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
@@ -15,23 +16,6 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import RemoteWorkers
-
-TWO_SERVERS = """
-[[device]]
-name = "/job:worker/task:0/device:CPU:0"
-model = "haswell"
-address = "{0}"
-[[device]]
-name = "/job:worker/task:1/device:CPU:0"
-model = "haswell"
-address = "{1}"
-[[link]]
-source = "/job:worker/task:0/device:CPU:0"
-target = "/job:worker/task:1/device:CPU:0"
-latency_ns = 100_000
-bytes_per_s = 1e9
-duplex = true
-"""
 
 
 def cluster_file(tmp_path, *addresses) -> Cluster:
