@@ -102,9 +102,9 @@ def budgets_of(run, monkeypatch):
     """Method -> the most seconds of its search, and what was announced."""
     given, search = {}, road_module.search
 
-    def short(problem, method, seconds, evaluations, *more, **settings):
-        given[method] = seconds
-        return search(problem, method, 10.0, min(evaluations or 4, 4), *more, **settings)
+    def short(problem, method, budget, **more):
+        given[method] = budget.seconds
+        return search(problem, method, Budget(10.0, min(budget.evaluations or 4, 4)), **more)
 
     monkeypatch.setattr(road_module, "search", short)
     console = quiet()

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.planning import in_parts
+from tf_placer.planning import forms
 from tf_placer.transform.split import SplitProgram
 
 SMALL = ["--workload=two_towers", "--cluster=p100x2", "--method=local_search", "--budget_evaluations=400"]
@@ -151,7 +151,7 @@ def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(
         kept[:] = [name for name in split.split_ops if "MatMul" in name][-3:]
         return frozenset(kept)
 
-    monkeypatch.setattr(in_parts, "faster_whole", last_products)
+    monkeypatch.setattr(forms, "faster_whole", last_products)
     told = summary_of(tmp_path, "--workload=transformer_small")
     assert len(kept) == 3 and told["runtime_s"] <= told["baselines"]["data_parallel"]
     sizes = {form["ops"] for form in told["forms"] if form["parts"] == 2}
