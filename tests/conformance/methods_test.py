@@ -262,21 +262,21 @@ def test_no_module_names_a_method(root: pathlib.Path) -> None:
         if path.name == "__init__.py" or path in tables:
             continue
         tree = ast.parse(path.read_text())
-        own = _names_of_rows(tree)
-        words = _words_of_parts(tree) if path.parent.name == "transform" else set()
+        allowed = _names_of_rows(tree) | _words_of_parts(tree)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and node.value in names and id(node) not in own | words:
+            if isinstance(node, ast.Constant) and node.value in names and id(node) not in allowed:
                 pytest.fail(
                     f"{path.relative_to(root)}:{node.lineno} says {node.value!r}; use tf_placer.search.Role"
                 )
 
 
 def _words_of_parts(tree: ast.Module) -> set[int]:
-    """Ids of the constant ``AUTO``: what ``--parts`` is without a number, which is spelled as a method is."""
+    """Ids of constants in ``AUTO`` and ``Parts``: ``--parts`` without a number is spelled as a method is."""
     return {
-        id(node.value)
+        id(constant)
         for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "AUTO"
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("AUTO", "Parts")
+        for constant in ast.walk(node.value)
     }
 
 
@@ -284,11 +284,7 @@ def _names_of_rows(tree: ast.Module) -> set[int]:
     """Ids of the constants with which rows name themselves."""
     found = set()
     for row in ast.walk(tree):
-        if (
-            isinstance(row, ast.Call)
-            and isinstance(row.func, ast.Name)
-            and row.func.id == MethodSpec.__name__
-        ):
+        if isinstance(row, ast.Call) and ast.unparse(row.func) == MethodSpec.__name__:
             names = [given.value for given in row.keywords if given.arg == "name"]
             own = {name.value for name in names if isinstance(name, ast.Constant)}
             found |= {

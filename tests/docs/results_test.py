@@ -10,6 +10,7 @@ import pytest
 from tests.docs.pages import read, table_rows
 from tf_placer import workloads
 from tf_placer.command_line.list_workloads import as_markdown
+from tf_placer.planning.request import options_of
 
 FIELDS = {
     "Command": r"`[^`]+`",
@@ -48,14 +49,16 @@ def unknown_in_commands(root: pathlib.Path, text: str) -> list[str]:
         module = re.search(r"python -m (\S+)", command)
         if module:
             file = root / (module[1].replace(".", "/") + ".py")
-            if (file.with_suffix("") / "__main__.py").is_file():
-                file = root / "tf_placer" / "command_line" / "flag_sets.py"
-            if not file.is_file():
+            if module[1] == "tf_placer":
+                name = re.search(r"tf_placer (\w+)", command)[1]
+                defined = "".join(f'"{option.name}"' for option in options_of(name))
+            elif not file.is_file():
                 wrong.append(f"{command}: there is no {file.relative_to(root)}")
                 continue
-            defined = read(file)
-            if "experiments.studies.run" in defined:  # which defines flags for it
-                defined += read(root / "experiments" / "studies" / "run.py")
+            else:
+                defined = read(file)
+                if "experiments.studies.run" in defined:  # which defines flags for it
+                    defined += read(root / "experiments" / "studies" / "run.py")
             wrong += [
                 f"{command}: {module[1]} has no flag --{flag}"
                 for flag in re.findall(r"--(\w+)", command)

@@ -99,8 +99,8 @@ OF_PROFILED_GRAPHS = (
     Row("zero_times_operator_graph.json"),
     Row("zero_times_pipedream.txt"),
     Row("never_on_cpu.json"),
-    Row("never_anywhere.json", (), "nodes[0] may run nowhere: cpuLatency say never; give a time"),
-    Row("piper.json", (), "nodes[0] has TMPCs: it is a graph of Piper"),
+    Row("never_anywhere.json", (), "nodes[0] may run nowhere: its latencies say never; give a time"),
+    Row("piper.json", (), "nodes have TMPCs: it is a graph of Piper"),
 )
 ROWS = {"meta_graph": OF_META_GRAPHS, "saved_model": OF_SAVED_MODELS, "graph": OF_PROFILED_GRAPHS}
 

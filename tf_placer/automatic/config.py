@@ -161,7 +161,7 @@ class AutoPlaceConfig:
     @property
     def tries_parts(self) -> bool:
         """True if the batch is also put in a part for each device."""
-        return self.parts == "auto"
+        return isinstance(self.parts, str)
 
     @property
     def num_parts(self) -> int:

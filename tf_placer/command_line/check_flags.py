@@ -212,7 +212,7 @@ def take_text(flag: flags.Flag) -> None:
     """Replaces the text of a command's flag by its value; raises InputError for an impossible one."""
     kind, value = kind_of(flag.name), flag.value
     if flag.boolean and kind is not bool:  # it may stand without a value
-        value = {"true": ALL, "false": None}.get(value, value)
+        value = ALL if value == "true" else value
     if kind == Texts and isinstance(value, str):
         value = [word.strip() for word in value.split(",")]
     if value is not None and flag.name != PASSED_ON:  # a script's may be empty

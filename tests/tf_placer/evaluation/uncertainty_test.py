@@ -134,7 +134,7 @@ def test_a_robust_search_is_told_in_estimates():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"objective": "memory"}, "robust=True is given with objective"),
+        ({"objective": "memory"}, 'objective="memory" is given with robust=True'),
         ({"evaluator": True}, "evaluator is given with robust=True"),
         ({"robust": 1}, "robust"),
     ],
