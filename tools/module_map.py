@@ -35,7 +35,7 @@ JOURNEY = (
     "planning/request",
     *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "race", "forms", "fusing")),
     "planning/outcome",
-    *(f"search/{name}" for name in ("search", "shortest", "round", "recorder", "portfolio", "ordered")),
+    *(f"search/{name}" for name in ("search", "round", "recorder", "combinators")),
     *(f"report/{name}" for name in ("files", "sentences", "text", "page")),
 )  # fmt: skip
 # Names of variables that say nothing of what they hold.
@@ -168,6 +168,7 @@ def figures(root: pathlib.Path) -> dict[str, float]:
         "nameless locals, %": _percentage(map(_NAMELESS.fullmatch, stored)),
         "pronouns in first lines, %": _percentage(map(_PRONOUN.search, first_lines)),
         "files on the place journey": len(journey),
+        "files gone from the place journey": len(JOURNEY) - len(journey),
         "lines on the place journey": sum(module.lines for module in journey),
         "fields of Outcome": _fields(package, "tf_placer.planning.outcome", "Outcome"),
         "parameters of search": _parameters(package, "tf_placer.search.search", "search"),
