@@ -49,12 +49,23 @@ def without(*names):
     return lambda kept: {name: kept[name] for name in kept if name not in names}
 
 
+def deciding(kept, **more):
+    return {**kept, "decided": {**kept["decided"], **more}}
+
+
 def on_a_device_that_is_not_there(kept):
-    return {**kept, "device_of_op": [9] * len(kept["device_of_op"])}
+    return deciding(kept, device_of_op=[9] * len(kept["decided"]["device_of_op"]))
 
 
 def of_a_smaller_program(kept):
-    return {**kept, "device_of_op": kept["device_of_op"][:-1]}
+    return deciding(kept, device_of_op=kept["decided"]["device_of_op"][:-1])
+
+
+def kept_in(folder):
+    """The file of the one plan in a folder, with its key and value."""
+    (file,) = folder.glob("outcome-*.json")
+    document = json.loads(file.read_text())
+    return file, document["key"], document["value"]
 
 
 @pytest.mark.medium
@@ -63,8 +74,10 @@ def of_a_smaller_program(kept):
     [
         on_a_device_that_is_not_there,
         of_a_smaller_program,
-        without("device_of_op"),
+        lambda kept: {**kept, "decided": without("device_of_op")(kept["decided"])},
+        *(functools.partial(deciding, priority_of_op=order) for order in ([1], "first", [0.5] * 99)),
         without("rows"),
+        without("searched"),
         lambda kept: {**kept, "rows": {"the plan": {"raced_s": 0.1}}},
         lambda kept: {**kept, "searched": [["single"]]},
         lambda _: [],
@@ -73,9 +86,8 @@ def of_a_smaller_program(kept):
 def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, change):
     assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
     assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache and caplog.messages == []
-    (file,) = tmp_path.glob("plan_by_clock-*.json")
-    document = json.loads(file.read_text())
-    Cache(tmp_path).save(document["key"], change(document["value"]))
+    file, key, value = kept_in(tmp_path)
+    Cache(tmp_path).save(key, change(value))
 
     assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
     (message,) = caplog.messages
@@ -85,38 +97,25 @@ def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, 
 
 @pytest.mark.medium
 def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
-    """Also beyond devices, which searches decide alone; a file of before is one of these without the rest."""
+    """Also beyond devices, which searches decide alone."""
     found = find_plan(item, CLUSTER, config(tmp_path)).placement
-    (file,) = tmp_path.glob("plan_by_clock-*.json")
-    document = json.loads(file.read_text())
-    assert not {"priority_of_op", "cluster_of_op"} & document["value"].keys()
+    _, key, value = kept_in(tmp_path)
+    assert value["decided"].keys() == {"device_of_op"}
     order = list(range(found.problem.num_ops))
-    Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
+    Cache(tmp_path).save(key, deciding(value, priority_of_op=order))
     kept = find_plan(item, CLUSTER, config(tmp_path))
     assert kept.is_from_cache and kept.placement.priority_of_op.tolist() == order
     assert kept.placement.device_of_unit.tolist() == found.device_of_unit.tolist()
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("order", [[1], "first", [0.5] * 99])
-def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, order):
-    find_plan(item, CLUSTER, config(tmp_path))
-    (file,) = tmp_path.glob("plan_by_clock-*.json")
-    document = json.loads(file.read_text())
-    Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
-    assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
-    assert "is damaged" in caplog.text
-
-
-@pytest.mark.medium
 def test_a_kept_plan_that_fuses_what_stays_outside_now_is_searched_anew(item, tmp_path, caplog):
     problem = find_plan(item, CLUSTER, config(tmp_path)).placement.problem
-    (file,) = tmp_path.glob("plan_by_clock-*.json")
-    document = json.loads(file.read_text())
+    _, key, value = kept_in(tmp_path)
     for fused, is_taken in ((problem.fusible_of_op, True), (~problem.fusible_of_op, False)):
         assert fused.any()
         clusters = np.where(fused, 0, -1).tolist()
-        Cache(tmp_path).save(document["key"], {**document["value"], "cluster_of_op": clusters})
+        Cache(tmp_path).save(key, deciding(value, cluster_of_op=clusters))
         assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache is is_taken
     assert "is damaged" in caplog.text
 
@@ -225,13 +224,12 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
 
 
 @pytest.mark.medium
-def test_a_plan_of_before_it_was_kept_what_was_searched_is_where_a_search_begins(item, tmp_path, caplog):
-    find_plan(item, CLUSTER, config(tmp_path))
-    (file,) = tmp_path.glob("plan_by_clock-*.json")
-    document = json.loads(file.read_text())
-    Cache(tmp_path).save(document["key"], without("searched")(document["value"]))
-    assert not find_plan(item, CLUSTER, config(tmp_path)).is_from_cache and caplog.messages == []
-    assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache
+def test_a_plan_file_of_the_form_before_is_no_damage(item, tmp_path, caplog):
+    key = find_plan(item, CLUSTER, config(tmp_path / "now")).kept.key
+    Cache(tmp_path / "before").save({**key, "kind": "plan_by_clock"}, {"device_of_op": [0]})
+    before = config(tmp_path / "before")
+    assert not find_plan(item, CLUSTER, before).is_from_cache and caplog.messages == []
+    assert find_plan(item, CLUSTER, before).is_from_cache
 
 
 @pytest.mark.medium

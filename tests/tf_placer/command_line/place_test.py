@@ -164,9 +164,9 @@ def test_an_order_is_searched_written_and_told(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--robust"], "--order=auto and --robust are given"),
-        (["--objective=memory"], "--order=auto and --objective=memory are given"),
-        (["--plan=PLAN"], "--order=auto and --plan are given"),
+        (["--robust"], "--robust and --order are given"),
+        (["--objective=memory"], "--order and --objective are given"),
+        (["--plan=PLAN"], "--order and --plan are given"),
     ],
 )
 def test_an_order_is_of_a_search_for_time(flags, message, capsys, tmp_path):
