@@ -111,9 +111,9 @@ def full_device_name(name: str) -> str:
 
 
 def named_parts(name: str) -> dict[str, str]:
-    """What a device name, whole or in part, says: ``"GPU:0"`` -> ``{"type": "GPU", "index": "0"}``."""
-    match = _IN_PART.fullmatch(name)
-    if match is None or not name:
+    """Parts that a device name has: ``"GPU:0"`` -> ``{"type": "GPU", "index": "0"}``."""
+    match = _IN_PART.fullmatch("/" + name.removeprefix("/"))
+    if match is None:
         full_device_name(name)  # raises
         raise AssertionError("a whole name is one in part, too")
     parts = {part: text for part, text in match.groupdict().items() if text is not None}

@@ -146,7 +146,7 @@ def test_a_layer_is_pinned_with_its_gradients():
 
 
 @pytest.mark.parametrize(
-    "device", ["GPU:1", "gpu:1", "/gpu:1", "/device:GPU:1", "/job:localhost/device:GPU:1"]
+    "device", ["GPU:1", "gpu:1", "/gpu:1", "/device:GPU:1", "task:0/gpu:1", "/job:localhost/device:GPU:1"]
 )
 @pytest.mark.parametrize("ops", ["encoder/tanh", "encoder/t.*", "encoder"])
 def test_pins_and_limits_are_written_alike(item, problem, ops, device):
