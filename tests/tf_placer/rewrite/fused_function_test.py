@@ -19,7 +19,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.rewrite.saved_model import export_saved_model
-from tf_placer.transform.fusion.clusters import RULES
+from tf_placer.transform.fusion.clusters import RULES, convex_clusters
 from tf_placer.transform.fusion.writer import PREFIX
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact="soft")]
@@ -30,7 +30,7 @@ CLOSE = 1e-5
 def plan_of(item: Item, rule: str = "everything", least: int = 4) -> Placement:
     problem = analytic_problem(item, Cluster.logical(1))
     plain = Placement(problem, problem.everything_on(0))
-    clusters = dataclasses.replace(RULES[rule], least=least).clusters(item, plain.device_names)
+    clusters = convex_clusters(item, RULES[rule].labels(item), plain.device_names, least)
     assert clusters.max() >= 0, "there is something to fuse"
     return Placement(problem, plain.device_of_unit, None, clusters)
 
