@@ -185,7 +185,7 @@ def _wrapped(
     if objective.is_memory:
         _refuse(memory, {"evaluator": evaluator, "checkpoint": checkpoint, "start": start})
     progress = progress or Silent()
-    with progress, interrupt.stoppable() as stop:
+    with interrupt.stoppable() as stop, progress:
         run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
         if objective.is_memory:
             fastest = run(budget.share(_FIRST_OF))
