@@ -189,7 +189,11 @@ def _small_steps() -> list[str]:
     from tf_placer.workloads import known
 
     small = [name for name in known.names() if name in WORKLOADS or name.endswith("_small")]
-    return [name for name in small if (facts := known.known_facts(name)) and facts.ops <= MOST_OPS]
+    return [
+        name
+        for name in small
+        if (facts := known.kept_facts(name) or known.shipped(name)) and facts.ops <= MOST_OPS
+    ]
 
 
 def problems() -> Iterator[Job]:

@@ -11,7 +11,7 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.base.quantities import UNKNOWN, amount, milliseconds
-from tf_placer.workloads.known import FACTS, WorkloadFacts, known_facts, shipped
+from tf_placer.workloads.known import FACTS, WorkloadFacts, kept_facts, shipped
 
 ALL = "all"
 COLUMNS = (
@@ -29,7 +29,7 @@ COLUMNS = (
 
 def list_workloads(console: rich.console.Console) -> list[dict[str, Any]]:
     """Prints the table, and returns its JSON data; unknown facts are None."""
-    facts = {name: known_facts(name) for name in workloads.names()}
+    facts = {name: kept_facts(name) or shipped(name) for name in workloads.names()}
     _print(facts, console)
     return [
         {"name": name, "facts": None if known is None else dataclasses.asdict(known)}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import json
 import logging
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.base.arguments import InputError, nearest
@@ -20,8 +19,6 @@ from tf_placer.base.store import user_cache_folder
 
 _REGISTRY = "tf_placer.workloads.registry"
 FACTS = pathlib.Path(__file__).with_name("facts.json")
-MADE_BY = ("colocation", "tf_placer/graph", "tf_placer/workloads")
-"""Folders of the modules that make, trace and clean up workloads."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -60,11 +57,6 @@ class WorkloadFacts:
     does_not_fit: tuple[str, ...]  # presets of which no single device holds a step, but for the host
 
 
-def known_facts(name: str) -> WorkloadFacts | None:
-    """Facts of a workload that is not built: as found on this machine, or as shipped; None without any."""
-    return kept_facts(name) or shipped(name)
-
-
 def shipped(name: str, file: pathlib.Path | None = None) -> WorkloadFacts | None:
     """Facts of a workload from a file, by default ``FACTS``; None if missing or of other versions.
 
@@ -86,11 +78,14 @@ def kept_facts(name: str) -> WorkloadFacts | None:
         return None
 
 
-@functools.cache
 def shipped_rows(file: pathlib.Path) -> dict[str, Any]:
     """Name -> facts, and the versions that they were found with, of a file's workloads."""
-    if not file.is_file():
-        return {}
+    return _rows_of(file, (file.stat().st_mtime_ns, file.stat().st_size)) if file.is_file() else {}
+
+
+@functools.cache
+def _rows_of(file: pathlib.Path, state: tuple[int, int]) -> dict[str, Any]:
+    del state  # a file that another process wrote is read again
     try:
         rows: dict[str, Any] = json.loads(file.read_text(encoding="utf8"))
         if not all({"found_with", "facts"} <= row.keys() for row in rows.values()):
@@ -104,7 +99,6 @@ def write_rows(rows: Mapping[str, Any], file: pathlib.Path) -> None:
     """Writes what ``shipped_rows`` reads."""
     lines = [f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows)]
     write_atomically(file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
-    shipped_rows.cache_clear()
 
 
 def keep_facts(name: str, facts: WorkloadFacts) -> None:
@@ -133,14 +127,3 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # installed under another name
             found_with[name] = ".".join(importlib.metadata.version(name).split(".")[:2])
     return found_with
-
-
-def digest_of_folders(folders: Sequence[str]) -> str | None:
-    """Hex digest of the modules in folders, from the one that holds ``tf_placer``; None where there are none."""
-    top = pathlib.Path(__file__).parents[2]
-    digest, count = hashlib.sha256(), 0
-    for folder in folders:
-        for file in sorted((top / folder).rglob("*.py")):
-            digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
-            count += 1
-    return digest.hexdigest() if count else None

@@ -34,7 +34,7 @@ from tf_placer.base.files import exclusively, write_atomically
 from tf_placer.base.store import remove_oldest, user_cache_folder, warn_once, workloads_limit_bytes
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.workloads import attention, convolutional, recurrent, small
-from tf_placer.workloads.known import MADE_BY, check_name, digest_of_folders
+from tf_placer.workloads.known import check_name
 from tf_placer.workloads.spec import Workload, WorkloadSpec
 
 _LOG = logging.getLogger(__name__)
@@ -141,7 +141,14 @@ def digest_of_settings(settings: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _digest_of_sources() -> str | None:
-    return digest_of_folders(MADE_BY)
+    """Hex digest of the modules that make, trace and clean up workloads; None where there are none."""
+    top = pathlib.Path(__file__).parents[2]
+    digest, count = hashlib.sha256(), 0
+    for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
+        for file in sorted((top / folder).rglob("*.py")):
+            digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
+            count += 1
+    return digest.hexdigest() if count else None
 
 
 def _digest(value: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from tf_placer.base import store
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item
-from tf_placer.workloads import known, registry
+from tf_placer.workloads import registry
 
 SMALL = {"batch": 4, "width": 8, "layers": 2}
 
@@ -93,7 +93,7 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.py").write_text("1")
-    monkeypatch.setattr(known, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
     digest = registry._digest_of_sources.__wrapped__
     found = {digest()}
     for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
@@ -102,7 +102,7 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     (tmp_path / "tf_placer" / "workloads" / "a.py").rename(tmp_path / "tf_placer" / "workloads" / "b.py")
     found.add(digest())
     assert len(found) == 5
-    monkeypatch.setattr(known, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
     assert digest() is None
 
 
