@@ -63,7 +63,7 @@ def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ("a:1", "", "address = '' is not valid"),
+        ("a:1", "", "address is ''; give a text"),
         ("a", "b:2", "has address 'a'; write it like 'host:2222'"),
         ("http://a:1", "b:2", "has address 'http://a:1'"),
     ],

@@ -38,7 +38,7 @@ def goal(config=CONFIG, problem=PROBLEM):
 def student():
     student = GoStudent(CONFIG, seed=2)
     lesson = student.meets(PROBLEM, goal())
-    for _ in range(120):
+    for _ in range(240):
         student.learn(lesson, tf.constant(1.0))
     return student
 
@@ -60,7 +60,7 @@ def test_a_step_brings_down_the_loss_of_every_task(student):
 @pytest.mark.medium
 def test_a_search_begins_with_what_was_taught(weights):
     learner = GoLearner(
-        PROBLEM, dataclasses.replace(CONFIG, weights=str(weights)), warm_start_on(0, PROBLEM), seed=4
+        PROBLEM, dataclasses.replace(CONFIG, weights=str(weights)), warm_start_on(0, PROBLEM), seed=5
     )
     proposal = learner.propose()
     plans, wanted = proposal.placements, goal()

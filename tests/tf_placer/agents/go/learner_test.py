@@ -34,7 +34,7 @@ PAPER = dataclasses.replace(
 
 def learner_of(config=CONFIG, problem=PROBLEM, policy=None):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
-    return GoLearner(problem, config, warm_start_on(0, problem), seed=3, policy=policy)
+    return GoLearner(problem, config, warm_start_on(0, problem), seed=4, policy=policy)
 
 
 def on_device_1(placements):

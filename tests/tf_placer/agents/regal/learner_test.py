@@ -66,7 +66,7 @@ def test_elites_may_live_on_in_the_next_run():
 
 @pytest.mark.medium
 def test_it_learns():
-    learner = learner_of(generations=1)
+    learner = learner_of(seed=4, generations=1)
     generation(learner)
     before = share_of_policy(learner)
     for _ in range(25):
