@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -132,13 +132,15 @@ def _not_waited_for(right: Callable[..., None]) -> Callable[..., None]:
 def _clones_of_another(right: Callable[..., Any]) -> Callable[..., Any]:
     last: dict[tuple, node_def_pb2.NodeDef] = {}
 
-    def wrong(node: node_def_pb2.NodeDef, name: str = "") -> node_def_pb2.NodeDef:
+    def wrong(
+        node: node_def_pb2.NodeDef, inputs: Iterable[str] | None = None, name: str = ""
+    ) -> node_def_pb2.NodeDef:
         if not name:
-            return right(node)
+            return right(node, inputs)
         tensor = node.attr["value"].tensor
         key = (tensor.dtype, tensor.tensor_shape.SerializeToString())
         source, last[key] = last.get(key, node), node
-        return right(source, name=name)
+        return right(source, inputs, name)
 
     return wrong
 

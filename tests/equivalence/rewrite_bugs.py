@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -145,13 +145,11 @@ def _exchange_captures(graph: Any) -> None:
         graph.function_captures.reset_captures(outers, [inner for _, inner in captures])
 
 
-def _item_changed(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Connects as if the item were another."""
-    return lambda right: lambda graph, concrete, item, *rest: right(graph, concrete, change(item), *rest)
+def _reversed_fetches(right: Callable[..., None]) -> Callable[..., None]:
+    def wrong(graph: Any, concrete: Any, inputs: Any, ends: Any, constants: Any) -> None:
+        right(graph, concrete, inputs, dataclasses.replace(ends, fetches=ends.fetches[::-1]), constants)
 
-
-def _reversed_fetches(item: Any) -> Any:
-    return dataclasses.replace(item, fetches=item.fetches[::-1])
+    return wrong
 
 
 def _without_variables_list(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,13 +161,14 @@ def _without_variables_list(right: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
-def _restored_wrongly(what: str, change: Callable[[GraphDef, Any], None]) -> Bug:
+def _restored_wrongly(what: str, change: Callable[[GraphDef, set[str], set[str]], None]) -> Bug:
     """A bug that changes the graph after its inputs were restored."""
 
     def replacement(right: Callable[..., Any]) -> Callable[..., Any]:
-        def wrong(graph_def: GraphDef, concrete: Any, item: Any, traced: Any) -> Any:
-            inputs = right(graph_def, concrete, item, traced)
-            change(graph_def, item)
+        def wrong(graph_def: GraphDef, concrete: Any, handle_of_capture: Mapping[str, str]) -> list[str]:
+            inputs = right(graph_def, concrete, handle_of_capture)
+            handles = set(handle_of_capture.values())
+            change(graph_def, handles, set(inputs) - handles)
             return inputs
 
         return wrong
@@ -177,17 +176,15 @@ def _restored_wrongly(what: str, change: Callable[[GraphDef, Any], None]) -> Bug
     return Bug(what, ((placed_function, "_restore_inputs"),), replacement)
 
 
-def _handles_without_device(graph_def: GraphDef, item: Any) -> None:
-    handles = {variable.node for variable in item.variables}
+def _handles_without_device(graph_def: GraphDef, handles: set[str], arguments: set[str]) -> None:
     for node in graph_def.node:
         if node.name in handles:
             node.device = ""
 
 
-def _arguments_on_a_device(graph_def: GraphDef, item: Any) -> None:
-    fed = {feed.node for feed in item.feeds}
+def _arguments_on_a_device(graph_def: GraphDef, handles: set[str], arguments: set[str]) -> None:
     for node in graph_def.node:
-        if node.name in fed:
+        if node.name in arguments:
             node.device = "/job:localhost/replica:0/task:0/device:CPU:1"
 
 
@@ -200,10 +197,11 @@ def _captured_values_zero(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def _moved_without_value(right: Callable[..., None]) -> Callable[..., None]:
     def wrong(wanted: Iterable[tuple[tf.Variable, str]]) -> None:
-        moves = [(variable, device, variable.handle) for variable, device in wanted]
+        # A reference to a handle would keep the variable from moving.
+        moves = [(variable, device, variable.handle.device) for variable, device in wanted]
         right((variable, device) for variable, device, _ in moves)
         for variable, _, old in moves:
-            if variable.handle is not old:
+            if variable.handle.device != old:
                 variable.assign(tf.zeros_like(variable))
 
     return wrong
@@ -255,7 +253,7 @@ BUGS: dict[str, Bug] = {
     "outputs_reversed": Bug(
         "outputs come in reverse order",
         ((placed_function, "_connect"),),
-        _item_changed(_reversed_fetches),
+        _reversed_fetches,
     ),
     "variables_unknown": Bug(
         "a tape does not see the function's variables",
