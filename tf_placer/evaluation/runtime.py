@@ -62,10 +62,6 @@ from tf_placer.workers.local_workers import LocalWorkers, Workers, onednn_off, w
 
 _Value = TypeVar("_Value")
 
-_ASKING_ROUNDS = 5
-_NOTHING_TO_RACE = "device_of_unit has no placement; give at least one to race"
-_LEAST_S = 1e-6  # of a step that takes less than asking for it varies
-
 
 class RuntimeEvaluator:
     """Runs placements on worker processes and times one step of each.
@@ -234,13 +230,9 @@ class RuntimeEvaluator:
           InputError: an argument of the wrong type, shape or range, or a placement that is not legal.
           RaceFailed: one of them did not run to the end.
         """
-        plans = self._plans(device_of_unit)
         rounds, confidence = _checked_race(rounds, confidence)
-        others = _other_programs(beside)
-        if not len(plans) + len(others):
-            raise InputError(_NOTHING_TO_RACE)
-        programs = [*map(self.program, plans), *others]
-        return self._race(programs, [], rounds, confidence).value_or(RaceFailed)
+        programs = self._programs(device_of_unit, beside, is_call=False)
+        return self._race(programs, rounds, confidence).value_or(RaceFailed)
 
     def race_unplaced(
         self,
@@ -254,7 +246,7 @@ class RuntimeEvaluator:
         All are timed as this process runs its functions: with its graph optimizations, and the program as it is with
         as many threads. A call of a placement sends the inputs to the workers and waits for the outputs, as it will
         when this process calls it. As it is, a function has its inputs and leaves its outputs in its own process; what
-        asking another one costs is measured by an empty program and taken off.
+        asking another one costs is measured by an empty program, turn by turn, and taken off.
 
         Args:
           device_of_unit: [B, U], or all that B plans decide; placements that ``evaluate`` has found OK.
@@ -271,30 +263,23 @@ class RuntimeEvaluator:
           RaceFailed: a placement did not run to the end.
         """
         rounds, confidence = _checked_race(rounds, confidence)
-        others = _other_programs(beside)
-        plans = self._plans(device_of_unit)
-        if not len(plans) + len(others):
-            raise InputError(_NOTHING_TO_RACE)
-        programs = [*(self.program(plan, is_call=True) for plan in plans), *others]
+        programs = self._programs(device_of_unit, beside, is_call=True)
         unplaced = build_program(self._as_it_is, self._as_it_is.graph_def)
         deadline_s = self._config.deadline_s
 
-        def run(target: str) -> tuple[Attempt[list[list[float]]], float]:
+        def run(target: str) -> Attempt[list[list[float]]]:
             with (
                 open_program(target, unplaced, deadline_s, process_session_config) as loaded,
                 open_program(target, empty_program(), deadline_s) as empty,
             ):
                 loaded.step()  # what fails here is not a placement's fault
-                (asking_s,) = race_steps([empty.step], _ASKING_ROUNDS)
-                race = self._race(programs, [loaded.step], rounds, confidence, process_session_config)
-                return race, float(np.median(asking_s))
+                as_it_is = [(loaded.step, empty.step)]
+                return self._race(programs, rounds, confidence, as_it_is, process_session_config)
 
         self._whole_machine = self._whole_machine or whole_machine(self._problem.cluster)
         with contextlib.closing(self._whole_machine) as machine:
             attempt = try_on(machine, (len(programs) + 2) * deadline_s, run)
-        race, asking_s = attempt.value_or(UnplacedFailed)
-        *called_s, answered_s = race.value_or(RaceFailed)
-        return [*called_s, [max(seconds - asking_s, _LEAST_S) for seconds in answered_s]]
+        return attempt.value_or(UnplacedFailed).value_or(RaceFailed)
 
     def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
         """Calls ``function`` with a loader of programs on the workers, to time several that depend on each other.
@@ -440,12 +425,12 @@ class RuntimeEvaluator:
     def _race(
         self,
         programs: Sequence[GraphProgram],
-        other_steps: Sequence[Callable[[], None]],
         rounds: int,
         confidence: float,
+        as_it_is: Sequence[tuple[Callable[[], None], Callable[[], None]]] = (),
         config_of: Callable[[float], tf.compat.v1.ConfigProto] = session_config,
     ) -> Attempt[list[list[float]]]:
-        """Step times of programs on the workers, and of steps that run elsewhere."""
+        """Step times of programs on the workers, and of the unplaced one, given by its step and an empty one."""
 
         def run(target: str) -> list[list[float]]:
             with contextlib.ExitStack() as stack:
@@ -453,10 +438,12 @@ class RuntimeEvaluator:
                     stack.enter_context(open_program(target, program, self._config.deadline_s, config_of))
                     for program in programs
                 ]
-                steps = [*(one.step for one in loaded), *other_steps]
-                return race_steps(steps, rounds, self._config.warmup_steps, confidence, limit=self.limit)
+                steps = [*(program.step for program in loaded), *(step for step, _ in as_it_is)]
+                empty_of = {len(loaded) + i: empty for i, (_, empty) in enumerate(as_it_is)}
+                warmup = self._config.warmup_steps
+                return race_steps(steps, rounds, warmup, confidence, limit=self.limit, empty_of=empty_of)
 
-        return try_on(self._workers, self._config.deadline_s * (len(programs) + len(other_steps)), run)
+        return try_on(self._workers, self._config.deadline_s * (len(programs) + len(as_it_is)), run)
 
     def _values_too_large(self, program: GraphProgram) -> str:
         """One line when the variables and inputs alone exceed a device's memory, or ""."""
@@ -502,6 +489,17 @@ class RuntimeEvaluator:
         is_call = arguments.truth("is_call", is_call)
         return build_program(self._item, rewrite(self._item, self._placement(device_of_unit)), is_call)
 
+    def _programs(
+        self, device_of_unit: np.ndarray | Decisions, beside: Sequence[GraphProgram], is_call: bool
+    ) -> list[GraphProgram]:
+        """Programs of a race: placements, and others beside."""
+        remedy = "give what RuntimeEvaluator.program returns"
+        others = arguments.items_of("beside", beside, GraphProgram, remedy)
+        programs = [*(self.program(plan, is_call) for plan in self._plans(device_of_unit)), *others]
+        if not programs:
+            raise InputError("device_of_unit has no placement; give at least one to race")
+        return programs
+
     def _placement(self, device_of_unit: np.ndarray | Decisions) -> Placement:
         if isinstance(device_of_unit, Decisions):
             return Placement.from_decisions(self._problem, device_of_unit)
@@ -543,10 +541,6 @@ def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:
         arguments.whole_number("rounds", rounds, least=1),
         arguments.number("confidence", confidence, above=0, most=1),
     )
-
-
-def _other_programs(beside: Sequence[GraphProgram]) -> Sequence[GraphProgram]:
-    return arguments.items_of("beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns")
 
 
 class RaceFailed(RuntimeError):

@@ -33,8 +33,7 @@ def min_cut_partition(
 ) -> np.ndarray:
     """Splits the units into parts of like work, few bytes crossing (Karypis & Kumar 1998).
 
-    METIS halves a graph until nothing is left to halve, and answers with most units in one part where there are hardly
-    more units than parts. Where there are no more units than parts every unit is a part by itself.
+    METIS leaves most units in one part where there are hardly more units than parts; with no more, each is a part.
 
     Args:
       problem: gives each unit's work, on its fastest device.
@@ -108,8 +107,8 @@ def costliest_ops(problem: Problem) -> np.ndarray:
     """[U] the op of each unit that takes longest; of equal ones the first."""
     order = np.lexsort((-np.arange(problem.num_ops), problem.fastest_ns(), problem.unit_of_op))
     last = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units), side="right") - 1
-    found: np.ndarray = order[last]
-    return found
+    costliest: np.ndarray = order[last]
+    return costliest
 
 
 def unit_slack(problem: Problem) -> np.ndarray:
@@ -140,7 +139,7 @@ def whole_shares(weights: np.ndarray) -> list[int]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps what METIS prints about odd graphs, from C and with nothing to ask it not to, off the user's terminal."""
+    """Keeps what METIS prints about odd graphs, from C, off the user's terminal."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
@@ -151,7 +150,7 @@ def _silence() -> Iterator[None]:
             try:
                 yield
             finally:
-                _flush_c()
+                ctypes.CDLL(None).fflush(None)  # C's stdio would print its buffer at exit
                 os.dup2(saved[0], 1)
                 os.dup2(saved[1], 2)
     finally:
@@ -159,16 +158,8 @@ def _silence() -> Iterator[None]:
             os.close(descriptor)
 
 
-def _flush_c() -> None:
-    """Flushes C's stdio, whose buffer would otherwise be printed at exit."""
-    ctypes.CDLL(None).fflush(None)
-
-
 KINDS = ("slack", "min_cut")
 """Ways to cut units into groups: min-cut parts split by slack, or min-cut parts alone."""
-
-ORDERS = ("as_cut", "topological", "drawn")
-"""Orders of groups: as the partition numbers them, by when the step needs their units, or one random order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -380,7 +371,7 @@ def legality_classes(allowed: np.ndarray) -> LegalityClasses:
     return LegalityClasses(class_of_row[row_of_unit.reshape(-1)], legal)
 
 
-def unit_groups(problem: Problem, num_groups: int, kind: str = "slack", order: str = "as_cut") -> Groups:
+def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Groups:
     """Groups of the units that have a choice: each legality class cut into its share of groups.
 
     A min cut keeps a weight gradient, which only an update waits for, with the activation that it reads; over such
@@ -390,8 +381,6 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack", order: s
       problem: whose units.
       num_groups: G, most groups; more where there are more classes. Some may be left without units.
       kind: one of ``KINDS``.
-      order: one of ``ORDERS``, among the groups of a class, which stay together. ``topological`` is by ``places``,
-        those without units last; ``drawn`` is one random order, the same each time.
     """
     classes = legality_classes(problem.allowed)
     class_of_group = group_shares(classes.units_of_class, num_groups)
@@ -400,11 +389,7 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack", order: s
         members = classes.class_of_unit == number
         groups = np.flatnonzero(class_of_group == number)
         group_of_unit[members] = groups[_parts(problem, members, len(groups), kind)]
-    found = Groups(problem, group_of_unit, classes.legal[class_of_group])
-    if order == "as_cut":
-        return found
-    drawn = np.random.default_rng(0).permutation(found.count).astype(np.float64)
-    return found.reordered(np.lexsort((drawn if order == "drawn" else found.places, class_of_group)))
+    return Groups(problem, group_of_unit, classes.legal[class_of_group])
 
 
 def ordered_groups(problem: Problem, num_groups: int | None, kind: str = "slack") -> Groups:
@@ -466,10 +451,10 @@ def _parts(problem: Problem, members: np.ndarray, count: int, kind: str) -> np.n
     while parts:
         # Numbered without gaps among the members.
         part = np.unique(slack_groups(problem, parts)[members], return_inverse=True)[1]
-        found = int(part.max()) + 1
-        if found <= count:
+        groups = int(part.max()) + 1
+        if groups <= count:
             return part
-        parts = min(parts - 1, parts * count // found)
+        parts = min(parts - 1, parts * count // groups)
     return min_cut_partition(problem, unit_graph(problem), count)[members]
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import scipy.stats
@@ -15,6 +15,7 @@ import scipy.stats
 from tf_placer.base import arguments
 
 _LEAST_STEPS = 3  # timed of a program, however late it is
+_LEAST_REQUESTS = 5  # timed in a turn of a program that is asked for its steps
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -217,6 +218,7 @@ def race_steps(
     turn_s: float = TURN_S,
     clock: Callable[[], float] = time.perf_counter,
     limit: Limit = NO_LIMIT,
+    empty_of: Mapping[int, Callable[[], None]] | None = None,
 ) -> list[list[float]]:
     """Times several programs in turns, so that no drift of the machine can choose the winner; slower ones drop out.
 
@@ -236,6 +238,8 @@ def race_steps(
       turn_s: seconds of a turn, at least one step.
       clock: seconds.
       limit: the end of timing, after one round in any case.
+      empty_of: by position in ``steps``, an empty step of the same session: what a request costs, which is timed in the
+        same turn and taken off. Less than how much requests vary cannot be told, so no turn is shorter than that.
 
     Returns:
       One time for each turn of each program, the median of its steps; fewer for one that dropped out.
@@ -253,7 +257,7 @@ def race_steps(
         if order[0] == previous:
             steps[order[-1]]()
         for i in order:
-            samples[i].append(_turn(steps[i], turn_s, clock))
+            samples[i].append(_turn(steps[i], (empty_of or {}).get(i), turn_s, clock))
         previous = order[-1]
         leader = min(racing, key=lambda i: float(np.median(samples[i])))
         racing = [i for i in racing if not clearly_slower(samples[i], samples[leader], confidence)]
@@ -294,13 +298,24 @@ def _at_the_winners_level(samples: Sequence[Sequence[float]]) -> list[np.ndarray
     ]
 
 
-def _turn(step: Callable[[], None], turn_s: float, clock: Callable[[], float]) -> float:
-    times_s: list[float] = []
-    while sum(times_s) < turn_s:
+def _turn(
+    step: Callable[[], None], empty: Callable[[], None] | None, turn_s: float, clock: Callable[[], float]
+) -> float:
+    def timed(function: Callable[[], None]) -> float:
         start = clock()
-        step()
-        times_s.append(clock() - start)
-    return float(np.median(times_s))
+        function()
+        return clock() - start
+
+    times_s, requests_s = list[float](), list[float]()
+    while sum(times_s) < turn_s:
+        times_s.append(timed(step))
+        requests_s += [timed(empty)] if empty else []
+    step_s = float(np.median(times_s))
+    if not empty:
+        return step_s
+    requests_s += [timed(empty) for _ in range(_LEAST_REQUESTS - len(requests_s))]
+    low_s, request_s, high_s = np.percentile(requests_s, [25, 50, 75]).tolist()
+    return max(step_s - request_s, high_s - low_s)
 
 
 BUSY = 0.1

@@ -16,7 +16,6 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
     wrong_plans = _not_for_the_runtime(one[np.newaxis], scene.live_problem.num_ops)
     rows_of_item = (*wrong_plans, one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
     plans = (*wrong_plans, one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
-    race = {"rounds": (0, -1, 1.5, "a", True), "confidence": (0, 1.5, NAN, "a", True)}
     return (
         {
             "RuntimeEvaluator.evaluate": Row(
@@ -25,16 +24,20 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
                 {"device_of_unit": rows_of_item},
                 runs=False,
             ),
-            "RuntimeEvaluator.race": Row(
-                runtime.race,
-                lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
-                {
-                    "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
-                    "beside": (3, "a", [3]),
-                    **race,
-                },
-                runs=False,
-            ),
+            **{
+                f"RuntimeEvaluator.{races.__name__}": Row(
+                    races,
+                    lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
+                    {
+                        "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
+                        "beside": (3, "a", [3]),
+                        "rounds": (0, -1, 1.5, "a", True),
+                        "confidence": (0, 1.5, NAN, "a", True),
+                    },
+                    runs=False,
+                )
+                for races in (runtime.race, runtime.race_unplaced)
+            },
             "RuntimeEvaluator.try_programs": Row(
                 runtime.try_programs,
                 lambda: {"function": lambda opened: None, "deadline_s": 1.0},
@@ -42,16 +45,6 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
                 runs=False,
             ),
             "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
-            "RuntimeEvaluator.race_unplaced": Row(
-                runtime.race_unplaced,
-                lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
-                {
-                    "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
-                    "beside": (3, "a", [3]),
-                    **race,
-                },
-                runs=False,
-            ),
             **{
                 f"RuntimeEvaluator.{runs.__name__}": Row(
                     runs, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False

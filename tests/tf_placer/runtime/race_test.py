@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from tf_placer.runtime.timing import Limit, race_spreads_s, race_steps, race_times_s
 
@@ -69,6 +70,30 @@ def test_a_machine_that_gets_slower_favours_no_turn():
         samples = race(Track([1.0, 1.0], noise=0.02, drift=0.02, seed=seed))
         first += np.median(np.divide(samples[0], samples[1])) < 1
     assert 35 <= first <= 65
+
+
+def _asked(step_s, request_s, noise, seed=0):
+    """Turns of a program that another process is asked for; a request takes ten times as long from step 20 on."""
+    rng, now, steps = np.random.default_rng(seed), 0.0, 0
+
+    def run(mean_s):
+        nonlocal now, steps
+        steps += mean_s > 0
+        now += mean_s + request_s * (10.0 if steps >= 20 else 1.0) * rng.lognormal(0, noise)
+
+    empty_of = {0: lambda: run(0.0)}
+    (turns_s,) = race_steps(
+        [lambda: run(step_s)], 20, 0, 1.0, turn_s=1e-12, clock=lambda: now, empty_of=empty_of
+    )
+    return turns_s
+
+
+def test_what_a_request_costs_is_taken_off_as_it_is_in_that_turn():
+    for step_s, seed in itertools.product([0.5, 1.0, 30.0], range(20)):
+        turns_s = _asked(step_s, request_s=1.0, noise=0.01, seed=seed)
+        assert np.median(turns_s) == pytest.approx(step_s, rel=0.2) and min(turns_s) > 0.2 * step_s
+    for seed in range(20):
+        assert min(_asked(1e-6, request_s=1.0, noise=0.5, seed=seed)) > 0.01, "no step is told as nothing"
 
 
 def test_times_of_a_race_are_as_its_winner_saw_the_machine():
