@@ -24,7 +24,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.report.files import write_report
 from tf_placer.report.sentences import headline
 from tf_placer.report.text import print_report
-from tf_placer.search.known import DEFAULT, Budget
+from tf_placer.search.methods import DEFAULT, Budget
 
 _DESCRIBED_S = flags.DEFINE_float(
     "described_s", 120.0, "Seconds to wait for inception_v3 on k40x2.", lower_bound=0.001

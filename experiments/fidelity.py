@@ -44,7 +44,8 @@ from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.round import Context, Round, Run, configured
+from tf_placer.search.methods import configured
+from tf_placer.search.round import Context, Round, Run
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(

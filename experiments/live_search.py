@@ -26,7 +26,7 @@ from tf_placer.planning.live import search_live
 from tf_placer.planning.outcome import SINGLE, Note, Timed
 from tf_placer.problem.decisions import Decisions
 from tf_placer.runtime.timing import race_times_s
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(

@@ -37,7 +37,7 @@ from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.audit import executed_order
 from tf_placer.runtime.graph_program import build_program, open_program
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.search.known import AUTO_ORDER, NO_ORDER
+from tf_placer.search.methods import AUTO_ORDER, NO_ORDER
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 from tf_placer.transform.order import order_edges, ordered_pairs, simulate_with_edges

@@ -31,10 +31,10 @@ from tf_placer.agents.weights import Student, weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
 from tf_placer.base.store import user_cache_folder
-from tf_placer.grouper.joint_plans import DEVICES, TASKS
+from tf_placer.grouper.groups import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
-from tf_placer.search.round import configured, recorded
+from tf_placer.search.methods import configured, recorded
 from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")

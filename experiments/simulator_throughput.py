@@ -29,7 +29,7 @@ from tf_placer.ops.simulator import SimulatorInputs, simulate
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.known import PLAIN
+from tf_placer.search.methods import PLAIN
 
 _WORKLOAD = flags.DEFINE_string("workload", "inception_v3", "The training step that is placed.")
 _CLUSTER = flags.DEFINE_string("cluster", "k40x2", "Preset of the cluster it is placed on.")

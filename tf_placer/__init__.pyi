@@ -17,7 +17,7 @@ from tf_placer.rewrite.load_saved_model import load_saved_model as load_saved_mo
 from tf_placer.rewrite.placed_function import placed_function as placed_function
 from tf_placer.rewrite.rewrite import apply_placement as apply_placement
 from tf_placer.rewrite.saved_model import export_saved_model as export_saved_model
-from tf_placer.search.known import methods as methods
+from tf_placer.search.methods import methods as methods
 from tf_placer.search.recorder import SearchResult as SearchResult
 from tf_placer.search.search import search as search
 from tf_placer.transform.split.split_batch import split as split

@@ -44,7 +44,7 @@ from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.request import ALL, PASSED_ON, SHELLS
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
-from tf_placer.search import known as known_methods
+from tf_placer.search import methods
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import workers_opened
 
@@ -83,7 +83,7 @@ def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[
 
 
 def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
-    rows = known_methods.descriptions()
+    rows = methods.descriptions()
     for row in rows:
         console.print(f"{row['name']}: {row['summary']}", soft_wrap=True)
         ignores = f"; ignores {', '.join(row['ignores'])}" if row["ignores"] else ""
@@ -111,7 +111,7 @@ def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict
         **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
         "facts": (ALL, *workloads.names()),
         **dict.fromkeys(("cluster", "clusters"), cluster_names()),
-        **dict.fromkeys(("method", "methods"), known_methods.methods()),
+        **dict.fromkeys(("method", "methods"), methods.names()),
         "clear": (ALL, *kinds()),
     }
     words = {

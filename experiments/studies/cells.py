@@ -41,9 +41,8 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.known import NO_ORDER
+from tf_placer.search.methods import NO_ORDER, configured, recorded
 from tf_placer.search.recorder import SearchResult
-from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.fusion.clusters import RULES
 from tf_placer.transform.split.split_batch import split_program

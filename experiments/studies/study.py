@@ -26,8 +26,7 @@ from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.known import NO_ORDER, ORDERS
-from tf_placer.search.round import configured
+from tf_placer.search.methods import NO_ORDER, ORDERS, configured
 
 STUDIES = pathlib.Path(__file__).parent
 TABLES = STUDIES.parent / "tables"

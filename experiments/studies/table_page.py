@@ -20,7 +20,7 @@ from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, 
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.report.sentences import fidelity_sentences
-from tf_placer.search.known import NO_ORDER
+from tf_placer.search.methods import NO_ORDER
 
 _GIB = 2**30
 _MARKERS = "os^vD<>P*hX"

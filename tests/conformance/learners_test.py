@@ -17,7 +17,7 @@ from tf_placer.agents.learner import WarmStart
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods
-from tf_placer.search.round import configured
+from tf_placer.search.methods import configured
 from tf_placer.search.search import search
 
 BRANCHES, LENGTH = 4, 4

@@ -19,14 +19,13 @@ from tests.tf_placer.problem.small_problems import (
     random_problem,
     small_cluster,
 )
+from tests.tf_placer.search.killed import DiesAfter, Kill, Measuring, comparable
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
-from tf_placer.evaluation.measurement import Measurement
-from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.recorder import SearchResult, Silent
-from tf_placer.search.round import configured, recorded
+from tf_placer.search.methods import configured, recorded
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import NothingFits, search
 
 BRANCHES, LENGTH = 4, 4
@@ -46,37 +45,6 @@ QUICK = pytest.mark.parametrize(
 )
 
 
-class Measuring:
-    """Is no simulator to a search, keeps what it was asked for, and may be killed."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._simulated = SimulatedEvaluator(problem)
-        self.problem = problem
-        self.identity = self._simulated.identity
-        self.rows: list[np.ndarray] = []
-
-    def evaluate(self, decisions: Any) -> Measurement:
-        measured = self._simulated.evaluate(decisions)
-        self.rows.extend(np.array(getattr(decisions, "device_of_unit", decisions)))
-        return measured
-
-
-class Killed(BaseException):
-    """The end of the process, for all that the search can know."""
-
-
-class KilledAfter(Silent):
-    """Ends the process after some rounds."""
-
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-
-    def show(self, entry: Any) -> None:
-        self._rounds -= 1
-        if not self._rounds:
-            raise Killed
-
-
 def searched(method: MethodDescriptor, problem: Problem, **more: Any) -> SearchResult:
     given = {"budget_evaluations": method.evaluations, "seed": 3, "config": method.config} | more
     return search(problem, method.name, **given)
@@ -91,15 +59,11 @@ def suited(method: MethodDescriptor, problem: Problem) -> Problem:
     return dataclasses.replace(problem, cluster=cluster)
 
 
-def told(result: SearchResult) -> tuple:
-    """All that does not depend on the clock."""
-    rounds = [(e.evaluations, e.best_s, repr(e.mean_s), e.failed) for e in result.history]
-    return rounds, result.placement.device_of_unit.tolist(), result.runtime_s
-
-
 def test_the_list_is_complete() -> None:
-    assert [method.name for method in METHODS] == sorted(spec.name for spec in methods.SPECS)
-    for spec in methods.SPECS:
+    assert [method.name for method in METHODS] == sorted(
+        spec.name for spec in map(methods.find, methods.BUILT_IN)
+    )
+    for spec in map(methods.find, methods.BUILT_IN):
         has_settings = spec.config is not NoSettings
         assert spec.summary.endswith(".") and len(spec.summary) < 120, spec.name
         assert spec.goes_on == (spec.kind != Kind.CONSTRUCTIVE), spec.name
@@ -133,17 +97,17 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
     for row in whole.rows:
         problem.check_legal(row)
     killed, last = Measuring(problem), Measuring(problem)
-    with pytest.raises(Killed):
+    with pytest.raises(Kill):
         searched(
             method,
             problem,
             evaluator=killed,
             checkpoint=tmp_path,
-            progress=KilledAfter(1 if len(expected.history) == 1 else 2),
+            progress=DiesAfter(1 if len(expected.history) == 1 else 2),
             budget_evaluations=count,
         )
     again = searched(method, problem, evaluator=last, checkpoint=tmp_path, budget_evaluations=count)
-    assert told(again) == told(expected)
+    assert comparable(again) == comparable(expected)
     # What is done is not given again as the result of other settings.
     # One that is not off: what is off may need others to be set.
     counts = {name: value for name, value in again.settings.items() if type(value) in (int, float) and value}
@@ -158,8 +122,8 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
 def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
     problem = suited(method, random_problem(np.random.default_rng(1), 14, 3))
     one, same, other = (searched(method, problem, seed=seed) for seed in (3, 3, 4))
-    assert told(one) == told(same)
-    assert (told(one)[0] != told(other)[0]) == method.draws
+    assert comparable(one) == comparable(same)
+    assert (comparable(one)[0] != comparable(other)[0]) == method.draws
 
 
 @pytest.mark.medium
@@ -255,11 +219,11 @@ def test_a_setting_that_it_lacks_is_refused(method: MethodDescriptor) -> None:
 
 def test_no_module_names_a_method(root: pathlib.Path) -> None:
     """Whoever means a method by what it is to the others asks for its role; its row alone says its name."""
-    names = {spec.name for spec in methods.SPECS}
-    # known.py is for flags, before the methods are loaded; a test holds it equal to the table.
-    tables = [root / "tf_placer" / "search" / name for name in ("methods.py", "known.py")]
+    names = {spec.name for spec in map(methods.find, methods.BUILT_IN)}
+    # It is for flags, before the methods are loaded; a test holds it equal to the rows.
+    table = root / "tf_placer" / "search" / "methods.py"
     for path in sorted((root / "tf_placer").rglob("*.py")):
-        if path.name == "__init__.py" or path in tables:
+        if path.name == "__init__.py" or path == table:
             continue
         tree = ast.parse(path.read_text())
         allowed = _names_of_rows(tree) | _words_of_parts(tree)
@@ -295,5 +259,7 @@ def _names_of_rows(tree: ast.Module) -> set[int]:
 
 def test_roles_are_those_of_the_table() -> None:
     beside = {spec.name for spec in methods.having(Role.BESIDE)}
-    constructive = {spec.name for spec in methods.SPECS if spec.kind == Kind.CONSTRUCTIVE}
+    constructive = {
+        spec.name for spec in map(methods.find, methods.BUILT_IN) if spec.kind == Kind.CONSTRUCTIVE
+    }
     assert beside <= constructive and methods.the(Role.REFERENCE).name in beside

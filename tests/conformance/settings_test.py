@@ -13,9 +13,13 @@ import pytest
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Settings
 from tf_placer.search import methods
-from tf_placer.search.round import configured
+from tf_placer.search.methods import configured
 
-CONFIGS = {spec.name: spec.config for spec in methods.SPECS if issubclass(spec.config, Settings)}
+CONFIGS = {
+    spec.name: spec.config
+    for spec in map(methods.find, methods.BUILT_IN)
+    if issubclass(spec.config, Settings)
+}
 FIELDS = [(name, field) for name, config in CONFIGS.items() for field in dataclasses.fields(config)]
 EVERY = pytest.mark.parametrize(
     ("name", "field"), FIELDS, ids=lambda one: one if isinstance(one, str) else one.name
@@ -38,7 +42,9 @@ def wrong_values(field: dataclasses.Field[Any]) -> Iterator[Any]:
 
 
 def test_all_settings_are_lines() -> None:
-    described = [spec.config for spec in methods.SPECS if dataclasses.fields(spec.config)]
+    described = [
+        spec.config for spec in map(methods.find, methods.BUILT_IN) if dataclasses.fields(spec.config)
+    ]
     assert all(issubclass(config, Settings) for config in described)
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tf_placer
 from tf_placer import transform, workloads
 from tf_placer.automatic.config import VARIABLES, AutoPlaceConfig, Settings
-from tf_placer.search.known import BUDGETS, OBJECTIVES
+from tf_placer.search.methods import BUDGETS, OBJECTIVES
 from tf_placer.version import VERSION
 
 ROOT = pathlib.Path(tf_placer.__file__).parent.parent

@@ -36,7 +36,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import search
 from tf_placer.workers import fork_server as loopback

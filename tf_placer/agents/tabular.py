@@ -13,8 +13,7 @@ from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
 from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.groups import Groups, expanded, ordered_groups, unit_groups
-from tf_placer.grouper.joint_plans import DEVICES, TASKS, JointPlans
+from tf_placer.grouper.groups import DEVICES, TASKS, Groups, JointPlans, expanded, ordered_groups, unit_groups
 from tf_placer.problem.problem import Problem
 
 

@@ -43,7 +43,7 @@ from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pin
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.known import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
+from tf_placer.search.methods import DEFAULT, MEMORY, REFERENCE, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult, Silent, progress_of
 from tf_placer.search.search import NothingFits, evaluate_given
 

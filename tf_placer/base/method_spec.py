@@ -103,8 +103,8 @@ class MethodSpec:
     name: str  # small letters, digits and ``_``
     kind: Kind  # says what ``build`` is
     summary: str  # one line with the paper
-    # Of a constructive method ``(problem, config, seed) -> rows`` (``Constructive``); of an
-    # improving one ``(problem, config, start [U] or None, seed) -> Improving``; of a learned one
+    # Of a constructive method ``(problem, config, seed) -> rows`` [K, U] int32, all legal; of an
+    # improving one ``(problem, config, start [U] or None, seed) -> Method``; of a learned one
     # ``(problem, config, warm_start, seed) -> Learner``; of one with its own rounds ``(context,
     # config) -> rounds``.
     build: Callable[..., Any]
@@ -114,7 +114,8 @@ class MethodSpec:
     roles: frozenset[Role] = frozenset()  # what it is to the others
     # Begins at plans, those it is given or the best that costs nothing, and tries them first.
     uses_start: bool = False
-    goes_on: bool = True  # uses up whatever budget it has; the others make a few plans and are done
+    # bool, uses up whatever budget it has; None: unless constructive, which makes a few plans and is done.
+    goes_on: Any = None
     # Of an improving method that can search inside the simulator: ``(problem, config, starts [K,
     # U], seed, simulator) -> Inside``; None for the others.
     build_inside: Callable[..., Any] | None = None
@@ -125,6 +126,8 @@ class MethodSpec:
     student: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.goes_on is None:
+            object.__setattr__(self, "goes_on", self.kind is not Kind.CONSTRUCTIVE)
         arguments.text("name", self.name, "give the name that --method takes")
         arguments.instance_of("kind", self.kind, Kind, "give a Kind")
         arguments.text("summary", self.summary, "say in one line what it does")

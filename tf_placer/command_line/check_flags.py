@@ -39,7 +39,7 @@ from tf_placer.planning.request import (
     kind_of,
     options_of,
 )
-from tf_placer.search import known
+from tf_placer.search import methods
 
 
 def check_runs_on(command: str, cluster: str, is_live: bool) -> None:
@@ -95,7 +95,7 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
       InputError: names the flag and the remedy.
     """
     for check, names in (
-        (known.check_name, ("method", "methods")),
+        (methods.check_name, ("method", "methods")),
         (workloads.check_name, ("workload", "workloads", "held_out")),
     ):
         for text in (text for name in names for text in _texts(values, name)):

@@ -58,7 +58,7 @@ from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
-from tf_placer.search.known import CONTROL, WHOLE, Budget, Objective
+from tf_placer.search.methods import CONTROL, WHOLE, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.search import NothingFits, evaluate_given
 from tf_placer.workers.connection import import_meanwhile

@@ -35,7 +35,7 @@ from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.search.known import (
+from tf_placer.search.methods import (
     AUTO_ORDER,
     NO_ORDER,
     SLOW_DOWN,
@@ -43,8 +43,8 @@ from tf_placer.search.known import (
     WHOLE,
     Budget,
     Objective,
+    configured,
 )
-from tf_placer.search.round import configured
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 # Method -> setting -> value.

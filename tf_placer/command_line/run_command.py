@@ -38,7 +38,7 @@ from tf_placer.report.files import (
 )
 from tf_placer.report.text import print_report
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 
 
 def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:

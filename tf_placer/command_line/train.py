@@ -21,7 +21,7 @@ from tf_placer.planning.road import compiling
 from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
-from tf_placer.search.round import configured, recorded
+from tf_placer.search.methods import configured, recorded
 from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"

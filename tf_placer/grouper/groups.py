@@ -1,4 +1,4 @@
-"""Groups of units that are decided together, and the ways to make them."""
+"""Groups of units that are decided together, the ways to make them, and what is decided beyond their devices."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import itertools
 import os
 import re
 import sys
@@ -15,12 +16,13 @@ import numpy as np
 import pymetis
 import tensorflow as tf
 
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import COPY
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
+from tf_placer.transform.fusion.costs import merged_by_priority
 from tf_placer.transform.split.plans import copies_of_units
-
-# Min-cut partitions of the unit graph (METIS), and their split by slack.
 
 SLACK_CLASSES = (0.05, 0.4)
 """Shares of the critical path between classes: what is near it, weight gradients, and what hardly anybody waits for."""
@@ -31,18 +33,10 @@ _SUM = 2**28  # of all weights, which METIS adds up in 32 bits
 def min_cut_partition(
     problem: Problem, graph: UnitGraph, parts: int, shares: np.ndarray | None = None
 ) -> np.ndarray:
-    """Splits the units into parts of like work, few bytes crossing (Karypis & Kumar 1998).
+    """[U] int32 parts of like work, few bytes crossing (Karypis & Kumar 1998); some may be empty.
 
     METIS leaves most units in one part where there are hardly more units than parts; with no more, each is a part.
-
-    Args:
-      problem: gives each unit's work, on its fastest device.
-      graph: its unit graph.
-      parts: number of parts.
-      shares: [parts] float64, of the work that each part is to have, above 0 and summing to 1; equal without.
-
-    Returns:
-      [U] int32 parts, from 0; some may be empty.
+    ``shares`` [parts] float64 are of the work on fastest devices, above 0 and summing to 1; equal without.
     """
     if parts <= 1:
         return np.zeros(graph.num_units, np.int32)
@@ -61,18 +55,11 @@ def min_cut_partition(
 
 
 def slack_groups(problem: Problem, parts: int, classes: Sequence[float] = SLACK_CLASSES) -> np.ndarray:
-    """Splits the units into min-cut parts (METIS), and each part by slack.
+    """[U] int32 groups: min-cut parts (METIS), each split by slack; numbered in the order of their first units.
 
     Few bytes cross between parts. But a min cut keeps a weight gradient, which only an update waits for, with the
-    activation that it reads, which the whole backward pass waits for; a good plan has them apart.
-
-    Args:
-      problem: whose units.
-      parts: of the min cut.
-      classes: shares of the critical path that slack is split at, ascending; none leaves the parts whole.
-
-    Returns:
-      [U] int32 groups, numbered from 0 without gaps in the order of their first units.
+    activation that it reads, which the whole backward pass waits for; a good plan has them apart. ``classes`` are
+    shares of the critical path that slack is split at, ascending; none leaves the parts whole.
     """
     part = min_cut_partition(problem, unit_graph(problem), parts).astype(np.int64)
     keys = part * (len(classes) + 1) + np.searchsorted(np.array(classes), unit_slack(problem), side="right")
@@ -86,16 +73,10 @@ _NUMBER = re.compile(r"_?\d+")
 
 
 def repeated_groups(problem: Problem) -> np.ndarray:
-    """Units that do the same in repeated layers and time steps, for the same part of the batch.
+    """[U] int32 groups of units that do the same in repeated layers and time steps, for the same part of the batch.
 
-    That is told by the name of a unit's costliest op without its numbers: ``layer_3/dense/MatMul_1`` and
-    ``layer_4/dense/MatMul`` go together. So a few groups decide what all layers do alike, and which part is where.
-
-    Args:
-      problem: whose units.
-
-    Returns:
-      [U] int32 groups, numbered from 0 without gaps in the order of their first units.
+    The name of a unit's costliest op without its numbers tells: ``layer_3/dense/MatMul_1`` and ``layer_4/dense/MatMul``
+    go together. So a few groups decide what all layers do alike, and which part is where.
     """
     names = [_NUMBER.sub("", COPY.sub("", problem.op_names[op])) for op in costliest_ops(problem).tolist()]
     number: dict[tuple[str, int], int] = {}
@@ -113,10 +94,9 @@ def costliest_ops(problem: Problem) -> np.ndarray:
 
 def unit_slack(problem: Problem) -> np.ndarray:
     """[U] float64, share of the critical path that a unit's costliest op could wait, were transfers free."""
-    graph = problem.op_graph
+    graph, op = problem.op_graph, costliest_ops(problem)
     path_ns = max(int(graph.bottom_level_ns.max(initial=0)), 1)
-    slack_ns = path_ns - graph.top_level_ns - graph.bottom_level_ns
-    slack: np.ndarray = slack_ns[costliest_ops(problem)] / path_ns
+    slack: np.ndarray = (path_ns - graph.top_level_ns[op] - graph.bottom_level_ns[op]) / path_ns
     return slack
 
 
@@ -142,20 +122,20 @@ def _silence() -> Iterator[None]:
     """Keeps what METIS prints about odd graphs, from C, off the user's terminal."""
     sys.stdout.flush()
     sys.stderr.flush()
-    saved = [os.dup(1), os.dup(2)]
+    saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
     try:
         with open(os.devnull, "w", encoding="utf8") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
-            os.dup2(nowhere.fileno(), 2)
+            for descriptor in saved:
+                os.dup2(nowhere.fileno(), descriptor)
             try:
                 yield
             finally:
                 ctypes.CDLL(None).fflush(None)  # C's stdio would print its buffer at exit
-                os.dup2(saved[0], 1)
-                os.dup2(saved[1], 2)
+                for descriptor, copy in saved.items():
+                    os.dup2(copy, descriptor)
     finally:
-        for descriptor in saved:
-            os.close(descriptor)
+        for copy in saved.values():
+            os.close(copy)
 
 
 KINDS = ("slack", "min_cut")
@@ -166,29 +146,23 @@ KINDS = ("slack", "min_cut")
 class Groups:
     """Units in G groups, each of which is on one device.
 
-        groups = Groups.of(problem, slack_groups(problem, 64))
-        rows = groups.expand(device_of_group)  # [B, G] -> [B, U]
-        device_of_group = groups.project(rows)  # and back: where most of each group is
-
-    Attributes:
-      problem: whose units.
-      group_of_unit: [U] int32 in [0, G]; G for a unit of no group, which stays on its first legal device.
-      legal: [G, D] bool, at least one True in each row: where some unit of a group may be. Where the groups are of one
-        kind, that is where all its units may be.
+    groups = Groups.of(problem, slack_groups(problem, 64))
+    rows = groups.expand(device_of_group)  # [B, G] -> [B, U]
+    device_of_group = groups.project(rows)  # and back: where most of each group is
     """
 
     problem: Problem
+    # [U] int32 in [0, G]; G for a unit of no group, which stays on its first legal device.
     group_of_unit: np.ndarray
+    # [G, D] bool, at least one True in each row: where some unit of a group may be. Where the groups are of one kind,
+    # that is where all its units may be.
     legal: np.ndarray
 
     @staticmethod
     def of(problem: Problem, keys: np.ndarray, one_kind: bool = True) -> Groups:
-        """Groups of the units that have equal keys, in the order of the keys.
+        """Groups of the units that have equal keys [U], whole numbers from -1 on, in the order of the keys.
 
-        Args:
-          problem: whose units.
-          keys: [U] whole numbers, from -1 on.
-          one_kind: split the groups until all units of each may be on the same devices.
+        Of one kind, groups are split until all units of each may be on the same devices.
         """
         keys = np.asarray(keys, np.int64)
         if one_kind:
@@ -227,15 +201,16 @@ class Groups:
         return self.problem.legalized(padded[:, self.group_of_unit])
 
     def project(self, rows: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-        """[B, G] int32: each group's legal device with most of its weight in placements.
+        """[B, G] int32: each group's legal device with most of its weight [U] in placements [B, U].
 
-        Args:
-          rows: [B, U].
-          weight: [U]; a unit's share of all work and its share of all bytes without.
+        Without a weight it is a unit's share of all work and its share of all bytes.
         """
         if weight is None:
             problem = self.problem
-            weight = _share(problem.work_ns()) + _share(problem.resident_bytes + held_bytes(problem))
+            amounts = (problem.work_ns(), problem.resident_bytes + held_bytes(problem))
+            # A little for units that have none.
+            work, size = ((of_unit + 1e-9) / (of_unit.sum() + 1e-9 * len(of_unit)) for of_unit in amounts)
+            weight = work + size
         votes = np.zeros((len(rows), self.count + 1, self.problem.num_devices))
         for row, table in zip(rows, votes, strict=True):
             np.add.at(table, (self.group_of_unit, row), weight)
@@ -245,14 +220,10 @@ class Groups:
     def best_of(
         self, plans: np.ndarray, simulate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
     ) -> np.ndarray:
-        """[G] int32 devices: the plan that is fastest once every group is on one device.
+        """[G] int32 devices: the fastest of K plans [K, U] once every group is on one device; the first if none fits.
 
         A plan that is scattered over neighbors is nothing that groups can say: it may be the fastest and the worst to
-        begin with.
-
-        Args:
-          plans: [K, U] int32, K >= 1; the first is taken where none fits as groups.
-          simulate: seconds [B] of placements [B, U], and whether each fits.
+        begin with. ``simulate`` gives seconds [B] of placements [B, U], and whether each fits.
         """
         device_of_group = self.project(plans)
         runtime_s, fits = simulate(self.expand(device_of_group))
@@ -325,13 +296,7 @@ class Groups:
 
 
 def expanded(device_of_group: tf.Tensor, group_of_unit: tf.Tensor, only_device: tf.Tensor) -> tf.Tensor:
-    """[B, U] int32: a unit goes where its group goes, or to its only legal device; ``Groups.expand`` of tensors.
-
-    Args:
-      device_of_group: [B, G] legal devices.
-      group_of_unit: [U], G for a unit of no group.
-      only_device: [U], where such a unit is.
-    """
+    """[B, U] int32: a unit goes where its group [U] goes [B, G], or, of no group (G), to its only legal device [U]."""
     # A column for the units of no group, whose devices are put there afterwards.
     device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), group_of_unit, axis=1)
     return tf.where(group_of_unit < device_of_group.shape[1], device, only_device)
@@ -339,15 +304,11 @@ def expanded(device_of_group: tf.Tensor, group_of_unit: tf.Tensor, only_device: 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LegalityClasses:
-    """Units by the devices that they may run on, so that whatever is decided for several units is legal for all.
+    """Units by the devices that they may run on, so that whatever is decided for several units is legal for all."""
 
-    Attributes:
-      class_of_unit: [U] int32; -1 where there is one legal device and so nothing to decide.
-      legal: [C, D] bool, at least two devices a row, C >= 1. Where no unit has a choice there is one class without
-        units, of all devices.
-    """
-
-    class_of_unit: np.ndarray
+    class_of_unit: np.ndarray  # [U] int32; -1 where there is one legal device and so nothing to decide
+    # [C, D] bool, at least two devices a row, C >= 1. Where no unit has a choice there is one class without units, of
+    # all devices.
     legal: np.ndarray
 
     @property
@@ -357,11 +318,7 @@ class LegalityClasses:
 
 
 def legality_classes(allowed: np.ndarray) -> LegalityClasses:
-    """Sorts units into classes, the most units first.
-
-    Args:
-      allowed: [U, D] bool, at least one True in each row.
-    """
+    """Units sorted into classes by ``allowed`` [U, D], the most units first."""
     rows, row_of_unit, count = np.unique(allowed, axis=0, return_inverse=True, return_counts=True)
     choice = rows.sum(axis=1) > 1
     kept = np.array([row for row in np.argsort(-count, kind="stable") if choice[row]], np.int64)
@@ -388,7 +345,21 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Group
     for number in range(len(classes.legal)):
         members = classes.class_of_unit == number
         groups = np.flatnonzero(class_of_group == number)
-        group_of_unit[members] = groups[_parts(problem, members, len(groups), kind)]
+        count = len(groups)
+        if members.sum() <= count:
+            part = np.arange(members.sum())
+        else:
+            parts = count if kind == "slack" else 0
+            while parts:
+                # Numbered without gaps among the members.
+                part = np.unique(slack_groups(problem, parts)[members], return_inverse=True)[1]
+                used = int(part.max()) + 1
+                if used <= count:
+                    break
+                parts = min(parts - 1, parts * count // used)
+            else:
+                part = min_cut_partition(problem, unit_graph(problem), count)[members]
+        group_of_unit[members] = groups[part]
     return Groups(problem, group_of_unit, classes.legal[class_of_group])
 
 
@@ -413,51 +384,93 @@ def _groups_of_units(problem: Problem, num_groups: int, kind: str) -> np.ndarray
 def cut_by_plans(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """[U] keys of groups [U], cut where plans [K, U] have them on different devices: what all plans keep together."""
     for row in rows:
-        keys = np.unique(keys.astype(np.int64) * (int(row.max()) + 1) + row, return_inverse=True)[1].reshape(
-            -1
-        )
+        pairs = keys.astype(np.int64) * (int(row.max()) + 1) + row
+        keys = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     return keys
 
 
 def group_shares(units_of_class: np.ndarray, num_groups: int) -> np.ndarray:
-    """Shares groups among legality classes by their numbers of units; every class gets one.
+    """[G'] int32 class of each group, ascending: groups shared by the classes' numbers of units [C]; each gets one.
 
-    A group holds units of one class alone, so what is legal for a group is legal for all of it.
-
-    Args:
-      units_of_class: [C] int, C >= 1.
-      num_groups: G; as many as classes where that is more.
-
-    Returns:
-      [G'] int32 class of each group, ascending; G' is less than G where there are fewer units than groups.
+    A group holds units of one class alone, so what is legal for a group is legal for all of it. G' is less than
+    ``num_groups`` where there are fewer units than groups, and more where there are more classes.
     """
     classes = len(units_of_class)
-    num_groups = max(num_groups, classes)
-    more = np.maximum(units_of_class - 1, 0)
-    spare = min(num_groups - classes, int(more.sum()))
-    exact = spare * more / max(int(more.sum()), 1)
+    beyond_one = np.maximum(units_of_class - 1, 0)
+    spare = min(max(num_groups - classes, 0), int(beyond_one.sum()))
+    exact = spare * beyond_one / max(int(beyond_one.sum()), 1)
     shares = np.floor(exact).astype(np.int64)
     # Largest remainders; a class with a remainder has a unit left for it.
-    left = np.argsort(shares - exact, kind="stable")[: spare - int(shares.sum())]
-    shares[left] += 1
+    shares[np.argsort(shares - exact, kind="stable")[: spare - int(shares.sum())]] += 1
     return np.repeat(np.arange(classes, dtype=np.int32), 1 + shares)
 
 
-def _parts(problem: Problem, members: np.ndarray, count: int, kind: str) -> np.ndarray:
-    """[members] the part of each, of at most ``count``."""
-    if members.sum() <= count:
-        return np.arange(members.sum())
-    parts = count if kind == "slack" else 0
-    while parts:
-        # Numbered without gaps among the members.
-        part = np.unique(slack_groups(problem, parts)[members], return_inverse=True)[1]
-        groups = int(part.max()) + 1
-        if groups <= count:
-            return part
-        parts = min(parts - 1, parts * count // groups)
-    return min_cut_partition(problem, unit_graph(problem), count)[members]
+DEVICES, PRIORITIES, FUSION = "devices", "priorities", "fusion"
+_EVERY = (DEVICES, PRIORITIES, FUSION)
+TASKS = tuple(",".join(some) for count in (1, 2, 3) for some in itertools.combinations(_EVERY, count))
+"""What may be decided: one task, two or all, in the order in which they are decided."""
 
 
-def _share(amounts: np.ndarray) -> np.ndarray:
-    """Each unit's share of the sum; a little for those that have none."""
-    return (amounts + 1e-9) / (amounts.sum() + 1e-9 * len(amounts))
+def fusing(groups: Groups) -> np.ndarray:
+    """[G] bool, groups with an op that XLA compiles."""
+    problem = groups.problem
+    fuses = np.zeros(groups.count + 1, bool)  # the last is of units in none
+    fuses[groups.group_of_unit[problem.unit_of_op[problem.fusible_of_op]]] = True
+    return fuses[:-1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JointPlans:
+    """Plans whose groups have a device and, for each task beyond that, one of K levels.
+
+    The priority of an op is the level of its group less ``neutral``, so that with neutral levels nothing is decided.
+    Its fusion priority is the level of its group, and with 0 it is not fused (``merged_by_priority``).
+
+    Raises:
+      InputError: fusion is to be decided, and no op is known to be one that XLA compiles.
+    """
+
+    groups: Groups  # G of them, that every unit is in
+    tasks: tuple[str, ...]  # what is decided, in order
+    levels: int  # K
+
+    def __post_init__(self) -> None:
+        if FUSION in self.tasks and not self.groups.problem.fusible_of_op.any():
+            raise InputError(
+                f"tasks is {','.join(self.tasks)}, and {self.groups.problem.name!r} has no op that is known to be one "
+                f"that XLA compiles; leave {FUSION} out"
+            )
+
+    @property
+    def leveled(self) -> tuple[str, ...]:
+        """[L] tasks that are decided by levels."""
+        return tuple(task for task in self.tasks if task != DEVICES)
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """[L, G] int32, levels with which nothing is decided."""
+        of_task = [self.levels // 2 if task == PRIORITIES else 0 for task in self.leveled]
+        return np.repeat(np.array(of_task, np.int32)[:, np.newaxis], self.groups.count, axis=1)
+
+    @functools.cached_property
+    def legal(self) -> np.ndarray:
+        """[L, G, K] bool: a group without an op that can be fused has fusion level 0."""
+        every = np.ones((len(self.leveled), self.groups.count, self.levels), bool)
+        for of_task, task in zip(every, self.leveled, strict=True):
+            if task == FUSION:
+                of_task[~fusing(self.groups), 1:] = False
+        return every
+
+    def decisions(self, device_of_unit: np.ndarray, levels: np.ndarray) -> Decisions:
+        """Plans of devices [B, U] and levels [B, L, G]."""
+        priority_of_op = cluster_of_op = None
+        problem = self.groups.problem
+        for task, of_group in zip(self.leveled, np.moveaxis(levels, 1, 0), strict=True):
+            of_op = of_group[:, self.groups.group_of_unit[problem.unit_of_op]]
+            if task == PRIORITIES:
+                priority_of_op = of_op - self.levels // 2
+            else:
+                device_of_op = device_of_unit[:, problem.unit_of_op]
+                merged = [merged_by_priority(problem, *row) for row in zip(device_of_op, of_op, strict=True)]
+                cluster_of_op = np.array(merged, np.int32).reshape(of_op.shape)
+        return Decisions(device_of_unit, priority_of_op, cluster_of_op)

@@ -11,7 +11,7 @@ _RESERVE = 0.5  # of the memory that nothing needs, where outputs are counted, w
 
 
 class MemoryRepair:
-    """Moves units off devices that they overfill; what fits stays where it is.
+    """Moves units off overfull devices; units that fit stay.
 
     Largest units first, because the small ones find room between them (first fit decreasing, Johnson 1973): units
     whose sizes are within a factor of two are one class, and in a class they are taken in a given order, so that what
@@ -20,10 +20,6 @@ class MemoryRepair:
 
         repair = MemoryRepair(problem, need_bytes, order)
         device_of_unit = repair(device_of_unit)
-
-    Attributes:
-      need_bytes: [U] int64, what each unit takes.
-      capacity_bytes: [D] int64, what devices are filled up to.
     """
 
     def __init__(
@@ -39,12 +35,25 @@ class MemoryRepair:
             such as copies that are sent: a device that is full to the brim cannot run anything.
         """
         self._problem = problem
-        self.need_bytes = need_bytes.astype(np.int64)
+        self.need_bytes = need_bytes.astype(np.int64)  # [U], what each unit takes
         self._order = order
-        self.capacity_bytes = _less(problem.cluster.capacity_bytes(), reserve, int(need_bytes.sum()))
-        self._by_speed = fastest_devices(problem)
+        capacity = problem.cluster.capacity_bytes()
+        free = max(1 - int(need_bytes.sum()) / float(capacity.sum()), 0.0)
+        self.capacity_bytes = (capacity * (1 - reserve * free)).astype(np.int64)  # [D], filled up to
+        self._by_speed = fastest_devices(problem).tolist()
         self._rank = np.argsort(order)
-        self._classes = self._size_classes()
+        # Classes of units that need memory: first those that have no choice, then the others, the largest first.
+        self._classes: list[np.ndarray] = []
+        needy = order[self.need_bytes[order] > 0]
+        if len(needy):
+            # Of the whole memory and not of a byte: the classes are the same in whatever unit bytes are counted.
+            size = np.floor(np.log2(self.need_bytes[needy] / float(self.capacity_bytes.sum()))).astype(
+                np.int64
+            )
+            has_choice = problem.allowed[needy].sum(axis=1) > 1
+            self._classes += [needy[~has_choice]] if not has_choice.all() else []
+            sizes = np.unique(size[has_choice])[::-1]
+            self._classes += [needy[has_choice & (size == size_class)] for size_class in sizes]
 
     def __call__(self, device_of_unit: np.ndarray) -> np.ndarray:
         """[U] int32; units that find room nowhere stay where they are."""
@@ -54,18 +63,28 @@ class MemoryRepair:
         room = self.capacity_bytes.copy()
         used = np.unique(device_of_unit)
         for units in self._classes:
-            left = []
+            overfull = []
             for device in used:
-                mine = units[device_of_unit[units] == device]
-                fitting = self._fill(mine, int(device), room)
-                left.append(mine[~fitting])
-            rest = np.concatenate(left)
+                there = units[device_of_unit[units] == device]
+                fitting = self._fill(there, int(device), room)
+                overfull.append(there[~fitting])
+            rest = np.concatenate(overfull)
             rest = rest[np.argsort(self._rank[rest])]
-            for device in self._targets(used, room):
-                fitting = self._fill(rest, int(device), room)
+            # Devices that are in use, then the others.
+            roomiest = sorted(used.tolist(), key=lambda device: -room[device])
+            for device in [*roomiest, *(device for device in self._by_speed if device not in roomiest)]:
+                fitting = self._fill(rest, device, room)
                 moved[rest[fitting]] = device
                 rest = rest[~fitting]
-        self._take_along(device_of_unit, moved)
+        # Units that need no memory follow the last one before them that was on the same device.
+        for device in used:
+            run = self._order[device_of_unit[self._order] == device]
+            leads = self.need_bytes[run] > 0
+            leader = np.maximum.accumulate(np.where(leads, np.arange(len(run)), -1))
+            follows = ~leads & (leader >= 0)
+            target, unit = moved[run[leader[follows]]], run[follows]
+            may = self._problem.allowed[unit, target]
+            moved[unit[may]] = target[may]
         return moved
 
     def fits(self, device_of_unit: np.ndarray) -> bool:
@@ -74,49 +93,21 @@ class MemoryRepair:
         np.add.at(load, device_of_unit, self.need_bytes)
         return bool((load <= self.capacity_bytes).all())
 
-    def _size_classes(self) -> list[np.ndarray]:
-        """Units that need memory: first those that have no choice, then the others, the largest first."""
-        needy = self._order[self.need_bytes[self._order] > 0]
-        if not len(needy):
-            return []
-        # Of the whole memory and not of a byte: the classes are the same in whatever unit bytes are counted.
-        size = np.floor(np.log2(self.need_bytes[needy] / float(self.capacity_bytes.sum()))).astype(np.int64)
-        free = self._problem.allowed[needy].sum(axis=1) > 1
-        classes = [needy[~free]] if not free.all() else []
-        return classes + [needy[free & (size == one)] for one in np.unique(size[free])[::-1]]
-
-    def _targets(self, used: np.ndarray, room: np.ndarray) -> list[int]:
-        """Devices for what has to go: those in use, then the others."""
-        roomiest = sorted(used.tolist(), key=lambda device: -room[device])
-        return [*roomiest, *(device for device in self._by_speed.tolist() if device not in roomiest)]
-
     def _fill(self, units: np.ndarray, device: int, room: np.ndarray) -> np.ndarray:
         """[len(units)] bool, which of the units go to the device: takes their room."""
-        taken = np.zeros(len(units), bool)
+        goes = np.zeros(len(units), bool)
         waiting = np.flatnonzero(self._problem.allowed[units, device])
         while len(waiting):
             waiting = waiting[self.need_bytes[units[waiting]] <= room[device]]
             fitting = np.cumsum(self.need_bytes[units[waiting]]) <= room[device]
-            taken[waiting[fitting]] = True
+            goes[waiting[fitting]] = True
             room[device] -= int(self.need_bytes[units[waiting[fitting]]].sum())
             waiting = waiting[~fitting]
-        return taken
-
-    def _take_along(self, before: np.ndarray, moved: np.ndarray) -> None:
-        """Units that need no memory follow the last one before them that was on the same device."""
-        for device in np.unique(before):
-            run = self._order[before[self._order] == device]
-            leads = self.need_bytes[run] > 0
-            last = np.maximum.accumulate(np.where(leads, np.arange(len(run)), -1))
-            follows = ~leads & (last >= 0)
-            target = moved[run[last[follows]]]
-            unit = run[follows]
-            may = self._problem.allowed[unit, target]
-            moved[unit[may]] = target[may]
+        return goes
 
 
 def repairs(problem: Problem, order: np.ndarray | None = None) -> tuple[MemoryRepair, MemoryRepair]:
-    """Repairs by what is certain, and by what is likely.
+    """Repairs by certain needs of memory, and by likely ones.
 
     What stays with a unit is certain. Likely it needs that and what its outputs hold at the fullest moment of a step;
     then half of the free memory is kept free.
@@ -132,13 +123,7 @@ def repairs(problem: Problem, order: np.ndarray | None = None) -> tuple[MemoryRe
 
 
 def fitting(problem: Problem, rows: list[np.ndarray]) -> np.ndarray:
-    """[K, U] those of the rows [U] whose resident bytes fit, each once."""
+    """[K, U] the rows [U] whose resident bytes fit, each once."""
     certain = MemoryRepair(problem, problem.resident_bytes, np.arange(problem.num_units))
-    kept = {row.tobytes(): row for row in rows if certain.fits(row)}
-    return np.array(list(kept.values()), np.int32).reshape(-1, problem.num_units)
-
-
-def _less(capacity: np.ndarray, reserve: float, needed: int) -> np.ndarray:
-    """[D] int64 capacities without what is reserved of each."""
-    free = max(1 - needed / float(capacity.sum()), 0.0)
-    return (capacity * (1 - reserve * free)).astype(np.int64)
+    distinct = {row.tobytes(): row for row in rows if certain.fits(row)}
+    return np.array(list(distinct.values()), np.int32).reshape(-1, problem.num_units)

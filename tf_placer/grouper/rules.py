@@ -72,8 +72,11 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
         chosen = _with_choice(groups)
     if not len(chosen):
         return Groups(problem, np.ones(problem.num_units, np.int32), classes.legal)
+    # Ops that take no time come behind all others.
+    position = np.arange(problem.num_ops)
+    position += np.where(problem.fastest_ns() > 0, 0, problem.num_ops)
     begins = np.full(groups.count, 2 * problem.num_ops)
-    np.minimum.at(begins, groups.group_of_unit, _first_op_with_work(problem))
+    np.minimum.at(begins, groups.group_of_unit[problem.unit_of_op], position)
     return groups.reordered(chosen[np.argsort(begins[chosen], kind="stable")])
 
 
@@ -102,7 +105,7 @@ def _index(problem: Problem) -> GraphIndex:
 
 
 def _folded(groups: Groups, most: int) -> np.ndarray:
-    """[U] keys, at most ``most`` (or one for each class) of what is decided, which else have -1.
+    """[U] keys, at most ``most`` (or one for each class), -1 for undecided units.
 
     They are min-cut parts of the groups of each class.
     """
@@ -119,12 +122,3 @@ def _folded(groups: Groups, most: int) -> np.ndarray:
         key[members] = used + np.unique(parts[members], return_inverse=True)[1]
         used = int(key.max()) + 1
     return key[groups.group_of_unit]
-
-
-def _first_op_with_work(problem: Problem) -> np.ndarray:
-    """[U] each unit's first op that takes time; its first one, behind all those, where none does."""
-    position = np.arange(problem.num_ops)
-    order = np.where(problem.fastest_ns() > 0, position, position + problem.num_ops)
-    first = np.full(problem.num_units, 2 * problem.num_ops)
-    np.minimum.at(first, problem.unit_of_op, order)
-    return first

@@ -16,42 +16,50 @@ import numpy as np
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.memory_repair import repairs
+from tf_placer.planners.planner import Round
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
-
-# Windows: all ops of a small program, or a stretch of a step, with all that placing them depends on.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window:
-    """N' ops of U' units whose devices are open; what is outside stays where and when it is.
-
-    Attributes:
-      problem: what it is of.
-      units: [U'] the units.
-      ops: [N'] the ops, ascending.
-      unit: [N'] of each op, a position in ``units``.
-      release_ns: [N', D] when what the op reads from outside can be on the device.
-      tail_ns: [N', D] what must follow the op outside.
-    """
+    """N' ops of U' units whose devices are open; the rest of the step stays in place and time."""
 
     problem: Problem
-    units: np.ndarray
-    ops: np.ndarray
-    unit: np.ndarray
-    release_ns: np.ndarray
-    tail_ns: np.ndarray
+    units: np.ndarray  # [U'] the units
+    ops: np.ndarray  # [N'] the ops, ascending
+    unit: np.ndarray  # [N'] of each op, a position in ``units``
+    release_ns: np.ndarray  # [N', D] when what the op reads from outside can be on the device
+    tail_ns: np.ndarray  # [N', D] what must follow the op outside
 
     def description(self) -> dict[str, Any]:
-        """Plain lists, for the process of the solver: of each tensor also what it takes over each link."""
+        """Plain lists, for the process of the solver.
+
+        Of each tensor also (source, target, channel, ns to send, to cross, to hand over and receive) of each link, in
+        whole ns.
+        """
         problem, cluster = self.problem, self.problem.cluster
         position = {op: index for index, op in enumerate(self.ops.tolist())}
+        channel = cluster.channel_of_link()
         tensors = []
         for tensor, readers in enumerate(problem.op_graph.readers()):
             producer = position.get(int(problem.tensor_producer[tensor]))
             inside = [position[op] for op in readers if op in position]
-            if producer is not None and inside:
-                tensors.append((producer, inside, self._links(int(problem.tensor_bytes[tensor]))))
+            if producer is None or not inside:
+                continue
+            num_bytes = int(problem.tensor_bytes[tensor])
+            links = [
+                (
+                    link.source,
+                    link.target,
+                    int(channel[link.source, link.target]),
+                    link.send_ns + -(-num_bytes * link.send_ps_per_byte // 1000),
+                    link.latency_ns + -(-num_bytes * 10**9 // max(1, round(link.bytes_per_s))),
+                    link.tensor_ns + link.receive_ns + -(-num_bytes * link.receive_ps_per_byte // 1000),
+                )
+                for link in cluster.links
+            ]
+            tensors.append((producer, inside, links))
         return {
             "allowed": problem.allowed[self.units].tolist(),
             "resident": problem.resident_bytes[self.units].tolist(),
@@ -65,25 +73,9 @@ class Window:
             "tensors": tensors,
         }
 
-    def _links(self, num_bytes: int) -> list[tuple[int, ...]]:
-        """(source, target, channel, ns to send, to cross, to hand over and receive) of each link, in whole ns."""
-        cluster = self.problem.cluster
-        channel = cluster.channel_of_link()
-        return [
-            (
-                link.source,
-                link.target,
-                int(channel[link.source, link.target]),
-                link.send_ns + -(-num_bytes * link.send_ps_per_byte // 1000),
-                link.latency_ns + -(-num_bytes * 10**9 // max(1, round(link.bytes_per_s))),
-                link.tensor_ns + link.receive_ns + -(-num_bytes * link.receive_ps_per_byte // 1000),
-            )
-            for link in cluster.links
-        ]
-
 
 def whole(problem: Problem) -> Window:
-    """All of it: nothing is outside."""
+    """The whole problem as a window."""
     nothing = np.zeros((problem.num_ops, problem.num_devices), np.int64)
     ops = np.arange(problem.num_ops)
     return Window(problem, np.arange(problem.num_units), ops, problem.unit_of_op, nothing, nothing)
@@ -92,15 +84,7 @@ def whole(problem: Problem) -> Window:
 def stretch(
     problem: Problem, row: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, first: int, size: int
 ) -> Window:
-    """The units of ``size`` ops that start one after the other in the schedule of a placement.
-
-    Args:
-      problem: what is placed.
-      row: [U] the placement.
-      start_ns, end_ns: [N] its schedule.
-      first: how many ops start before them.
-      size: number of ops.
-    """
+    """The units of the ``size`` ops that start after ``first`` ones in the schedule [N] of a placement [U]."""
     ops = np.sort(np.argsort(start_ns, kind="stable")[first : first + size])
     units, unit = np.unique(problem.unit_of_op[ops], return_inverse=True)
     graph, inside = problem.op_graph, np.zeros(problem.num_ops, bool)
@@ -111,39 +95,33 @@ def stretch(
     device = row[problem.unit_of_op]
     enters = np.flatnonzero(~inside[graph.producer] & inside[graph.consumer])
     leaves = np.flatnonzero(inside[graph.producer] & ~inside[graph.consumer])
-    for edges, into, here, there in (
+    for edges, bound_ns, inner, outer in (
         (enters, release, graph.consumer, graph.producer),
         (leaves, tail, graph.producer, graph.consumer),
     ):
-        at, other = here[edges], there[edges]
-        ends = (device[other][:, np.newaxis], devices)
-        source, target = ends if into is release else ends[::-1]
+        op, outside = inner[edges], outer[edges]
+        ends = (device[outside][:, np.newaxis], devices)
+        source, target = ends if bound_ns is release else ends[::-1]
         link_ns = graph.transfer.between_ns(graph.edge_bytes[edges][:, np.newaxis], source, target)
-        link_ns[problem.unit_of_op[at] == problem.unit_of_op[other]] = 0
-        known_ns = end_ns if into is release else graph.bottom_level_ns
-        np.maximum.at(into, position[at], known_ns[other][:, np.newaxis] + link_ns.astype(np.int64))
+        link_ns[problem.unit_of_op[op] == problem.unit_of_op[outside]] = 0
+        outside_ns = (end_ns if bound_ns is release else graph.bottom_level_ns)[outside]
+        np.maximum.at(bound_ns, position[op], outside_ns[:, np.newaxis] + link_ns.astype(np.int64))
     # Streams are taken by what came before.
     release = np.maximum(release, start_ns[ops].min())
     return Window(problem, units, ops, unit, release, tail)
 
 
-# The process that solves windows, kept for as long as its owner.
-
 _PROGRAM = pathlib.Path(__file__).with_name("window_model.py")
 
 
 class SolverProcess:
-    """Asks ``window_model.py``, which cannot run beside TensorFlow in one process.
-
-    devices, bound_ns = SolverProcess().solve(window, under_ns, forbidden, hint, effort, seed)
-    """
+    """Asks ``window_model.py``, which cannot run beside TensorFlow in one process; ends with its owner."""
 
     def __init__(self) -> None:
-        """Starts it."""
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        weakref.finalize(self, _end, self._process)
+        weakref.finalize(self, self._process.communicate)  # it stops when it has no more to read
 
     def solve(
         self,
@@ -160,7 +138,7 @@ class SolverProcess:
         Raises:
           RuntimeError: the solver has died.
         """
-        asked = {
+        request = {
             "window": window.description(),
             "under_ns": under_ns,
             "forbidden": forbidden.tolist(),
@@ -170,18 +148,13 @@ class SolverProcess:
             "early": early,
         }
         assert self._process.stdin is not None and self._process.stdout is not None  # they are pipes
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the solver's process has ended with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return np.array(answer["devices"], np.int32).reshape(-1, len(window.units)), int(answer["bound_ns"])
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Ends a process, which stops by itself when it has no more to read."""
-    process.communicate()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +165,6 @@ class CpSatConfig(Settings):
       exact_ops: programs of at most so many ops are solved as a whole.
       window_ops: ops of a window of a larger one.
       effort: deterministic seconds of the solver for each solution; twice as many whenever they were too few.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
     exact_ops: int = setting(100, least=0, most=2**20)
@@ -212,14 +182,6 @@ class CpSat:
     placed anew, all else fixed, and kept if it is no slower (large-neighborhood search, Shaw 1998); nothing is proven.
 
     What is proven is about the simulator's times, and not about measured ones.
-
-        planner = CpSat(problem, CpSatConfig(), start, seed)
-        rows = planner.propose()
-        planner.learn(rows, runtime_s)
-
-    Attributes:
-      proven_bound_ns: no placement that fits takes less in the simulator.
-      is_proven: whether the best plan that was learned is the optimum of the simulator.
     """
 
     def __init__(self, problem: Problem, config: CpSatConfig, start: np.ndarray, seed: int) -> None:
@@ -233,39 +195,28 @@ class CpSat:
         self._tried = np.zeros((0, problem.num_units), np.int32)
         self._effort = config.effort
         self._solver = SolverProcess()
+        # No placement that fits takes less in the simulator.
         self.proven_bound_ns = math.ceil(lower_bounds(problem).best_s * 1e9 - 1e-3)
 
     @property
     def is_proven(self) -> bool:
+        """The best plan so far is the optimum of the simulator."""
         return self._best_s * 1e9 <= self.proven_bound_ns + 1e-3
 
     def proven_s(self) -> float:
         """``proven_bound_ns`` in seconds."""
         return self.proven_bound_ns / 1e9
 
-    def propose(self) -> np.ndarray:
-        """[B, U] int32 legal placements: the solver's, or the best one again where it has none."""
+    def ask(self, most: float) -> np.ndarray:
+        """[B, U] int32 legal placements: the solver's, or without any the best one again."""
         if self.is_proven:
             return self._best[np.newaxis]
-        return self._propose_whole() if self._whole else self._propose_stretch()
-
-    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Remembers what was tried, and goes to the fastest unless it is slower."""
-        fastest = int(np.argmin(runtime_s))
-        if runtime_s[fastest] <= self._best_s:
-            self._best, self._best_s = np.array(device_of_unit[fastest], np.int32), float(runtime_s[fastest])
-        if (self._problem.allowed.sum(axis=1) == 1).all() and math.isfinite(self._best_s):
-            self.proven_bound_ns = math.ceil(self._best_s * 1e9 - 1e-3)  # there is no other placement
-        if self._whole:
-            self._tried = np.unique(np.concatenate([self._tried, device_of_unit]), axis=0)
-
-    def _seed(self) -> int:
-        return int(self._generator.integers(2**31 - 1))
-
-    def _propose_whole(self) -> np.ndarray:
+        if not self._whole:
+            return self._stretch()
         under = None if math.isinf(self._best_s) else math.ceil(self._best_s * 1e9 - 1e-3)
+        seed = int(self._generator.integers(2**31 - 1))
         devices, bound_ns = self._solver.solve(
-            whole(self._problem), under, self._tried, self._best, self._effort, self._seed()
+            whole(self._problem), under, self._tried, self._best, self._effort, seed
         )
         if under is not None:
             # What was tried takes at least ``under``, all else at least the solver's bound.
@@ -275,19 +226,33 @@ class CpSat:
             return self._best[np.newaxis]
         return devices
 
-    def _propose_stretch(self) -> np.ndarray:
+    def _stretch(self) -> np.ndarray:
+        """[B, U] the best plan with a stretch of its step placed anew."""
         problem, size = self._problem, self._config.window_ops
         schedule = self._simulator.schedule(self._best[np.newaxis])
         start_ns, end_ns = (np.asarray(times)[0] for times in schedule)
         first = int(self._generator.integers(max(problem.num_ops - size, 0) + 1))
         window = stretch(problem, self._best, start_ns, end_ns, first, size)
         nothing = np.zeros((0, len(window.units)), np.int64)
-        here = self._best[window.units]
-        devices, _ = self._solver.solve(window, None, nothing, here, self._effort, self._seed(), early=True)
+        seed = int(self._generator.integers(2**31 - 1))
+        devices, _ = self._solver.solve(
+            window, None, nothing, self._best[window.units], self._effort, seed, early=True
+        )
         rows = np.repeat(self._best[np.newaxis], max(len(devices), 1), axis=0)
         if len(devices):
             rows[:, window.units] = devices
         return np.stack([self._certain(row) for row in rows])
+
+    def tell(self, decisions: object, times: Round) -> None:
+        """Remembers the tried placements, and goes to the fastest unless slower."""
+        rows, runtime_s = times.decisions.device_of_unit, times.times_s
+        fastest = int(np.argmin(runtime_s))
+        if runtime_s[fastest] <= self._best_s:
+            self._best, self._best_s = np.array(rows[fastest], np.int32), float(runtime_s[fastest])
+        if (self._problem.allowed.sum(axis=1) == 1).all() and math.isfinite(self._best_s):
+            self.proven_bound_ns = math.ceil(self._best_s * 1e9 - 1e-3)  # there is no other placement
+        if self._whole:
+            self._tried = np.unique(np.concatenate([self._tried, rows]), axis=0)
 
     def state(self) -> dict[str, Any]:
         """The best plan, what was tried and proven, and where the generator is."""

@@ -1,4 +1,7 @@
-"""List scheduling: the growing schedule that list schedulers share, HEFT, and PEFT."""
+"""List scheduling: the growing schedule that list schedulers share, HEFT, and PEFT.
+
+Planners return [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K may be 0.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, mean_ns
-
-# Schedule that grows op by op.
 
 _MOST_GAPS = 64
 
@@ -34,11 +35,6 @@ class Schedule:
 
     Left out: what cores do for what they send, in which order a device would take what is ready, peaks of memory.
     Plain lists, because NumPy's calls take longer than the sums.
-
-    Attributes:
-      devices: positions of the devices to choose from, the fastest first.
-      device_of_unit: [U] list, -1 where it is not decided.
-      was_full: whether a unit went elsewhere for lack of room.
     """
 
     def __init__(
@@ -54,8 +50,7 @@ class Schedule:
 
         Args:
           problem: what is scheduled.
-          need_bytes: [U] what each unit takes of its device's memory.
-          room_bytes: [D] what devices are filled up to.
+          need_bytes, room_bytes: [U] what each unit takes of its device's memory, [D] what devices are filled up to.
           devices: the devices to choose from, the fastest first; a unit that may be on none of them, or finds no room
             there, goes to another one.
           gaps: an op may start in a gap between earlier ones (of each device the last 64 are kept, so that the work
@@ -83,18 +78,17 @@ class Schedule:
         self._is_free = (problem.compute_ns == 0).all(axis=1).tolist()
         # A unit that may be on none of the chosen devices has all that it may be on.
         chosen = devices.tolist()
-        others = [d for d in range(problem.num_devices) if d not in set(chosen)]
-        self._by_speed = chosen + others
-        legal_sets = [set(legal) for legal in self._legal]
+        rest = [d for d in range(problem.num_devices) if d not in chosen]
+        self._by_speed = chosen + rest
         self._choice = [
-            [d for d in chosen if d in legal] or [d for d in others if d in legal] for legal in legal_sets
+            [d for d in chosen if row[d]] or [d for d in rest if row[d]] for row in problem.allowed.tolist()
         ]
-        self.devices = chosen
-        self.device_of_unit = [-1] * problem.num_units
-        self.was_full = False
+        self.devices = chosen  # to choose from, the fastest first
+        self.device_of_unit = [-1] * problem.num_units  # -1 where it is not decided
+        self.was_full = False  # whether a unit went elsewhere for lack of room
 
     def waits(self, op: int) -> bool:
-        """True if an op says nothing about its unit: it is free, fed by its own unit, and nothing is decided yet."""
+        """True if an op says nothing about its undecided unit: a free op fed by that unit alone."""
         unit = self._unit[op]
         return (
             self.device_of_unit[unit] < 0
@@ -120,7 +114,7 @@ class Schedule:
         return max((self._arrives(tensor, device) for tensor in self._inputs[op]), default=0.0)
 
     def free_ns(self, device: int) -> float:
-        """Time at which the first stream of a device is free of all that it was given so far, in nanoseconds."""
+        """Time at which the first stream of a device is free, in nanoseconds."""
         return self._streams[device][0]
 
     def end_ns(self, op: int, device: int) -> float:
@@ -141,11 +135,7 @@ class Schedule:
         self._room[device] -= need
 
     def commit(self, op: int) -> float:
-        """Runs an op where its unit is: moves its inputs, and takes the device's time.
-
-        Returns:
-          When it ends, in nanoseconds.
-        """
+        """Runs an op where its unit is: moves its inputs, takes the device's time; returns its end in nanoseconds."""
         device = self.device_of_unit[self._unit[op]]
         for unit in self._waiting_producers(op):
             self.put(unit, device)
@@ -159,7 +149,20 @@ class Schedule:
             start = max(start, arrival)
         cost = self._cost[op][device]
         if cost:
-            start = self._occupy(device, start, cost)
+            start, gap = self._slot(device, start, cost)
+            gaps = None if self._gaps is None else self._gaps[device]
+            if gap < 0:
+                idle_since = heapq.heapreplace(self._streams[device], start + cost)
+                if gaps is not None and idle_since < start:
+                    bisect.insort(gaps, (start, idle_since))
+            elif gaps is not None:
+                end, begin = gaps.pop(gap)
+                if begin < start:
+                    bisect.insort(gaps, (start, begin))
+                if start + cost < end:
+                    bisect.insort(gaps, (end, start + cost))
+            if gaps is not None:
+                del gaps[:-_MOST_GAPS]
         self._end[op] = start + cost
         return self._end[op]
 
@@ -177,7 +180,7 @@ class Schedule:
         return {unit for unit in units if unit != here and self.device_of_unit[unit] < 0}
 
     def _arrives(self, tensor: int, device: int) -> float:
-        """Arrival of a tensor on a device; one that is not placed yet is wherever it is wanted."""
+        """Arrival of a tensor on a device; without a placement yet, a tensor is everywhere."""
         source = self.device_of_unit[self._unit[self._producer[tensor]]]
         begins = self._end[self._producer[tensor]]
         if source in (-1, device):
@@ -192,36 +195,17 @@ class Schedule:
         )
 
     def _slot(self, device: int, ready: float, cost: float) -> tuple[float, int]:
-        """The earliest start of an op that takes time, and the gap that it starts in, -1 for none."""
-        best, which = max(ready, self._streams[device][0]), -1
-        if self._gaps is None:
-            return best, which
-        gaps = self._gaps[device]
+        """The earliest start of an op that takes time, and the gap used, -1 for none."""
+        best, gap = max(ready, self._streams[device][0]), -1
+        gaps = [] if self._gaps is None else self._gaps[device]
         for position in range(bisect.bisect_left(gaps, (ready + cost, 0.0)), len(gaps)):
             end, begin = gaps[position]
             start = max(begin, ready)
             if start + cost <= end and start < best:
-                best, which = start, position
+                best, gap = start, position
                 if start == ready:
                     break
-        return best, which
-
-    def _occupy(self, device: int, ready: float, cost: float) -> float:
-        """Takes a device's time; returns the start."""
-        start, which = self._slot(device, ready, cost)
-        if which < 0:
-            idle_since = heapq.heapreplace(self._streams[device], start + cost)
-            if self._gaps is not None and idle_since < start:
-                bisect.insort(self._gaps[device], (start, idle_since))
-        elif self._gaps is not None:
-            end, begin = self._gaps[device].pop(which)
-            if begin < start:
-                bisect.insort(self._gaps[device], (start, begin))
-            if start + cost < end:
-                bisect.insort(self._gaps[device], (end, start + cost))
-        if self._gaps is not None:
-            del self._gaps[device][:-_MOST_GAPS]
-        return start
+        return best, gap
 
 
 def scheduled(
@@ -231,19 +215,11 @@ def scheduled(
     gaps: bool = False,
     queues: bool = True,
 ) -> list[np.ndarray]:
-    """Runs a rule of list scheduling until it keeps within memory.
+    """One or two placements [U] by a rule that commits all ops of a schedule; arguments as of ``Schedule``.
 
     What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with half of the
-    free memory kept free; where that makes a device full, another schedule counts what stays only.
-
-    Args:
-      problem: what is placed.
-      devices: the devices to choose from, the fastest first.
-      run: the rule: commits all ops of a schedule.
-      gaps, queues: see ``Schedule``.
-
-    Returns:
-      One or two placements [U]; those whose variables cannot be made to fit are among them (``fitting``).
+    free memory kept free; where that makes a device full, another schedule counts what stays only. Placements whose
+    variables cannot be made to fit are among them (``fitting``).
     """
     certain, likely = repairs(problem)
     rows = []
@@ -257,25 +233,24 @@ def scheduled(
 
 
 def first_op_decides(
-    problem: Problem, schedule: Schedule, order: np.ndarray, score: Callable[[int, int], float]
+    problem: Problem,
+    schedule: Schedule,
+    order: np.ndarray,
+    score: Callable[[int, int], float] | None = None,
 ) -> None:
-    """Commits ops in an order [N]; the first op of a unit puts it where its score is least.
+    """Commits ops in a topological order [N]; the first op of a unit decides its device.
 
-    Args:
-      problem: what is placed.
-      schedule: a fresh one.
-      order: all ops, each after those it waits for.
-      score: of an op and a device; of equal ones the faster device wins.
+    That is where the score of op and device is least, of equal ones the faster device: without one, when the op ends.
     """
-    unit_of_op = problem.unit_of_op.tolist()
+    score_of, unit_of_op = score or schedule.end_ns, problem.unit_of_op.tolist()
     for op in order.tolist():
         if schedule.waits(op):
             continue
         unit = unit_of_op[op]
         if schedule.device_of_unit[unit] < 0:
-            scores = [(score(op, device), device) for device in schedule.candidates(op)]
-            # min by score alone: the first of equal ones is the fastest device.
-            schedule.put(unit, min(scores, key=lambda pair: pair[0])[1] if scores else -1)
+            # The first of equal ones is the fastest device.
+            places = schedule.candidates(op)
+            schedule.put(unit, min(places, key=lambda device: score_of(op, device)) if places else -1)
         schedule.commit(op)
 
 
@@ -295,20 +270,12 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
 
     It does not see that a later op of a unit is bound by the choice for its first one, that cores work for what they
     send, nor in which order a device would take what is ready. Of memory it knows what stays; peaks are an estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 to 4.
     """
-    upward_rank = problem.op_graph.bottom_level_with_transfers_ns
-    order = np.argsort(-upward_rank, kind="stable")
-
-    def run(schedule: Schedule) -> None:
-        first_op_decides(problem, schedule, order, schedule.end_ns)
-
+    order = np.argsort(-problem.op_graph.bottom_level_with_transfers_ns, kind="stable")
     every, quick = fastest_devices(problem), alike_devices(problem)
-    rows = scheduled(problem, every, run)
-    if len(quick) < len(every):
-        rows += scheduled(problem, quick, run)
+    rows = []
+    for devices in (every, quick) if len(quick) < len(every) else (every,):
+        rows += scheduled(problem, devices, lambda schedule: first_op_decides(problem, schedule, order))
     return fitting(problem, rows)
 
 
@@ -319,11 +286,15 @@ SPEC = MethodSpec(
     build=list_schedule,
     ignores=("later ops of a unit", "what cores do for messages", "peaks of memory"),
     roles=frozenset({Role.BESIDE}),
-    goes_on=False,
 )
 
 
-# Heterogeneous Earliest Finish Time.
+_IGNORED = (
+    "later ops of a unit",
+    "messages that wait for each other",
+    "what cores do for messages",
+    "peaks of memory",
+)
 
 
 def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -340,18 +311,18 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
 
     It does not see that a later op of a unit is bound by the choice for its first one, that messages wait for each
     other, or what cores do for them. Of memory it knows what stays; peaks are an estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
     """
     graph = problem.op_graph
     rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
     order = np.argsort(-rank, kind="stable")
-
-    def run(schedule: Schedule) -> None:
-        first_op_decides(problem, schedule, order, schedule.end_ns)
-
-    return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
+    rows = scheduled(
+        problem,
+        fastest_devices(problem),
+        lambda schedule: first_op_decides(problem, schedule, order),
+        gaps=True,
+        queues=False,
+    )
+    return fitting(problem, rows)
 
 
 HEFT_SPEC = MethodSpec(
@@ -359,18 +330,9 @@ HEFT_SPEC = MethodSpec(
     kind=Kind.CONSTRUCTIVE,
     summary="HEFT: by upward rank where each op ends first, gaps included (Topcuoglu, Hariri & Wu 2002).",
     build=heft,
-    ignores=(
-        "later ops of a unit",
-        "messages that wait for each other",
-        "what cores do for messages",
-        "peaks of memory",
-    ),
+    ignores=_IGNORED,
     roles=frozenset({Role.MEMBER}),
-    goes_on=False,
 )
-
-
-# Predict Earliest Finish Time.
 
 
 def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -384,9 +346,6 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     The table is optimistic: it sees the longest way to the end of the step, with every op where that is best, and not
     that units bind ops, that devices and links are busy, or what fits. Of memory it knows what stays; peaks are an
     estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
     """
     table = optimistic_cost_table(problem)
     allowed = problem.allowed[problem.unit_of_op]
@@ -451,12 +410,6 @@ PEFT_SPEC = MethodSpec(
     kind=Kind.CONSTRUCTIVE,
     summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
     build=peft,
-    ignores=(
-        "later ops of a unit",
-        "messages that wait for each other",
-        "what cores do for messages",
-        "peaks of memory",
-    ),
+    ignores=_IGNORED,
     roles=frozenset({Role.MEMBER}),
-    goes_on=False,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from typing import Any
 
@@ -12,19 +11,17 @@ import numpy as np
 from tf_placer.base import arguments
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.base.quantities import excess
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, unit_slack
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
+from tf_placer.planners.planner import Round
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layer_of_unit
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 from tf_placer.transform.split.plans import copies_of_units
-
-# Settings.
 
 _MOST = 2**20
 
@@ -48,9 +45,6 @@ class LocalSearchConfig(Settings):
         of programs in parts.
       together: probability that they go to the device of the piece; else to that which is as many places on among the
         devices of its type as their part is after the piece's, so that copies that are spread out stay so.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
     chains: int = setting(0, least=0, most=_MOST)
@@ -63,28 +57,18 @@ class LocalSearchConfig(Settings):
     copies: float = setting(0.5, least=0, most=1)
     together: float = setting(0.6, least=0, most=1)
 
-    @property
-    def num_chains(self) -> int:
-        """``chains``, or where it is 0 as many as there are cores for this process."""
-        return self.chains or len(os.sched_getaffinity(0))
-
-
-# Random numbers that the C++ op draws alike, so that the two can be compared.
 
 _MASK = 2**64 - 1
 
 
 class RandomBits:
-    """splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators"): its state is one number.
+    """splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
 
-    It is that of tf_placer/ops/cc/random_bits.h.
-
-    Attributes:
-      state: in [0, 2^64).
+    The C++ op draws alike (random_bits.h), so that the two can be compared.
     """
 
     def __init__(self, state: int) -> None:
-        self.state = state
+        self.state = state  # all of it, in [0, 2^64)
 
     @staticmethod
     def of(seed: int, stream: int) -> RandomBits:
@@ -108,8 +92,6 @@ class RandomBits:
         return self.next() >> 32 < chance
 
 
-# Moves: one connected piece of units goes to another device, or two change places.
-
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
 _SWAP_TRIES = 8
@@ -124,6 +106,11 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
     work = work_ns + max(int(work_ns.sum()) // len(work_ns) // _IDLE_WORK, 1)
     largest = max(config.largest_piece * problem.num_units, 2.0)
     part_of_unit, copies = copies_of_units(problem)
+    types = [device.type for device in problem.cluster.devices]
+    turned = np.zeros((len(types), copies.shape[1]), np.int32)
+    for device, kind in enumerate(types):
+        alike = [d for d, type_of_device in enumerate(types) if type_of_device == kind]
+        turned[device] = np.resize(np.roll(alike, -alike.index(device)), copies.shape[1])
     return MoveTables(
         edges=graph.edges,
         neighbor_offset=np.cumsum([0, *map(len, neighbors)]).astype(np.int32),
@@ -135,7 +122,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
         part_of_unit=part_of_unit,
         copies=copies,
-        turned=_turned(problem.cluster, copies.shape[1]),
+        turned=turned,
         crossing_chance=chance(config.crossing),
         towards_chance=chance(config.towards),
         swap_chance=chance(config.swaps),
@@ -145,38 +132,21 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
     )
 
 
-def _turned(cluster: Cluster, parts: int) -> np.ndarray:
-    """[D, P] int32: the device so many places after each among those of its type, from the first on again."""
-    types = [device.type for device in cluster.devices]
-    turned = np.zeros((len(types), parts), np.int32)
-    for device, kind in enumerate(types):
-        alike = [other for other, its in enumerate(types) if its == kind]
-        turned[device] = np.resize(np.roll(alike, -alike.index(device)), parts)
-    return turned
-
-
 def chance(probability: float) -> int:
     """Probability in units of 2^-32."""
     return round(probability * 2**32)
 
 
 class Moves:
-    """Draws moves, as the C++ does (tf_placer/ops/cc/moves.h).
-
-    moves = Moves(tables)
-    rows = moves.draw(device_of_unit, random)  # [U] -> [U]
-    """
+    """Draws moves, as the C++ does (tf_placer/ops/cc/moves.h)."""
 
     def __init__(self, tables: MoveTables) -> None:
         self._tables = tables
-
-    @functools.cached_property
-    def _neighbors(self) -> list[list[int]]:
-        parts = np.split(self._tables.neighbors, self._tables.neighbor_offset[1:-1])
-        return [part.tolist() for part in parts]
+        parts = np.split(tables.neighbors, tables.neighbor_offset[1:-1])
+        self._neighbors = [part.tolist() for part in parts]
 
     def draw(self, device_of_unit: np.ndarray, random: RandomBits) -> np.ndarray:
-        """[U] int32, one move away from a placement [U]; it itself where nothing of the piece may move."""
+        """[U] int32, one move away from a placement [U]; the same where no unit of the piece may move."""
         tables = self._tables
         units, devices = tables.allowed.shape
         moved: np.ndarray = np.array(device_of_unit, np.int32)
@@ -189,21 +159,20 @@ class Moves:
         if target == source or not random.chance(tables.towards_chance):
             target = (source + 1 + random.below(devices - 1)) % devices
         piece = self._piece(device_of_unit, first, size, one_kind)
-        self._shift(moved, piece, target)
+        moved[piece[tables.allowed[piece, target]]] = target
         if tables.copies.shape[1] and random.chance(tables.copies_chance):
-            self._shift_copies(moved, piece, target, together=random.chance(tables.together_chance))
-            return moved
-        if not random.chance(tables.swap_chance):
-            return moved
-        for _ in range(_SWAP_TRIES):
-            unit, _ = self._first(device_of_unit, random)
-            if device_of_unit[unit] == target:
-                self._shift(moved, self._piece(device_of_unit, unit, size, one_kind), source)
-                break
+            self._move_copies(moved, piece, target, together=random.chance(tables.together_chance))
+        elif random.chance(tables.swap_chance):
+            for _ in range(_SWAP_TRIES):
+                unit, _ = self._first(device_of_unit, random)
+                if device_of_unit[unit] == target:
+                    back = self._piece(device_of_unit, unit, size, one_kind)
+                    moved[back[tables.allowed[back, source]]] = source
+                    break
         return moved
 
     def _first(self, device_of_unit: np.ndarray, random: RandomBits) -> tuple[int, int]:
-        """A unit to grow from, and the device of the other end of the edge it was found at, or its own."""
+        """A unit to grow from, and the device at the other end of its crossing edge, or its own."""
         tables = self._tables
         if random.chance(tables.crossing_chance):
             devices = device_of_unit[tables.edges]
@@ -215,24 +184,20 @@ class Moves:
         unit = int(np.searchsorted(tables.work_before[1:], drawn, side="right"))
         return unit, int(device_of_unit[unit])
 
-    def _shift(self, moved: np.ndarray, piece: np.ndarray, target: int) -> None:
-        """Moves a piece as far as it may be there."""
-        moved[piece[self._tables.allowed[piece, target]]] = target
-
-    def _shift_copies(self, moved: np.ndarray, piece: np.ndarray, target: int, together: bool) -> None:
+    def _move_copies(self, moved: np.ndarray, piece: np.ndarray, target: int, together: bool) -> None:
         """Moves the copies of a piece's units, as far as they are in no piece and may be there."""
         tables = self._tables
         parts = tables.copies.shape[1]
-        taken = set(piece.tolist())
+        pieces = set(piece.tolist())
         for unit in piece[tables.allowed[piece, target]].tolist():
             part = int(tables.part_of_unit[unit])
-            for other, copy in enumerate(tables.copies[unit].tolist() if part >= 0 else ()):
-                if copy < 0 or copy in taken:
+            for target_part, copy in enumerate(tables.copies[unit].tolist() if part >= 0 else ()):
+                if copy < 0 or copy in pieces:
                     continue
-                to = target if together else int(tables.turned[target, (other - part) % parts])
+                to = target if together else int(tables.turned[target, (target_part - part) % parts])
                 if to != moved[copy] and tables.allowed[copy, to]:
                     moved[copy] = to
-                    taken.add(copy)
+                    pieces.add(copy)
 
     def _piece(self, device_of_unit: np.ndarray, first: int, size: int, one_kind: bool) -> np.ndarray:
         """Up to ``size`` units of one device, and of one kind, around one of them, in breadth-first order."""
@@ -251,11 +216,6 @@ class Moves:
         return np.fromiter(piece, np.int64)
 
 
-# Chains inside the simulator, one on each core.
-
-
-# Plans of whole layers, and cheap plans to begin with.
-
 _CHAINS = 2
 SECOND = 10**8  # ops simulated all together, if each step is simulated whole
 _MOST_PASSES, _FEWEST_PASSES = 10_000, 100
@@ -263,19 +223,12 @@ _MOST_PASSES, _FEWEST_PASSES = 10_000, 100
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WholeLayers:
-    """The fastest plan found of whole layers.
+    """The fastest plan found of whole layers."""
 
-    Attributes:
-      device_of_unit: [U] int32.
-      runtime_s: its step time in the simulator.
-      peak_bytes: [D] int64, most memory in use on each device.
-      op_level_s: step time of the plan that it was made of, in the same simulator.
-    """
-
-    device_of_unit: np.ndarray
-    runtime_s: float
-    peak_bytes: np.ndarray
-    op_level_s: float
+    device_of_unit: np.ndarray  # [U] int32
+    runtime_s: float  # its step time in the simulator
+    peak_bytes: np.ndarray  # [D] int64, most memory in use on each device
+    op_level_s: float  # step time of the plan that it was made of, in the same simulator
 
     @property
     def slower(self) -> float:
@@ -289,14 +242,8 @@ def whole_layers(
     """Puts every layer on one device: where most of its time is in ``plan``, then better by a short local search.
 
     Units that may not be where the others of their layer are, such as those that stay on the host, do not count: what
-    is whole is the rest. The search is of layers, within memory, and also begins at every single device.
-
-    Args:
-      problem: what is placed.
-      layers: of it.
-      plan: one plan, of any units; what it decides beyond devices counts for its step time alone.
-      seed: fixes everything random.
-      most_ops: how long the local search is, in ops that it simulates.
+    is whole is the rest. The search is of layers, within memory, and also begins at every single device. It simulates
+    ``most_ops`` ops. What the plan decides beyond devices counts for its step time alone.
 
     Returns:
       None where no plan of whole layers that fits in memory was found.
@@ -323,8 +270,6 @@ def whole_layers(
     )
 
 
-# Cheap placements for a search to begin with.
-
 _DRAWN = 16
 
 
@@ -333,19 +278,12 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
 
     List schedules, which take seconds in a large program, are among them only where no more than one start is given.
     """
-    given = np.unique(np.atleast_2d(np.asarray(start, np.int32)), axis=0)
-    schedules = (list_schedule, heft, peft) if len(given) == 1 else ()
-    rows = np.concatenate(
-        [
-            np.atleast_2d(np.asarray(start, np.int32)),
-            *(
-                made_once(planner, problem, NoSettings(), seed)
-                for planner in (*schedules, expert, topological_fill)
-            ),
-            single_device_placements(problem),
-            RandomBlocks(problem, seed).draw(_DRAWN),
-        ]
-    )
+    begins = np.atleast_2d(np.asarray(start, np.int32))
+    schedules = (list_schedule, heft, peft) if len(np.unique(begins, axis=0)) == 1 else ()
+    planners = (*schedules, expert, topological_fill)
+    built = [made_once(planner, problem, NoSettings(), seed) for planner in planners]
+    drawn = RandomBlocks(problem, seed).draw(_DRAWN)
+    rows = np.concatenate([begins, *built, single_device_placements(problem), drawn])
     starts: np.ndarray = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])].astype(np.int32)
     return starts
 
@@ -360,17 +298,11 @@ _STATE = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Burst:
-    """Result of one call of a planner that simulates by itself.
+    """Result of one call of a planner that simulates by itself."""
 
-    Attributes:
-      device_of_unit: [C, U] int32, the best placement so far of each chain.
-      runtime_s: [C] float64 its step time, inf where none fitted.
-      evaluations: placements that were judged in this call.
-    """
-
-    device_of_unit: np.ndarray
-    runtime_s: np.ndarray
-    evaluations: int
+    device_of_unit: np.ndarray  # [C, U] int32, the best placement so far of each chain
+    runtime_s: np.ndarray  # [C] float64 its step time, inf where none fitted
+    evaluations: int  # placements that were judged in this call
 
 
 class SimulatedLocalSearch:
@@ -379,9 +311,6 @@ class SimulatedLocalSearch:
     Each chain proposes, simulates and decides in C++, on a thread of its own, and stops a simulation as soon as it is
     known that the move will not be accepted. Chains know nothing of each other: chain i of a seed is the same however
     many there are. Evaluation k is of chain k modulo C, so that it does not matter in how many bursts they are made.
-
-        search = SimulatedLocalSearch(problem, LocalSearchConfig(), start, seed, search_simulator(problem))
-        burst = search.advance(1000)
     """
 
     def __init__(
@@ -392,12 +321,14 @@ class SimulatedLocalSearch:
         seed: int,
         simulator: SimulatedEvaluator,
     ) -> None:
-        """Chains start from ``start`` [U], or in turn from those of [K, U]; ``simulator`` gives step times."""
+        """Chains start from ``start`` [U], or in turn from several [K, U]; ``simulator`` gives step times."""
         self._orders = simulator.orders
         self._search = ChainSearch(
             self._orders, move_tables(problem, config), problem.cluster.capacity_bytes()
         )
-        states = [RandomBits.of(seed, chain).state for chain in range(config.num_chains)]
+        states = [
+            RandomBits.of(seed, chain).state for chain in range(config.chains or len(os.sched_getaffinity(0)))
+        ]
         self._chains = Chains.starting(start, config.late, states)
 
     def advance(self, evaluations: int) -> Burst:
@@ -450,16 +381,12 @@ class LocalSearch:
 
     It is one chain of ``SimulatedLocalSearch``, decision by decision: for evaluators that are no simulators, and what
     the fast one is tested against. It waits for each evaluation, which takes far longer than drawing a move.
-
-        climber = LocalSearch(problem, LocalSearchConfig(), start, seed)
-        rows = climber.propose()
-        climber.learn(rows, runtime_s)
     """
 
     def __init__(
         self, problem: Problem, config: LocalSearchConfig, start: np.ndarray, seed: int, chain: int = 0
     ) -> None:
-        """Starts from a placement ``start`` [U], which is what it proposes first; as chain ``chain`` of a seed."""
+        """Proposes the placement ``start`` [U] first; as chain ``chain`` of a seed."""
         self._moves = Moves(move_tables(problem, config))
         self._random = RandomBits.of(seed, chain)
         self.device_of_unit = np.array(start, np.int32)
@@ -467,25 +394,21 @@ class LocalSearch:
         self._late_s = np.full(config.late, np.inf)  # a ring
         self._rounds = 0
 
-    def propose(self) -> np.ndarray:
-        """[1, U] int32: where it starts, then a legal placement one move away from where it is."""
+    def ask(self, most: float) -> np.ndarray:
+        """[1, U] int32: the start, then a legal placement one move away from the current one."""
         if self._rounds == 0:
             return self.device_of_unit[np.newaxis]
         return self._moves.draw(self.device_of_unit, self._random)[np.newaxis]
 
-    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Accepts the proposed placement unless it is slower than now and than L rounds ago.
-
-        Args:
-          device_of_unit: [1, U]; of several rows the fastest counts.
-          runtime_s: [1], inf where a placement does not run.
-        """
+    def tell(self, decisions: Decisions, times: Round) -> None:
+        """Accepts the fastest of the placements unless slower than now and than L rounds ago."""
+        runtime_s = times.times_s
         fastest = int(np.argmin(runtime_s))
         if self._rounds == 0:
             self._late_s[:] = runtime_s[fastest]
         late = self._rounds % len(self._late_s)
         if runtime_s[fastest] <= max(self.runtime_s, self._late_s[late]):
-            self.device_of_unit = np.array(device_of_unit[fastest], np.int32)
+            self.device_of_unit = np.array(decisions.device_of_unit[fastest], np.int32)
             self.runtime_s = float(runtime_s[fastest])
         self._late_s[late] = min(self._late_s[late], self.runtime_s)
         self._rounds += 1

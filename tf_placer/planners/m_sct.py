@@ -1,4 +1,7 @@
-"""Earliest-start list schedulers of Baechi: m-ETF, m-SCT with favorite children, and m-TOPO."""
+"""Earliest-start list schedulers of Baechi: m-ETF, m-SCT with favorite children, and m-TOPO.
+
+Planners return [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K may be 0.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,6 @@ from tf_placer.planners.list_schedule import Schedule, scheduled
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, order_of_use
 
-# Rule of m-ETF and m-SCT: the ready op that can start first, on the device where it can.
-
 
 class EarliestStart:
     """Takes, of all ready ops and devices, the pair that can start first (ETF: Hwang, Chow, Anger & Lee 1989).
@@ -32,8 +33,6 @@ class EarliestStart:
     Favorite children (``favorite_children``): while the favorite of what a device ran last is not placed, the device
     stays awake for it until the time at which its input could be anywhere, and takes another op only from then on, or
     from when that op's inputs could be anywhere (Hanen & Munier 1995).
-
-        EarliestStart(problem, schedule, favorite).run()
     """
 
     def __init__(
@@ -43,14 +42,7 @@ class EarliestStart:
         favorite: np.ndarray | None = None,
         favorite_ns: np.ndarray | None = None,
     ) -> None:
-        """Makes what waits for nothing ready.
-
-        Args:
-          problem: what is scheduled.
-          schedule: a fresh one.
-          favorite: [N] the favorite reader of each op, -1 for none; None: nobody has one.
-          favorite_ns: [N] what crossing to it takes.
-        """
+        """Favorite readers are [N], -1 for none, with what crossing to them takes [N]; None: no op has one."""
         graph = problem.op_graph
         self._schedule = schedule
         self._unit = problem.unit_of_op.tolist()
@@ -70,21 +62,26 @@ class EarliestStart:
 
     def run(self) -> None:
         """Commits all ops."""
+        schedule = self._schedule
         # Devices that are not to choose from come last: some units may be nowhere else.
-        others = [d for d in range(len(self._now)) if d not in self._schedule.devices]
-        places = self._schedule.devices + others
+        places = schedule.devices + [d for d in range(len(self._now)) if d not in schedule.devices]
         self._release([op for op, count in enumerate(self._waits_for) if not count])
         while any(self._now) or any(self._later):
             best = (float("inf"), 0.0, 0, -1, -1)
             for place, device in enumerate(places):
-                found = self._first(device)
-                if found is not None:
-                    best = min(best, (found[0], found[1], place, found[2], device))
-            # None where what was found had to move to a device that had been asked before.
-            if best[3] >= 0:
-                self._take(best[3], best[4])
+                soonest = self._unless_awake(device, self._soonest(device))
+                if soonest is not None:
+                    start, key, op = soonest
+                    best = min(best, (start, key, place, op, device))
+            # No op where the soonest had to move to a device that had been asked before.
+            op, device = best[3:]
+            if op >= 0:
+                if schedule.device_of_unit[self._unit[op]] < 0:
+                    schedule.put(self._unit[op], device)
+                self._commit(op)
+                self._release(self._fed(op))
 
-    def _first(self, device: int) -> tuple[float, float, int] | None:
+    def _soonest(self, device: int) -> tuple[float, float, int] | None:
         """Start, key and op of what a device can start first."""
         free, now, later = self._schedule.free_ns(device), self._now[device], self._later[device]
         while later and (later[0][0] <= free or not self._is_current(later[0][2], device)):
@@ -101,41 +98,37 @@ class EarliestStart:
                 continue
             ready = self._schedule.ready_ns(op, device)
             if ready <= free:
-                return self._unless_awake(device, (free, key, op))
+                return free, key, op
             heapq.heappop(now)
             heapq.heappush(later, (ready, key, op))
-        return self._soonest(device, free)
-
-    def _soonest(self, device: int, free: float) -> tuple[float, float, int] | None:
-        """Next (start, key, op) on a device, as of ``_first``, where no op's inputs are there yet."""
-        later = self._later[device]
+        # No op's inputs are there yet.
         while later:
-            known, key, op = later[0]
+            arrival, key, op = later[0]
             if not self._is_current(op, device):
                 heapq.heappop(later)
                 self._drop(op)
                 continue
             ready = self._schedule.ready_ns(op, device)
-            if ready <= known:
-                return self._unless_awake(device, (max(ready, free), key, op))
+            if ready <= arrival:
+                return max(ready, free), key, op
             heapq.heapreplace(later, (ready, key, op))
-        return self._unless_awake(device, None)
+        return None
 
     def _unless_awake(
-        self, device: int, found: tuple[float, float, int] | None
+        self, device: int, soonest: tuple[float, float, int] | None
     ) -> tuple[float, float, int] | None:
         """Next (start, key, op) on a device that may be waiting for a favorite; None where nothing can start."""
         child, until = self._awake[device]
-        if child < 0 or self._done[child] or (found is not None and found[2] == child):
-            return found
-        if found is not None:
-            start = max(found[0], min(until, self._anywhere[found[2]]))
-            found = (start, found[1], found[2])
+        if child < 0 or self._done[child] or (soonest is not None and soonest[2] == child):
+            return soonest
+        if soonest is not None:
+            start, key, op = soonest
+            soonest = (max(start, min(until, self._anywhere[op])), key, op)
         if not self._waits_for[child] and self._is_current(child, device):
             start = max(self._schedule.free_ns(device), self._schedule.ready_ns(child, device))
-            if found is None or start <= found[0]:
+            if soonest is None or start <= soonest[0]:
                 return start, self._level[child], child
-        return found
+        return soonest
 
     def _is_current(self, op: int, device: int) -> bool:
         """True if an op could still go to a device."""
@@ -145,7 +138,7 @@ class EarliestStart:
         return home == device if home >= 0 else self._schedule.has_room(op, device)
 
     def _drop(self, op: int) -> None:
-        """An op left a device's heaps; it must stay in some."""
+        """An op left a device's heaps, and must stay in some."""
         self._choices[op] -= 1
         if self._done[op]:
             return
@@ -161,13 +154,6 @@ class EarliestStart:
         self._choices[op] += 1
         heapq.heappush(self._later[device], (self._schedule.ready_ns(op, device), self._level[op], op))
 
-    def _take(self, op: int, device: int) -> None:
-        """Runs an op on a device, and makes ready what waited for nothing else."""
-        if self._schedule.device_of_unit[self._unit[op]] < 0:
-            self._schedule.put(self._unit[op], device)
-        self._commit(op)
-        self._release(self._fed(op))
-
     def _commit(self, op: int) -> None:
         self._done[op] = True
         end = self._schedule.commit(op)
@@ -178,15 +164,15 @@ class EarliestStart:
 
     def _fed(self, op: int) -> list[int]:
         """Ops that waited for this one last."""
-        found = []
+        ready = []
         for reader in self._consumer[self._offset[op] : self._offset[op + 1]]:
             self._waits_for[reader] -= 1
             if not self._waits_for[reader]:
-                found.append(reader)
-        return found
+                ready.append(reader)
+        return ready
 
     def _release(self, ready: list[int]) -> None:
-        """Enters ready ops; what is free everywhere runs at once, where its inputs are first."""
+        """Enters ready ops; an op that is free everywhere runs at once, where its inputs arrive first."""
         waiting = list(reversed(ready))
         schedule = self._schedule
         while waiting:
@@ -212,40 +198,25 @@ class EarliestStart:
                 self._anywhere[op] = max(schedule.ready_ns(op, device) for device in schedule.devices)
 
 
-# m-SCT: favorite children, by the linear program of SCT scheduling.
-
 _NEAR = 0.5  # what is below it is near, rounded
 
 
 class FavoriteChildren(NamedTuple):
-    """Favorite readers; each op has at most one favorite and is that of at most one.
+    """Favorite readers; each op has at most one, and is the favorite of at most one."""
 
-    Attributes:
-      child: [N] int64, the favorite reader of each op, -1 for none.
-      transfer_ns: [N] float64, what crossing to it takes in the mean over links.
-      left_out: windows of the graph whose program did not end in time: nobody there has a favorite.
-    """
-
-    child: np.ndarray
-    transfer_ns: np.ndarray
-    left_out: int
+    child: np.ndarray  # [N] int64, the favorite reader of each op, -1 for none
+    transfer_ns: np.ndarray  # [N] float64, what crossing to it takes in the mean over links
+    left_out: int  # windows of the graph whose program did not end in time: no op there has a favorite
 
 
-@dataclasses.dataclass(frozen=True)
-class _Window:
-    """Ops in a row, and what is read between them.
-
-    Attributes:
-      first, last: ops from first to before last.
-      source, target: [E] ops, an edge for each pair.
-      transfer_ns: [E] what crossing takes; 0 where both are in one unit and so never apart.
-    """
+class _Window(NamedTuple):
+    """Ops in a row, and the edges between them."""
 
     first: int
-    last: int
-    source: np.ndarray
-    target: np.ndarray
-    transfer_ns: np.ndarray
+    last: int  # the op behind them
+    source: np.ndarray  # [E] ops, an edge for each pair
+    target: np.ndarray  # [E]
+    transfer_ns: np.ndarray  # [E] what crossing takes; 0 where both are in one unit and so never apart
 
 
 def favorite_children(problem: Problem, window_edges: int, limit_s: float) -> FavoriteChildren:
@@ -282,21 +253,19 @@ def favorite_children(problem: Problem, window_edges: int, limit_s: float) -> Fa
 
 
 def _windows(problem: Problem, window_edges: int) -> list[_Window]:
-    """The graph cut into runs of ops; those without an edge that could cross are left out."""
-    graph, unit = problem.op_graph, problem.unit_of_op
-    keys, position = np.unique(
-        graph.consumer.astype(np.int64) * problem.num_ops + graph.producer, return_inverse=True
-    )
+    """The graph cut into runs of ops, without runs in which no edge could cross."""
+    graph, unit, ops = problem.op_graph, problem.unit_of_op, problem.num_ops
+    keys, position = np.unique(graph.consumer.astype(np.int64) * ops + graph.producer, return_inverse=True)
     longest_ns = np.zeros(len(keys))
     np.maximum.at(longest_ns, position, graph.mean_transfer_ns[graph.tensor])
-    source, target = keys % max(problem.num_ops, 1), keys // max(problem.num_ops, 1)
+    source, target = keys % max(ops, 1), keys // max(ops, 1)
     longest_ns[unit[source] == unit[target]] = 0
     # Edges are in the order of their readers, so that a window's are those of its ops.
-    ends = np.searchsorted(target, np.arange(problem.num_ops + 1)).tolist()
+    ends = np.searchsorted(target, np.arange(ops + 1)).tolist()
     windows, first = [], 0
-    while first < problem.num_ops:
+    while first < ops:
         last = first + 1
-        while last < problem.num_ops and ends[last + 1] - ends[first] <= window_edges:
+        while last < ops and ends[last + 1] - ends[first] <= window_edges:
             last += 1
         rows = np.arange(ends[first], ends[last])
         rows = rows[source[rows] >= first]
@@ -315,26 +284,18 @@ def _solved(window: _Window, costs: np.ndarray, limit_s: float) -> np.ndarray | 
     scale = max(float(costs[window.first : window.last].max()), float(window.transfer_ns.max()))
     time_of_op = costs[window.first : window.last] / scale
     move = window.transfer_ns / scale
-    row, one = np.arange(edges), np.ones(edges)
+    edge, empty = np.arange(edges), scipy.sparse.csr_array
     # Columns: starts, then distances, then the end of the step.
-    starts = scipy.sparse.csr_array((one, (row, source)), (edges, ops))
-    starts -= scipy.sparse.csr_array((one, (row, target)), (edges, ops))
-    nothing = scipy.sparse.csr_array((edges, 1))
-    before = scipy.sparse.hstack([starts, scipy.sparse.diags_array(move), nothing])
-    end = scipy.sparse.hstack(
-        [scipy.sparse.eye_array(ops), scipy.sparse.csr_array((ops, edges)), np.full((ops, 1), -1.0)]
-    )
-    can_cross = move > 0
+    starts = scipy.sparse.csr_array((np.ones(edges), (edge, source)), (edges, ops))
+    starts -= scipy.sparse.csr_array((np.ones(edges), (edge, target)), (edges, ops))
+    before = scipy.sparse.hstack([starts, scipy.sparse.diags_array(move), empty((edges, 1))])
+    end = scipy.sparse.hstack([scipy.sparse.eye_array(ops), empty((ops, edges)), np.full((ops, 1), -1.0)])
+    can_cross = np.flatnonzero(move > 0)
     blocks, limits = [before, end], [-time_of_op[source], -time_of_op]
-    for who in (source, target):
-        people, group = np.unique(who[can_cross], return_inverse=True)
-        members = np.flatnonzero(can_cross)
-        sums = scipy.sparse.csr_array((-np.ones(len(members)), (group, members)), (len(people), edges))
-        blocks.append(
-            scipy.sparse.hstack(
-                [scipy.sparse.csr_array((len(people), ops)), sums, scipy.sparse.csr_array((len(people), 1))]
-            )
-        )
+    for side in (source, target):
+        members, group = np.unique(side[can_cross], return_inverse=True)
+        sums = scipy.sparse.csr_array((-np.ones(len(can_cross)), (group, can_cross)), (len(members), edges))
+        blocks.append(scipy.sparse.hstack([empty((len(members), ops)), sums, empty((len(members), 1))]))
         limits.append(1.0 - np.bincount(group))
     result = scipy.optimize.linprog(
         np.append(np.zeros(ops + edges), 1.0),
@@ -357,9 +318,6 @@ class MSctConfig(Settings):
     Attributes:
       window_edges: most edges between ops in one program; a larger graph is cut into windows of so many.
       limit_s: seconds for all programs together; a window that is not done by then has no favorites.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
     window_edges: int = setting(20_000, least=1, most=2**20)
@@ -367,7 +325,7 @@ class MSctConfig(Settings):
 
 
 def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) -> np.ndarray:
-    """m-SCT of Baechi (Jeon et al. 2020): ``m_etf`` where each op's favorite child goes with it.
+    """m-SCT of Baechi (Jeon et al. 2020): ``m_etf`` with each op's favorite child beside the op.
 
     A linear program with as many devices as ops says which reader should be beside each op
     (``favorite_children``). A device that has run an op stays awake for its favorite, and takes something else only
@@ -378,9 +336,6 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
 
     The program knows neither how many devices there are nor that units bind ops, and assumes that crossing takes no
     longer than computing (small communication times). Of memory it knows what stays; peaks are an estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
     """
     favorite = favorite_children(problem, config.window_edges, config.limit_s)
     if favorite.left_out:
@@ -391,10 +346,13 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
             favorite.left_out,
         )
 
-    def run(schedule: Schedule) -> None:
-        EarliestStart(problem, schedule, favorite.child, favorite.transfer_ns).run()
-
-    return fitting(problem, scheduled(problem, alike_devices(problem), run))
+    child, transfer_ns = favorite.child, favorite.transfer_ns
+    rows = scheduled(
+        problem,
+        alike_devices(problem),
+        lambda schedule: EarliestStart(problem, schedule, child, transfer_ns).run(),
+    )
+    return fitting(problem, rows)
 
 
 SPEC = MethodSpec(
@@ -409,11 +367,7 @@ SPEC = MethodSpec(
         "what cores do for messages",
         "peaks of memory",
     ),
-    goes_on=False,
 )
-
-
-# m-ETF.
 
 
 def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -429,15 +383,9 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
 
     It sees one op ahead: neither how long an op takes where it would start, nor what waits for it. Of memory it knows
     what stays; peaks are an estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
     """
-
-    def run(schedule: Schedule) -> None:
-        EarliestStart(problem, schedule).run()
-
-    return fitting(problem, scheduled(problem, alike_devices(problem), run))
+    rows = scheduled(problem, alike_devices(problem), lambda schedule: EarliestStart(problem, schedule).run())
+    return fitting(problem, rows)
 
 
 M_ETF_SPEC = MethodSpec(
@@ -453,11 +401,7 @@ M_ETF_SPEC = MethodSpec(
         "peaks of memory",
     ),
     roles=frozenset({Role.MEMBER}),
-    goes_on=False,
 )
-
-
-# m-TOPO: an equal share of memory for each device, in topological order.
 
 
 def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -474,10 +418,6 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
 
     It knows nothing of time: not what crosses, nor what could run at the same moment. Of memory it knows what stays;
     peaks are an estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit: with each device filled up to its memory at most, and
-      with half of the free memory kept free; K is 0 to 2.
     """
     order = order_of_use(problem)
     certain, likely = repairs(problem, order)
@@ -485,26 +425,19 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     devices = alike_devices(problem)
     if problem.cluster.capacity_bytes()[devices].sum() < need.sum():
         devices = fastest_devices(problem)
-    rows = []
+    share = float(need.sum()) / len(devices) + float(need.max(initial=0))
+    amounts, rows = need.tolist(), []
     for capacity in (problem.cluster.capacity_bytes(), likely.capacity_bytes):
-        row = _shares(need, capacity[devices], order, devices)
+        limits = [min(share, room) for room in capacity[devices].tolist()]
+        place, held = 0, 0
+        row = np.empty(problem.num_units, np.int32)
+        for unit in order.tolist():
+            if held + amounts[unit] > limits[place] and place + 1 < len(devices):
+                place, held = place + 1, 0
+            held += amounts[unit]
+            row[unit] = devices[place]
         rows.append(certain(problem.legalized(row, fastest_devices(problem))))
     return fitting(problem, [rows[0], certain(likely(rows[1]))])
-
-
-def _shares(need: np.ndarray, capacity: np.ndarray, order: np.ndarray, devices: np.ndarray) -> np.ndarray:
-    """[U] int32: units in their order, a device after the other."""
-    share = float(need.sum()) / len(devices) + float(need.max(initial=0))
-    limits = [min(share, room) for room in capacity.tolist()]
-    place, held = 0, 0
-    row = np.empty(len(need), np.int32)
-    amounts = need.tolist()
-    for unit in order.tolist():
-        if held + amounts[unit] > limits[place] and place + 1 < len(devices):
-            place, held = place + 1, 0
-        held += amounts[unit]
-        row[unit] = devices[place]
-    return row
 
 
 M_TOPO_SPEC = MethodSpec(
@@ -513,5 +446,4 @@ M_TOPO_SPEC = MethodSpec(
     summary="m-TOPO: a like share of memory for each device, in topological order (Baechi: Jeon et al. 2020).",
     build=m_topo,
     ignores=("messages", "what could run at the same moment", "peaks of memory"),
-    goes_on=False,
 )

@@ -30,12 +30,8 @@ from tf_placer.planners.local_search import (
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
-# Settings, and the method on an evaluator that is no simulator: one chain over units.
-
 _MOST = 2**20
-
-LONGEST_LATE = _MOST
-"""Rounds of a chain that are remembered at most."""
+LONGEST_LATE = _MOST  # rounds of a chain that are remembered at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +56,6 @@ class MemeticConfig(Settings):
       draws: moves that are drawn for each that is simulated: a small network, trained on searches of other steps, says
         which is the most likely to make the step faster. 1 for the one that is drawn, whatever it would say.
       uniform: probability that one is drawn all the same.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
     chains: int = setting(0, least=0, most=_MOST)
@@ -77,11 +70,6 @@ class MemeticConfig(Settings):
     draws: int = setting(8, least=1, most=1024)
     uniform: float = setting(0.6, least=0, most=1)
 
-    @property
-    def num_chains(self) -> int:
-        """``chains``, or where it is 0 as many as there are cores for this process."""
-        return self.chains or len(os.sched_getaffinity(0))
-
 
 def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int) -> LocalSearch:
     """A chain of local search from ``start`` [U].
@@ -91,8 +79,6 @@ def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: in
     """
     return LocalSearch(problem, LocalSearchConfig(chains=1, late=config.late), start, seed)
 
-
-# Weights of the network that scores moves before one is simulated.
 
 _FILE = pathlib.Path(__file__).with_name("edit_weights.json")
 
@@ -108,19 +94,14 @@ def edit_weights() -> np.ndarray:
     return weights
 
 
-# The planner: inside the simulator, a chain on each core.
-
-# Of what a search keeps: one that was saved with another cannot go on.
-STATE_VERSION = 3
+STATE_VERSION = 3  # of what a search keeps: one that was saved with another cannot go on
 _NO_WEIGHTS = np.zeros(0, np.float32)
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 _FEWEST_REPEATED = 16  # groups of what repeats, or that level is: names say nothing, or hardly anything
 _REPEATED_UNITS = 4096  # in fewer, single moves soon do as much
 _REPEATED = 0  # a level, beside numbers of parts
-# A start that takes this share of another's time leaves it out, however many edges it cuts.
-_MUCH_FASTER = 0.8
-# Least gain of a turn of units that counts, as a share of the step time.
-_GAIN = 1e-3
+_MUCH_FASTER = 0.8  # a start that takes this share of another's time leaves it out, whatever it cuts
+_GAIN = 1e-3  # least gain of a turn of units that counts, as a share of the step time
 _COUNTS = ("turn", "made", "before_ns", "doublings", "stalls", "restarts")
 _ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns": np.int64}
 _MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole step
@@ -164,9 +145,6 @@ class SimulatedMemetic:
     on searches of other steps (``edit_weights``), and is the same for all problems, so it is no state.
 
     Turns are counted in evaluations, so it does not matter in how many bursts they are made.
-
-        search = SimulatedMemetic(problem, MemeticConfig(), start, seed, search_simulator(problem))
-        burst = search.advance(1000)
     """
 
     def __init__(
@@ -199,28 +177,44 @@ class SimulatedMemetic:
         self._doublings = 0  # of turns and memory
         self._stalls = 0  # turns of units one after the other that gained nothing
         self._restarts = 0  # of chains
+        # Of the turn; and of each chain its best plan [C, U] and time [C].
+        self._level: _Level
+        self._chains: Chains
+        self._best: np.ndarray
+        self._best_ns: np.ndarray
         self._take_starts()
 
     def advance(self, evaluations: int) -> Burst:
         """Judges so many placements more, all chains together."""
         evaluations = arguments.whole_number("evaluations", evaluations, least=0)
-        left = evaluations
+        left, ns_per_s = evaluations, 1e9 * len(self._simulator.orders)  # times are sums over the orders
         while left:
             if self._made == self._turn_length():
                 self._begin(self._turn + 1)
             count = min(left, self._turn_length() - self._made)
             if self._turn:
-                self._search(count)
+                number = len(self._best)
+                until = -(-(self._made + count - np.arange(number)) // number)
+                # A chain that begins a turn has made the round that timed where it is.
+                self._chains = self._advanced(self._level.search, until + 1 - self._chains.rounds)
+                self._best = self._chains.best_device_of_unit[:, self._level.unit]
+                self._best_ns = self._chains.best_runtime_ns
             else:
-                self._time_starts(count)
+                timed = slice(self._made, self._made + count)
+                sum_ns = np.rint(self._simulator.evaluate(self._starts[timed]).runtime_s * ns_per_s)
+                whole_ns = np.nan_to_num(sum_ns).astype(np.int64)
+                self._start_ns[timed] = np.where(np.isnan(sum_ns), NEVER, whole_ns)
+                self._take_starts()
+            self._made += count
             left -= count
+        rows, best_ns = self._with_fastest_start()
+        return Burst(rows, np.where(best_ns == NEVER, np.inf, best_ns / ns_per_s), evaluations)
+
+    def _with_fastest_start(self) -> tuple[np.ndarray, np.ndarray]:
+        """The chains' best plans and the fastest start, and their times in nanoseconds."""
         fastest = int(np.argmin(self._start_ns))
-        found_ns = np.append(self._best_ns, self._start_ns[fastest])
-        return Burst(
-            device_of_unit=np.concatenate([self._best, self._starts[fastest : fastest + 1]]),
-            runtime_s=np.where(found_ns == NEVER, np.inf, found_ns / (1e9 * len(self._simulator.orders))),
-            evaluations=evaluations,
-        )
+        rows = np.concatenate([self._best, self._starts[fastest : fastest + 1]])
+        return rows, np.append(self._best_ns, self._start_ns[fastest])
 
     def state(self) -> dict[str, Any]:
         """State of every chain, now and at the beginning of its turn."""
@@ -241,7 +235,7 @@ class SimulatedMemetic:
             self._level = self._level_of(np.array(state["unit"], np.int32))
 
     def _turn_length(self) -> int:
-        """Evaluations of the turn that it is in."""
+        """Evaluations of the current turn."""
         if not self._turn:
             return len(self._starts)
         finer = 0
@@ -252,14 +246,6 @@ class SimulatedMemetic:
     def _relinks(self, turn: int) -> bool:
         """True if a turn is of groups again, after units."""
         return bool(self._levels) and turn > len(self._levels) + 1 and (turn - len(self._levels)) % 2 == 0
-
-    def _time_starts(self, count: int) -> None:
-        rows = slice(self._made, self._made + count)
-        runtime_s = self._simulator.evaluate(self._starts[rows]).runtime_s
-        sum_ns = np.rint(runtime_s * (1e9 * len(self._simulator.orders)))
-        self._start_ns[rows] = np.where(np.isnan(sum_ns), NEVER, np.nan_to_num(sum_ns).astype(np.int64))
-        self._made += count
-        self._take_starts()
 
     def _take_starts(self) -> None:
         """A start for each chain, the fastest first, and again from the first where there are fewer."""
@@ -274,30 +260,27 @@ class SimulatedMemetic:
             cut = (ends[:, :, 0] != ends[:, :, 1]).sum(axis=1)
             fits = fits[cut == cut.min()]
         fits = fits[np.argsort(self._start_ns[fits], kind="stable")]
-        taken = np.resize(fits, self._config.num_chains)
+        taken = np.resize(fits, self._config.chains or len(os.sched_getaffinity(0)))
         self._best, self._best_ns = self._starts[taken], self._start_ns[taken]
 
-    def _search(self, count: int) -> None:
-        number = len(self._best)
-        until = -(-(self._made + count - np.arange(number)) // number)
-        # A chain that begins a turn has made the round that timed where it is.
-        self._chains = self._advanced(self._level.search, until + 1 - self._chains.rounds)
-        self._made += count
-        self._best = self._chains.best_device_of_unit[:, self._level.unit]
-        self._best_ns = self._chains.best_runtime_ns
-
     def _advanced(self, search: ChainSearch, rounds: np.ndarray) -> Chains:
+        """The chains after some more rounds each; an experiment overrides this to keep the moves."""
         return search.advance(self._chains, rounds)
 
     def _begin(self, turn: int) -> None:
-        """Begins a turn: every chain continues from the fastest plan that it found, on the groups of the turn."""
+        """Begins a turn: every chain continues from its fastest plan, on the groups of the turn."""
         levels = len(self._levels)
         again = turn > levels + 1
         if turn > levels and not self._relinks(turn):
-            self._drop_the_slow()
+            # Chains that have fallen back further than allowed move to the fastest plan, of a chain or a start.
+            rows, best_ns = self._with_fastest_start()
+            fastest = int(np.argmin(best_ns))
+            slow = self._best_ns > best_ns[fastest] * (1 + self._config.setback)
+            self._best = np.where(slow[:, np.newaxis], rows[fastest], self._best)
+            self._best_ns = np.where(slow, best_ns[fastest], self._best_ns)
             if again:
                 self._double_or_restart()
-            self._before_ns = self._fastest_ns()
+            self._before_ns = int(min(self._best_ns.min(), self._start_ns.min()))
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
             parts = self._levels[min(turn, levels) - 1]
@@ -306,29 +289,13 @@ class SimulatedMemetic:
             self._level = self._level_of(cut_by_plans(keys, self._best))
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
-        self._chains = self._fresh_chains(self._setback() if again else 0.0)
-
-    def _setback(self) -> float:
-        """Share of the step time that chains may fall back: twice as much each time that nothing was gained."""
-        return min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
-
-    def _drop_the_slow(self) -> None:
-        """Moves chains that have fallen back further than allowed to the fastest plan, of a chain or a start."""
-        first = int(np.argmin(self._start_ns))
-        rows = np.concatenate([self._best, self._starts[first : first + 1]])
-        found_ns = np.append(self._best_ns, self._start_ns[first])
-        fastest = int(np.argmin(found_ns))
-        slow = self._best_ns > found_ns[fastest] * (1 + self._config.setback)
-        self._best = np.where(slow[:, np.newaxis], rows[fastest], self._best)
-        self._best_ns = np.where(slow, found_ns[fastest], self._best_ns)
-
-    def _fastest_ns(self) -> int:
-        """Time of the fastest plan so far."""
-        return int(min(self._best_ns.min(), self._start_ns.min()))
+        # Chains may fall back by a share of the step time, twice as much each time that nothing was gained.
+        setback = min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
+        self._chains = self._fresh_chains(setback if again else 0.0)
 
     def _double_or_restart(self) -> None:
         """The next turns are twice as long where units gained; else all chains but the fastest begin at starts."""
-        if self._fastest_ns() < self._before_ns * (1 - _GAIN):
+        if int(min(self._best_ns.min(), self._start_ns.min())) < self._before_ns * (1 - _GAIN):
             self._doublings, self._stalls = self._doublings + 1, 0
             return
         self._stalls += 1
@@ -342,7 +309,7 @@ class SimulatedMemetic:
             self._restarts += 1
 
     def _level_of(self, group: np.ndarray) -> _Level:
-        """Groups as units; those of the units themselves are kept, because they come again."""
+        """Groups as units; the level of single units is made once, because that one comes again."""
         whole = len(np.unique(group)) == self._problem.num_units
         if whole and self._units is not None:
             return self._units
@@ -373,15 +340,8 @@ class SimulatedMemetic:
         rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
         rows[:, unit] = self._best
         states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
-        counts = np.stack(
-            [
-                self._best_ns,
-                self._best_ns,
-                np.ones(number, np.int64),
-                np.array(states, np.uint64).view(np.int64),
-            ],
-            axis=1,
-        )
+        bits = np.array(states, np.uint64).view(np.int64)
+        counts = np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1)
         late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
         late = min(self._config.late << self._doublings, LONGEST_LATE)
         ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], late, axis=1)
@@ -394,12 +354,12 @@ def _levels(problem: Problem, config: MemeticConfig) -> list[int]:
     Numbers of parts; ``_REPEATED`` for what repeats.
     """
     parts = [config.parts * config.finer**level for level in range(config.levels)]
-    found = [one for one in parts if _FEWEST_UNITS * one <= problem.num_units]
-    if config.repeats and found and problem.num_units >= _REPEATED_UNITS:
+    parts = [count for count in parts if _FEWEST_UNITS * count <= problem.num_units]
+    if config.repeats and parts and problem.num_units >= _REPEATED_UNITS:
         groups = int(repeated_groups(problem).max()) + 1
         if _FEWEST_REPEATED <= groups <= problem.num_units // _FEWEST_UNITS:
-            return [_REPEATED, *found]
-    return found
+            return [_REPEATED, *parts]
+    return parts
 
 
 SPEC = MethodSpec(

@@ -1,4 +1,7 @@
-"""Graph partitioners METIS and Scotch: parts of like work with few bytes between them, one for each device."""
+"""Graph partitioners METIS and Scotch: parts of like work with few bytes between them, one for each device.
+
+Planners return [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K may be 0.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from tf_placer.problem.unit_graph import UnitGraph, fastest_devices, slowness, u
 
 _PROGRAM = "scotch_gmap"
 _DISTANCES = (
-    100  # of the quickest link in Scotch's whole numbers, where the slowest may be as many times as far
+    100  # of the quickest link in Scotch's whole numbers: the slowest is at most as many times as far
 )
 _SPEEDS = 1000
 _TIMEOUT_S = 600.0
@@ -52,16 +55,14 @@ def static_mapping(problem: Problem, graph: UnitGraph, devices: np.ndarray, shar
     Raises:
       InputError: Scotch is not installed.
     """
-    missing = why_missing()
-    if missing:
+    if missing := why_missing():
         raise InputError(missing)
     if len(devices) == 1 or not graph.num_units:
         return np.zeros(graph.num_units, np.int32)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "units.grf").write_text(_graph_text(problem, graph))
-        (folder / "devices.tgt").write_text(_target_text(problem, devices, shares))
-        (folder / "fixed.map").write_text(_fixed_text(problem, devices))
+        for file, lines in _scotch_files(problem, graph, devices, shares).items():
+            (folder / file).write_text("\n".join(lines) + "\n")
         command = [_PROGRAM, "-Cd", "-ffixed.map", "units.grf", "devices.tgt", "found.map"]
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
@@ -74,28 +75,33 @@ def static_mapping(problem: Problem, graph: UnitGraph, devices: np.ndarray, shar
     return part
 
 
-def _graph_text(problem: Problem, graph: UnitGraph) -> str:
-    """Version 0; how many; from 0, no labels, weights of edges and of vertices; a line for each unit."""
+def _scotch_files(
+    problem: Problem, graph: UnitGraph, devices: np.ndarray, shares: np.ndarray
+) -> dict[str, list[str]]:
+    """Lines of the graph, of the devices and of the units that may be on one of these devices alone."""
+    # Version 0; how many; from 0, no labels, weights of edges and of vertices; a line for each unit.
     offset, neighbor, num_bytes = adjacency(graph)
-    ends = [f"{load} {other}" for load, other in zip(whole_shares(num_bytes), neighbor.tolist(), strict=True)]
-    lines = ["0", f"{graph.num_units} {len(neighbor)}", "0 011"]
+    weights = whole_shares(num_bytes)
+    ends = [f"{load} {unit}" for load, unit in zip(weights, neighbor.tolist(), strict=True)]
+    units = ["0", f"{graph.num_units} {len(neighbor)}", "0 011"]
     for unit, work in enumerate(whole_shares(problem.work_ns())):
         first, last = offset[unit], offset[unit + 1]
-        lines.append(" ".join([str(work), str(last - first), *ends[first:last]]))
-    return "\n".join(lines) + "\n"
-
-
-def _target_text(problem: Problem, devices: np.ndarray, shares: np.ndarray) -> str:
-    """Devices as leaves of a tree of halves, with their speeds; below, how far each is from those before it."""
+        units.append(" ".join([str(work), str(last - first), *ends[first:last]]))
+    # Leaves of a tree of halves, with their speeds; below, how far each is from those before it.
     leaf = _leaves(1, list(range(len(devices))))
-    lines = ["deco", "0", f"{len(devices)} {max(leaf.values())}"]
-    lines += [f"{k} {max(1, round(_SPEEDS * float(shares[k])))} {leaf[k]}" for k in range(len(devices))]
+    target = ["deco", "0", f"{len(devices)} {max(leaf.values())}"]
+    target += [f"{k} {max(1, round(_SPEEDS * float(shares[k])))} {leaf[k]}" for k in range(len(devices))]
     per_byte = problem.op_graph.transfer.ns_per_byte[np.ix_(devices, devices)]
     far = np.maximum(per_byte, per_byte.T)
     quickest = far[~np.eye(len(devices), dtype=bool)].min()
     distance = np.clip(np.rint(far / quickest), 1, _DISTANCES).astype(int)
-    lines += [" ".join(map(str, distance[k, :k].tolist())) for k in range(1, len(devices))]
-    return "\n".join(lines) + "\n"
+    target += [" ".join(map(str, distance[k, :k].tolist())) for k in range(1, len(devices))]
+    # How many, then unit and device.
+    may = problem.allowed[:, devices]
+    fixed = np.flatnonzero(may.sum(axis=1) == 1)
+    pairs = zip(fixed.tolist(), may[fixed].argmax(axis=1).tolist(), strict=True)
+    fixed_lines = [str(len(fixed)), *(f"{unit}\t{part}" for unit, part in pairs)]
+    return {"units.grf": units, "devices.tgt": target, "fixed.map": fixed_lines}
 
 
 def _leaves(node: int, devices: list[int]) -> dict[int, int]:
@@ -106,30 +112,16 @@ def _leaves(node: int, devices: list[int]) -> dict[int, int]:
     return _leaves(2 * node, devices[:half]) | _leaves(2 * node + 1, devices[half:])
 
 
-def _fixed_text(problem: Problem, devices: np.ndarray) -> str:
-    """Units that may be on one of these devices alone: how many, then unit and device."""
-    may = problem.allowed[:, devices]
-    units = np.flatnonzero(may.sum(axis=1) == 1)
-    pairs = zip(units.tolist(), may[units].argmax(axis=1).tolist(), strict=True)
-    return "\n".join([str(len(units)), *(f"{unit}\t{part}" for unit, part in pairs)]) + "\n"
-
-
-# Partitions of a unit graph made into placements that fit.
-
-
 def rows_of_partitions(
     problem: Problem, device_sets: list[np.ndarray], split: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Partitions for several sets of devices, with units moved off devices that are illegal or overfull.
+    """[R, U] int32 distinct legal placements whose variables fit: partitions, with units moved off overfull devices.
 
     Args:
       problem: what to place.
       device_sets: devices to use, [K] each.
       split: devices [K] and their shares of the work [K] float64, summing to 1, to a part from 0 to K - 1 of each
         unit [U].
-
-    Returns:
-      [R, U] int32 distinct legal placements whose variables fit; R may be 0.
     """
     by_speed, (certain, likely) = fastest_devices(problem), repairs(problem)
     slow, takes_time = slowness(problem), bool(problem.work_ns().any())  # else there is nothing to share
@@ -163,9 +155,6 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
 
     It knows nothing of the order of ops: a min cut may well put one half of a chain behind the other, so that devices
     take turns. Of memory it knows what stays; peaks are an estimate.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 to 4.
     """
     graph = unit_graph(problem)
     return rows_of_partitions(
@@ -181,11 +170,7 @@ SPEC = MethodSpec(
     summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
     build=metis,
     ignores=("the order of ops", "latencies", "peaks of memory"),
-    goes_on=False,
 )
-
-
-# Static mappings by Scotch: over all devices, and over the accelerators alone.
 
 
 def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -197,9 +182,6 @@ def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     It knows nothing of the order of ops, so devices may take turns; of memory it knows nothing, and what stays is seen
     to afterwards.
 
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 to 2.
-
     Raises:
       InputError: Scotch is not installed.
     """
@@ -208,9 +190,6 @@ def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
 
 def mincut(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
     """As ``scotch``, without the CPUs where there are accelerators: what ColocRL and HDP call MinCut.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 to 2.
 
     Raises:
       InputError: Scotch is not installed.
@@ -231,7 +210,6 @@ MINCUT_SPEC = MethodSpec(
     summary="Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).",
     build=mincut,
     ignores=("the order of ops", "latencies", "peaks of memory"),
-    goes_on=False,
 )
 
 
@@ -241,5 +219,4 @@ SCOTCH_SPEC = MethodSpec(
     summary="Scotch's mapping onto all devices by their speed (Pellegrini & Roman 1996).",
     build=scotch,
     ignores=("the order of ops", "latencies", "peaks of memory"),
-    goes_on=False,
 )

@@ -1,4 +1,7 @@
-"""Plain planners that others are compared with: single devices, TensorFlow's own, an expert's, fills, random."""
+"""Plain planners that others are compared with: single devices, TensorFlow's own, an expert's, fills, random.
+
+Planners return [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K may be 0.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,7 @@ SPEC = MethodSpec(
     build=single_device_placements,
     ignores=("everything",),
     roles=frozenset({Role.REFERENCE, Role.BESIDE}),
-    goes_on=False,
 )
-
-
-# Everything on the host's CPU.
 
 
 def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -67,11 +66,8 @@ CPU_ONLY_SPEC = MethodSpec(
     summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
     build=cpu_only,
     ignores=("everything",),
-    goes_on=False,
 )
 
-
-# TensorFlow's own placement of a program that names no device.
 
 _METADATA = sorted(having("metadata"))
 
@@ -96,26 +92,19 @@ def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 
     order = [first, *([host] if host not in (None, first) else [])]
     order += [device for device in kinds if device not in order]
     row = problem.legalized(np.full(problem.num_units, first), np.array(order))
-    _with_neighbors(problem, row)
-    return row[np.newaxis]
-
-
-def _with_neighbors(problem: Problem, row: np.ndarray) -> None:
-    """Moves sources to their readers, and what looks at shapes to what it reads, in ``row`` [U]."""
     graph, unit_of_op = problem.op_graph, problem.unit_of_op
-    alone = np.bincount(unit_of_op, minlength=problem.num_units)[unit_of_op] == 1
-    reads, read = np.diff(graph.in_offset), np.diff(graph.out_offset)
+    is_single = np.bincount(unit_of_op, minlength=problem.num_units)[unit_of_op] == 1
+    reads, readers = np.diff(graph.in_offset), np.diff(graph.out_offset)
     metadata = np.isin(np.array(problem.op_types), _METADATA)
-    for op in np.flatnonzero(alone & metadata & (reads > 0)).tolist():
-        _move(problem, row, op, unit_of_op[graph.predecessors(op)[:1]])
-    for op in np.flatnonzero(alone & (reads == 0) & (read > 0)).tolist():
-        _move(problem, row, op, unit_of_op[graph.successors(op)])
-
-
-def _move(problem: Problem, row: np.ndarray, op: int, others: np.ndarray) -> None:
-    devices = np.unique(row[others])
-    if len(devices) == 1 and problem.allowed[problem.unit_of_op[op], devices[0]]:
-        row[problem.unit_of_op[op]] = devices[0]
+    looks = np.flatnonzero(is_single & metadata & (reads > 0)).tolist()
+    sources = np.flatnonzero(is_single & (reads == 0) & (readers > 0)).tolist()
+    followed = [(op, graph.predecessors(op)[:1]) for op in looks]
+    followed += [(op, graph.successors(op)) for op in sources]
+    for op, neighbors in followed:
+        devices = np.unique(row[unit_of_op[neighbors]])
+        if len(devices) == 1 and problem.allowed[unit_of_op[op], devices[0]]:
+            row[unit_of_op[op]] = devices[0]
+    return row[np.newaxis]
 
 
 TF_DEFAULT_SPEC = MethodSpec(
@@ -124,11 +113,8 @@ TF_DEFAULT_SPEC = MethodSpec(
     summary="TensorFlow's own placer: the first GPU where there is a kernel, else the CPU (Abadi et al. 2016).",
     build=tf_default,
     ignores=("everything but kernels and colocation",),
-    goes_on=False,
 )
 
-
-# An expert's placement: one layer per device.
 
 _AS_FAST = 2.0  # times as slow as the fastest device, at most, is a device that experts use
 
@@ -145,67 +131,55 @@ def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     stays and once counting outputs too (``MemoryRepair``).
 
     It ignores how long stages take, messages, and peaks of memory.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 where none does.
     """
-    devices = _used(problem)
-    position = _of_stages(problem) if (problem.stage_of_op >= 0).any() else _of_work(problem)
+    slow = slowness(problem)
+    devices = np.flatnonzero(slow <= _AS_FAST * slow.min())
+    if (problem.stage_of_op >= 0).any():
+        position = _place_of_stage(problem)
+    else:
+        # The part of all work that is done before the middle of each unit.
+        order, work = order_of_use(problem), problem.work_ns().astype(np.float64)
+        position = np.empty(problem.num_units)
+        position[order] = (np.cumsum(work[order]) - work[order] / 2) / max(work.sum(), 1.0)
     part = np.minimum((position * len(devices)).astype(np.int64), len(devices) - 1)
     row = problem.legalized(devices[part].astype(np.int32), fastest_devices(problem))
     certain, likely = repairs(problem)
-    return fitting(problem, [certain(one) for one in (row, certain(row), likely(row))])
+    return fitting(problem, [certain(plan) for plan in (row, certain(row), likely(row))])
 
 
-def _used(problem: Problem) -> np.ndarray:
-    """[K] devices about as fast as the fastest, in the cluster's order."""
-    slow = slowness(problem)
-    return np.flatnonzero(slow <= _AS_FAST * slow.min())
+def _place_of_stage(problem: Problem) -> np.ndarray:
+    """[U] float64 in [0, 1): where each unit's stage lies among the stages that there are.
 
-
-def _of_stages(problem: Problem) -> np.ndarray:
-    """[U] float64 in [0, 1): where each unit's stage lies among the stages that there are."""
-    stage = np.full(problem.num_units, np.iinfo(np.int32).max, np.int64)
-    known = problem.stage_of_op >= 0
-    np.minimum.at(stage, problem.unit_of_op[known], problem.stage_of_op[known])
-    stage[stage == np.iinfo(np.int32).max] = -1
-    there, rank = np.unique(stage[stage >= 0], return_inverse=True)
-    stage[stage >= 0] = rank
-    return np.maximum(_with_neighbours(problem, stage), 0) / len(there)
-
-
-def _with_neighbours(problem: Problem, stage: np.ndarray) -> np.ndarray:
-    """[U] stages, grown over edges with the most bytes first; -1 where no edge leads to a known one."""
+    Units without a stage take that of a neighbour, over the edges with the most bytes first.
+    """
+    unknown = np.iinfo(np.int32).max
+    stage = np.full(problem.num_units, unknown, np.int64)
+    has_stage = problem.stage_of_op >= 0
+    np.minimum.at(stage, problem.unit_of_op[has_stage], problem.stage_of_op[has_stage])
+    stages, ranks = np.unique(stage[stage < unknown], return_inverse=True)
+    stage[stage < unknown] = ranks
+    stage[stage == unknown] = -1
     graph = unit_graph(problem)
     ends = np.concatenate([graph.edges, graph.edges[:, ::-1]])
     size = np.tile(graph.edge_bytes, 2)
     by_source = np.argsort(ends[:, 0], kind="stable")
     target, size = ends[by_source, 1].tolist(), size[by_source].tolist()
-    first = np.searchsorted(ends[by_source, 0], np.arange(problem.num_units + 1)).tolist()
-    found = stage.tolist()
-
-    def edges_of(unit: int) -> list[tuple[int, int, int]]:
-        """(- bytes, unit, stage to take) of its neighbours without a stage."""
-        near = range(first[unit], first[unit + 1])
-        return [(-size[e], target[e], found[unit]) for e in near if found[target[e]] < 0]
-
-    heap = [edge for unit in np.flatnonzero(stage >= 0).tolist() for edge in edges_of(unit)]
-    heapq.heapify(heap)
-    while heap:
-        _, unit, taken = heapq.heappop(heap)
-        if found[unit] < 0:
-            found[unit] = taken
-            for edge in edges_of(unit):
-                heapq.heappush(heap, edge)
-    return np.array(found, np.int64)
-
-
-def _of_work(problem: Problem) -> np.ndarray:
-    """[U] float64 in [0, 1]: the part of all work that is done before the middle of each unit."""
-    order, work = order_of_use(problem), problem.work_ns().astype(np.float64)
-    position = np.empty(problem.num_units)
-    position[order] = (np.cumsum(work[order]) - work[order] / 2) / max(work.sum(), 1.0)
-    return position
+    offset = np.searchsorted(ends[by_source, 0], np.arange(problem.num_units + 1)).tolist()
+    rank_of_unit = stage.tolist()
+    heap: list[tuple[int, int, int]] = []  # (- bytes, unit, rank to take)
+    grown = np.flatnonzero(stage >= 0).tolist()
+    while grown or heap:
+        for unit in grown:
+            for edge in range(offset[unit], offset[unit + 1]):
+                if rank_of_unit[target[edge]] < 0:
+                    heapq.heappush(heap, (-size[edge], target[edge], rank_of_unit[unit]))
+        grown = []
+        if heap:
+            _, unit, rank = heapq.heappop(heap)
+            if rank_of_unit[unit] < 0:
+                rank_of_unit[unit] = rank
+                grown = [unit]
+    return np.maximum(np.array(rank_of_unit, np.int64), 0) / len(stages)
 
 
 EXPERT_SPEC = MethodSpec(
@@ -215,11 +189,7 @@ EXPERT_SPEC = MethodSpec(
     build=expert,
     ignores=("how long layers take", "messages", "peaks of memory"),
     roles=frozenset({Role.MEMBER}),
-    goes_on=False,
 )
-
-
-# Topological fill: devices filled one after the other, in the order of the program.
 
 
 def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -233,44 +203,26 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
 
     It knows nothing of time but which devices are faster: not what crosses, nor what could run at the same moment. Of
     memory it knows what stays; peaks are an estimate, so a row may be over capacity while a step runs.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 where none does.
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []
     certain, likely = repairs(problem, order)
     for repair in (certain, likely):
-        need = repair.need_bytes
-        for limits in _limits(repair.capacity_bytes[devices].astype(float), int(need.sum())):
-            rows.append(certain(repair(_filled(problem, need, order, devices, limits))))
+        need, capacity = repair.need_bytes, repair.capacity_bytes[devices].astype(float)
+        total_bytes, count = int(need.sum()), 2
+        limits_of_row = [capacity]
+        while total_bytes and count < 2 * len(capacity):
+            share = capacity[: min(count, len(capacity))]
+            limits_of_row.append(share * min(1.0, total_bytes / share.sum()))
+            count *= 2
+        # A unit goes where its middle falls, so that one across a cut is not counted whole on one side.
+        middle = np.cumsum(need[order]) - need[order] / 2
+        for limits in limits_of_row:
+            part = np.searchsorted(np.cumsum(limits), middle, side="right")
+            row = np.empty(problem.num_units, np.int32)
+            row[order] = devices[np.minimum(part, len(limits) - 1)]
+            rows.append(certain(repair(problem.legalized(row, devices))))
     return fitting(problem, rows)
-
-
-def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:
-    """Fill limits of devices of some capacity [D], in several variants."""
-    ways = [capacity.tolist()]
-    if not total_bytes:
-        return ways
-    count = 2
-    while count < 2 * len(capacity):
-        share = capacity[: min(count, len(capacity))]
-        ways.append((share * min(1.0, total_bytes / share.sum())).tolist())
-        count *= 2
-    return ways
-
-
-def _filled(
-    problem: Problem, need: np.ndarray, order: np.ndarray, devices: np.ndarray, limits: list[float]
-) -> np.ndarray:
-    """[U] int32: the order of units cut where each device's limit is reached; the last device takes what is left."""
-    ends = np.cumsum(limits)
-    # A unit goes where its middle falls, so that one across a cut is not counted whole on one side.
-    middle = np.cumsum(need[order]) - need[order] / 2
-    part = np.minimum(np.searchsorted(ends, middle, side="right"), len(limits) - 1)
-    device_of_unit = np.empty(problem.num_units, np.int32)
-    device_of_unit[order] = devices[part]
-    return problem.legalized(device_of_unit, devices)
 
 
 TOPOLOGICAL_FILL_SPEC = MethodSpec(
@@ -280,11 +232,7 @@ TOPOLOGICAL_FILL_SPEC = MethodSpec(
     build=topological_fill,
     ignores=("messages", "what could run at the same moment", "peaks of memory"),
     roles=frozenset({Role.BESIDE}),
-    goes_on=False,
 )
-
-
-# Random placements at every granularity, from a single device to every unit for itself.
 
 
 class RandomBlocks:
@@ -311,7 +259,22 @@ class RandomBlocks:
 
     def draw(self, count: int) -> np.ndarray:
         """[count, U] int32 legal placements."""
-        return np.stack([self._draw_one() for _ in range(count)])
+        rows, generator = [], self._generator
+        units, devices = self._problem.allowed.shape
+        for _ in range(count):
+            blocks = int(np.exp(generator.uniform(0, np.log(units + 1))))
+            cuts = np.sort(generator.choice(units, size=max(blocks - 1, 0), replace=False))
+            used = np.flatnonzero(generator.random(devices) < 0.5)
+            if not len(used):
+                used = np.array([generator.integers(devices)])
+            device_of_block = generator.choice(used, size=blocks)
+            device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
+            row = self._problem.legalized(device)
+            for repair in self._repairs[self._drawn % len(self._repairs)]:
+                row = repair(row)
+            self._drawn += 1
+            rows.append(row)
+        return np.stack(rows)
 
     def state(self) -> dict[str, Any]:
         """JSON data for ``restore``."""
@@ -322,25 +285,6 @@ class RandomBlocks:
         self._drawn = state["drawn"]
         self._generator.bit_generator.state = state["generator"]
 
-    def _draw_one(self) -> np.ndarray:
-        units, devices = self._problem.allowed.shape
-        generator = self._generator
-        blocks = int(np.exp(generator.uniform(0, np.log(units + 1))))
-        cuts = np.sort(generator.choice(units, size=max(blocks - 1, 0), replace=False))
-        used = np.flatnonzero(generator.random(devices) < 0.5)
-        if not len(used):
-            used = np.array([generator.integers(devices)])
-        device_of_block = generator.choice(used, size=blocks)
-        device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
-        row = self._problem.legalized(device)
-        for repair in self._repairs[self._drawn % len(self._repairs)]:
-            row = repair(row)
-        self._drawn += 1
-        return row
-
-
-# Random search: the control that a method must beat at the same number of evaluations.
-
 
 @dataclasses.dataclass(frozen=True)
 class RandomSearchConfig(Settings):
@@ -348,37 +292,25 @@ class RandomSearchConfig(Settings):
 
     Attributes:
       batch: placements drawn together.
-
-    Raises:
-      InputError: it is no positive number.
     """
 
     batch: int = setting(16, least=1)
 
 
-class RandomSearch:
-    """Draws block placements of every granularity (``RandomBlocks``) and learns nothing from them."""
+class RandomSearch(RandomBlocks):
+    """Random search, the control that a method must beat at the same number of evaluations."""
 
     def __init__(self, problem: Problem, config: RandomSearchConfig, start: np.ndarray | None, seed: int):
         """``start`` is not looked at."""
-        del start
+        super().__init__(problem, seed)
         self._batch = config.batch
-        self._blocks = RandomBlocks(problem, seed)
 
-    def propose(self) -> np.ndarray:
+    def ask(self, most: float) -> np.ndarray:
         """[B, U] int32 legal placements, new ones each time."""
-        return self._blocks.draw(self._batch)
+        return self.draw(self._batch)
 
-    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+    def tell(self, decisions: object, times: object) -> None:
         """Does nothing: random search does not learn."""
-
-    def state(self) -> dict[str, Any]:
-        """State of the generator."""
-        return self._blocks.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave."""
-        self._blocks.restore(state)
 
 
 RANDOM_SEARCH_SPEC = MethodSpec(

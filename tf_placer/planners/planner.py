@@ -1,57 +1,91 @@
-"""Protocols of planners: methods without networks, as a search calls them."""
+"""The protocol of a method at work, which is asked for plans and told their times; and the best plan so far."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tf_placer.base import arguments
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.problem import Problem
 
 
-class Constructive(Protocol):
-    """Makes a few plans at once, such as a list schedule: ``rows = planner(problem, config, seed)``."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Round:
+    """B placements that a method tried together, or the best of more.
 
-    def __call__(self, problem: Problem, config: Any, seed: int) -> np.ndarray | Decisions:
-        """[K, U] int32 legal placements, or all that K plans decide; K may be 0; equal seeds give equal plans."""
+    Raises:
+      InputError: the decisions are none, as many evaluations as there cannot be, or a negative time.
+    """
+
+    decisions: Decisions  # or devices alone, [B, U] int32; of tensors only the best row is ever copied out
+    runtime_s: np.ndarray  # [B]; not meaningful where not ``valid``
+    valid: np.ndarray  # [B] bool, the placement runs and fits
+    evaluations: int | None = None  # placements tried to find these; None: these and no others
+    found_by: str = ""  # the method inside a method
+    proven_s: float = 0.0  # no placement that fits takes less; 0: nothing is proven
+    order: str = ""  # the rule that made their priorities, if one did
+
+    def __post_init__(self) -> None:
+        decisions: Any = self.decisions
+        if not isinstance(decisions, Decisions):
+            object.__setattr__(self, "decisions", Decisions(decisions))
+        if self.evaluations is not None:
+            arguments.whole_number("evaluations", self.evaluations, least=0)
+        arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
+        arguments.number("proven_s", self.proven_s, least=0)
+
+    @property
+    def times_s(self) -> np.ndarray:
+        """[B] step times, infinite where a placement does not run."""
+        return np.where(self.valid, self.runtime_s, np.inf)
 
 
-class Resumable(Protocol):
-    """State that is saved and restored, so that another process continues exactly as this one would."""
+@dataclasses.dataclass
+class Best:
+    """The fastest plan so far, and its origin."""
+
+    plan: Decisions | None = None  # of one row
+    runtime_s: float = math.inf
+    found_by: str = ""
+    order: str = ""
+
+    def take(self, batch: Round, rows: int | None = None) -> None:
+        """Keeps the fastest of a round's first ``rows`` plans if faster; of equal ones the earliest stays."""
+        times_s = batch.times_s[:rows]
+        if times_s.min(initial=math.inf) < self.runtime_s:
+            row = int(times_s.argmin())
+            self.plan, self.runtime_s = batch.decisions.row(row), float(times_s[row])
+            self.found_by, self.order = batch.found_by, batch.order
+
+
+class Method(Protocol):
+    """A search method at work on one problem.
+
+        while len(decisions := method.ask(most)):
+            method.tell(decisions, evaluated(context, decisions))
+
+    ``state`` is all that its next plans depend on.
+    """
+
+    def ask(self, most: float) -> Decisions | np.ndarray:
+        """Plans to evaluate, or only their devices [B, U]; plans over ``most`` are not counted. No plan: the end."""
+
+    def tell(self, decisions: Decisions, times: Round) -> None:
+        """Takes in how the plans fared that ``ask`` returned last."""
 
     def state(self) -> dict[str, Any]:
         """Arrays, numbers and JSON data by name."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave, also in another process."""
+        """Continues from what ``state`` returned, also in another process."""
 
 
 @runtime_checkable
 class Proving(Protocol):
-    """Lower bound of an improving planner that can prove one."""
+    """Lower bound of a method that can prove one."""
 
     def proven_s(self) -> float:
         """Seconds: no placement that fits takes less in the simulator; 0 where nothing is proven."""
-
-
-class Improving(Resumable, Protocol):
-    """Proposes placements for as long as it is asked, and learns from how they fared, such as local search.
-
-        planner = LocalSearch(problem, config, start, seed)
-        rows = planner.propose()
-        planner.learn(rows, runtime_s)
-
-    Its state is all that its next proposal depends on.
-    """
-
-    def propose(self) -> np.ndarray:
-        """[B, U] int32 legal placements."""
-
-    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Takes in how proposed placements [B, U] fared.
-
-        Args:
-          device_of_unit: what ``propose`` gave last.
-          runtime_s: [B] seconds, inf where a placement does not run.
-        """

@@ -10,15 +10,58 @@ import numpy as np
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import (
     CONVERGED,
-    CoarseToFine,
+    GroupedPlans,
     children,
     joined,
     table_near,
     toward_elites,
 )
+from tf_placer.planners.planner import Best, Round
 from tf_placer.problem.problem import Problem
 
 _MOST = 2**20
+
+
+class CoarseToFine:
+    """Base of methods over groups (``GroupedPlans``): from coarse to fine near the best plan, and then anew."""
+
+    def __init__(self, problem: Problem, parts: int, levels: int, seed: int) -> None:
+        self._plans = GroupedPlans(problem, parts, levels)
+        self._generator = np.random.default_rng(seed)
+        self._best = Best()
+        self._nothing = problem.everything_on(0)  # in place of a best plan
+        self._level = 0
+        self._groups = self._plans.level(0)
+
+    def _finer(self) -> np.ndarray | None:
+        """Goes to the next level; returns devices [G] of the best plan there, None at the coarsest, which is anew."""
+        self._level = (self._level + 1) % self._plans.count
+        self._groups = self._plans.level(self._level)
+        return self._best_devices()
+
+    def _best_devices(self) -> np.ndarray | None:
+        if not self._level or self._best.plan is None:
+            return None
+        return self._plans.devices_of(self._level, self._best.plan.device_of_unit[0])
+
+    def state(self) -> dict[str, Any]:
+        """The level, the best plan, and where the generator is."""
+        plan = self._best.plan
+        return {
+            "level": self._level,
+            "best": self._nothing if plan is None else plan.device_of_unit[0],
+            "best_s": self._best.runtime_s,
+            "generator": self._generator.bit_generator.state,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from what ``state`` gave."""
+        self._level, best_s = int(state["level"]), np.array([state["best_s"]])
+        self._groups = self._plans.level(self._level)
+        self._best = Best()
+        best: Any = np.array([state["best"]], np.int32)
+        self._best.take(Round(best, best_s, np.isfinite(best_s)))
+        self._generator.bit_generator.state = state["generator"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +76,6 @@ class BrkgaConfig(Settings):
       mutation: probability that a child's key is drawn anew.
       parts: of the min cut at the coarsest level, each split by slack.
       levels: of coarseness; each has twice the parts of the one before.
-
-    Raises:
-      InputError: a value out of its range, or elites and mutants leave no room for children.
     """
 
     population: int = setting(128, least=4, most=_MOST)
@@ -54,10 +94,6 @@ class Brkga(CoarseToFine):
     one, a few mutants of random keys, and children: of an elite and another, each key from the elite with probability
     ``bias``. Departures: a child's key is now and then drawn anew, and where the elites have become alike the search
     goes on with finer groups near the best plan, after the finest anew.
-
-        planner = Brkga(problem, BrkgaConfig(), None, seed)
-        rows = planner.propose()
-        planner.learn(rows, runtime_s)
     """
 
     def __init__(self, problem: Problem, config: BrkgaConfig, start: np.ndarray | None, seed: int) -> None:
@@ -68,64 +104,49 @@ class Brkga(CoarseToFine):
         self._keys = np.zeros((0, self._groups.count))  # [P, G] of the last generation, the fastest first
         self._times = np.zeros(0)  # [P]
         self._offered = np.zeros((0, 0))  # [B, G]
+        self._elites = max(1, round(config.elites * config.population))
 
-    def propose(self) -> np.ndarray:
+    def ask(self, most: float) -> np.ndarray:
         """[B, U] int32 legal placements: the first generation, then all of the next one but the elites."""
-        self._offered = self._children() if len(self._keys) > 1 else self._first()
-        return self._plans.rows(self._level, self._devices(self._offered))
+        config, generator, groups = self._config, self._generator, self._groups.count
+        if len(self._keys) > 1:
+            mutants = round(config.mutants * config.population)
+            count = config.population - self._elites - mutants
+            elites = min(self._elites, len(self._keys) - 1)
+            bred = children(self._keys, elites, count, config.bias, config.mutation, generator)
+            self._offered = np.concatenate([generator.random((mutants, groups)), bred])
+        else:
+            self._offered = self._first(generator.random((config.population, groups)))
+        return self._plans.rows(self._level, devices_of_keys(self._offered, self._groups.legal))
 
-    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Joins what was proposed to the elites."""
-        self._keep_best(device_of_unit, runtime_s)
-        elites = self._num_elites
+    def _first(self, keys: np.ndarray) -> np.ndarray:
+        """[P, G] random keys, each single device among them; near the best plan where there is one."""
+        legal, best_devices = self._groups.legal, self._best_devices()
+        if best_devices is None:
+            for device in range(min(legal.shape[1], len(keys))):
+                keys[device] = keys_of_devices(np.full(len(legal), device), legal)
+            return keys
+        best = keys_of_devices(best_devices, legal)
+        # From a few groups that differ to most of them.
+        differs = self._generator.random(len(keys)) ** 2
+        keys = np.where(self._generator.random(keys.shape) < differs[:, np.newaxis], keys, best)
+        keys[0] = best
+        return keys
+
+    def tell(self, decisions: object, times: Round) -> None:
+        """Joins the proposed plans to the elites; goes to finer groups where the elites agree."""
+        self._best.take(times)
+        elites, runtime_s = self._elites, times.times_s
         self._keys, self._times = joined(
             self._keys[:elites], self._times[:elites], self._offered, runtime_s, self._config.population
         )
-        if np.isfinite(self._times[:elites]).all() and self._likeness() > CONVERGED:
-            self._go_on()
-
-    @property
-    def _num_elites(self) -> int:
-        return max(1, round(self._config.elites * self._config.population))
-
-    def _first(self) -> np.ndarray:
-        """[P, G]: random keys, each single device among them; near the best plan where there is one."""
-        keys = self._generator.random((self._config.population, self._groups.count))
-        legal, best_devices = self._groups.legal, self._best_devices()
-        if best_devices is not None:
-            best = keys_of_devices(best_devices, legal)
-            # From a few groups that differ to most of them.
-            differs = self._generator.random(len(keys)) ** 2
-            keys = np.where(self._generator.random(keys.shape) < differs[:, np.newaxis], keys, best)
-            keys[0] = best
-            return keys
-        for device in range(min(legal.shape[1], len(keys))):
-            keys[device] = keys_of_devices(np.full(len(legal), device), legal)
-        return keys
-
-    def _children(self) -> np.ndarray:
-        """[P - elites, G] mutants and children."""
-        config, generator = self._config, self._generator
-        elites = min(self._num_elites, len(self._keys) - 1)
-        mutants = round(config.mutants * config.population)
-        count = config.population - self._num_elites - mutants
-        keys = children(self._keys, elites, count, config.bias, config.mutation, generator)
-        return np.concatenate([generator.random((mutants, self._groups.count)), keys])
-
-    def _devices(self, keys: np.ndarray) -> np.ndarray:
-        """[B, G] devices that keys stand for."""
-        return devices_of_keys(keys, self._groups.legal)
-
-    def _likeness(self) -> float:
-        """Mean over groups of the share of elites on the device of most of them."""
-        elite = self._devices(self._keys[: self._num_elites])
+        if not np.isfinite(self._times[:elites]).all():
+            return
+        elite = devices_of_keys(self._keys[:elites], self._groups.legal)
         counts = (elite[:, :, np.newaxis] == np.arange(int(elite.max()) + 1)).mean(axis=0)
-        return float(counts.max(axis=1).mean())
-
-    def _go_on(self) -> None:
-        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
-        super()._go_on()
-        self._keys, self._times = np.zeros((0, self._groups.count)), np.zeros(0)
+        if float(counts.max(axis=1).mean()) > CONVERGED:
+            self._finer()
+            self._keys, self._times = np.zeros((0, self._groups.count)), np.zeros(0)
 
     def state(self) -> dict[str, Any]:
         """The last generation, the best plan, and where the generator is."""
@@ -168,11 +189,6 @@ SPEC = MethodSpec(
 )
 
 
-# Cross-entropy minimization.
-
-_CEM_MOST = 2**20
-
-
 @dataclasses.dataclass(frozen=True)
 class CemConfig(Settings):
     """Settings.
@@ -183,15 +199,12 @@ class CemConfig(Settings):
       smoothing: how far it moves, 1 all the way.
       parts: of the min cut at the coarsest level, each split by slack.
       levels: of coarseness; each has twice the parts of the one before.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
-    samples: int = setting(128, least=2, most=_CEM_MOST)
+    samples: int = setting(128, least=2, most=_MOST)
     elites: float = setting(0.1, least=0.001, most=1)
     smoothing: float = setting(0.2, least=0.001, most=1)
-    parts: int = setting(64, least=1, most=_CEM_MOST)
+    parts: int = setting(64, least=1, most=_MOST)
     levels: int = setting(4, least=1, most=16)
 
 
@@ -201,10 +214,6 @@ class Cem(CoarseToFine):
     The distribution that is nearest to the elites in cross entropy is their frequencies; p <- (1 - a) p + a frequency.
     Departures: groups are min-cut parts split by slack, the paper's proximal policy steps between are left out, and
     where the table has converged the search goes on with finer groups near the best plan, after the finest anew.
-
-        planner = Cem(problem, CemConfig(), None, seed)
-        rows = planner.propose()
-        planner.learn(rows, runtime_s)
     """
 
     def __init__(self, problem: Problem, config: CemConfig, start: np.ndarray | None, seed: int) -> None:
@@ -215,38 +224,35 @@ class Cem(CoarseToFine):
         self._rounds = 0
         self._probability = table_near(self._groups.legal, None)
         self._drawn = np.zeros((0, 0), np.int64)  # [B, G]
-        self._alone = 0  # of them that are single devices
+        self._singles = 0  # of them that are single devices
 
-    def propose(self) -> np.ndarray:
+    def ask(self, most: float) -> np.ndarray:
         """[B, U] int32 legal placements: at first with each single device among them, then as the table draws."""
         groups, devices = self._probability.shape
         uniform = self._generator.random((self._config.samples, groups, 1))
         below = np.cumsum(self._probability, axis=1)
         below[:, -1] = np.inf
         self._drawn = (uniform >= below).sum(axis=2)
-        self._alone = min(devices, self._config.samples) if self._rounds == 0 else 0
-        self._drawn[: self._alone] = np.arange(self._alone)[:, np.newaxis]
+        self._singles = min(devices, self._config.samples) if self._rounds == 0 else 0
+        self._drawn[: self._singles] = np.arange(self._singles)[:, np.newaxis]
         return self._plans.rows(self._level, self._drawn)
 
-    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+    def tell(self, decisions: object, times: Round) -> None:
         """Moves the table to the fastest draws that run."""
         self._rounds += 1
+        runtime_s = times.times_s
         if not np.isfinite(runtime_s).any():
             return
-        self._keep_best(device_of_unit, runtime_s)
+        self._best.take(times)
         # Single devices would draw the table to themselves before it has seen anything.
-        first = self._alone if np.isfinite(runtime_s[self._alone :]).any() else 0
+        begin = self._singles if np.isfinite(runtime_s[self._singles :]).any() else 0
         elites = max(1, round(self._config.elites * self._config.samples))
         self._probability = toward_elites(
-            self._probability, self._drawn[first:], runtime_s[first:], elites, self._config.smoothing
+            self._probability, self._drawn[begin:], runtime_s[begin:], elites, self._config.smoothing
         )
         if self._probability.max(axis=1).mean() > CONVERGED:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
-        super()._go_on()
-        self._probability = table_near(self._groups.legal, self._best_devices())
+            best_devices = self._finer()
+            self._probability = table_near(self._groups.legal, best_devices)
 
     def state(self) -> dict[str, Any]:
         """The table, the best plan, and where the generator is."""

@@ -23,8 +23,6 @@ class WindowModel:
     time that a device spends on sending and receiving delays the tensor and nothing else, and outputs need no memory.
     So each schedule of the simulator is a solution, and the least time of all solutions is no more than that of any
     placement: a lower bound.
-
-        answer = WindowModel(window, under_ns).solve(forbidden, hint, effort, seed)
     """
 
     def __init__(self, window: dict[str, Any], under_ns: int | None = None, early: bool = False) -> None:
@@ -37,21 +35,37 @@ class WindowModel:
         """
         self._window = window
         self._under = _MOST_NS if under_ns is None else under_ns
-        self._model = cp_model.CpModel()
+        self._model = model = cp_model.CpModel()
         self._devices = range(len(window["capacity"]))
         self._on = [[self._model.new_bool_var("") for _ in self._devices] for _ in window["allowed"]]
         self._start = [self._time() for _ in window["unit"]]
         self._end = [self._time() for _ in window["unit"]]
-        self._place_units()
-        self._run_ops()
+        for unit_on, allowed in zip(self._on, window["allowed"], strict=True):
+            model.add_exactly_one(unit_on)
+            for on, may in zip(unit_on, allowed, strict=True):
+                if not may:
+                    model.add(on == 0)
+        for device, room in enumerate(window["capacity"]):
+            if sum(window["resident"]) > room:
+                sizes = zip(self._on, window["resident"], strict=True)
+                model.add(sum(unit_on[device] * size for unit_on, size in sizes) <= room)
+        for device, streams in enumerate(window["streams"]):
+            intervals = []
+            for op, (start, end) in enumerate(zip(self._start, self._end, strict=True)):
+                on, cost = self._on[window["unit"][op]][device], window["cost"][op][device]
+                model.add(start >= window["release"][op][device]).only_enforce_if(on)
+                interval = model.new_optional_interval_var(start, cost, end, on, "")
+                if cost:
+                    intervals.append(interval)
+            model.add_cumulative(intervals, [1] * len(intervals), streams)
         self._move_tensors()
         span = self._time()
         total = span + self._joins()
         for op, end in enumerate(self._end):
             for device, on in enumerate(self._on[window["unit"][op]]):
-                self._model.add(span >= end + window["tail"][op][device]).only_enforce_if(on)
-        self._model.add(total <= self._under - 1)
-        self._model.minimize(len(self._end) * total + sum(self._end) if early else total)
+                model.add(span >= end + window["tail"][op][device]).only_enforce_if(on)
+        model.add(total <= self._under - 1)
+        model.minimize(len(self._end) * total + sum(self._end) if early else total)
         self._early = early
 
     def solve(self, forbidden: list[list[int]], hint: list[int], effort: float, seed: int) -> dict[str, Any]:
@@ -76,38 +90,14 @@ class WindowModel:
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
         solver.parameters.max_deterministic_time = effort
-        found = _Found(self._on)
-        if solver.solve(self._model, found) == cp_model.INFEASIBLE:
+        solutions = _Solutions(self._on)
+        if solver.solve(self._model, solutions) == cp_model.INFEASIBLE:
             return {"devices": [], "bound_ns": self._under}
         bound = 0 if self._early else round(solver.best_objective_bound)
-        return {"devices": found.rows, "bound_ns": max(0, min(bound, self._under))}
+        return {"devices": solutions.rows, "bound_ns": max(0, min(bound, self._under))}
 
     def _time(self) -> cp_model.IntVar:
         return self._model.new_int_var(0, self._under, "")
-
-    def _place_units(self) -> None:
-        window = self._window
-        for on, allowed in zip(self._on, window["allowed"], strict=True):
-            self._model.add_exactly_one(on)
-            for one, may in zip(on, allowed, strict=True):
-                if not may:
-                    self._model.add(one == 0)
-        for device, room in enumerate(window["capacity"]):
-            if sum(window["resident"]) > room:
-                sizes = zip(self._on, window["resident"], strict=True)
-                self._model.add(sum(on[device] * size for on, size in sizes) <= room)
-
-    def _run_ops(self) -> None:
-        window, model = self._window, self._model
-        for device, streams in enumerate(window["streams"]):
-            intervals = []
-            for op, (start, end) in enumerate(zip(self._start, self._end, strict=True)):
-                on, cost = self._on[window["unit"][op]][device], window["cost"][op][device]
-                model.add(start >= window["release"][op][device]).only_enforce_if(on)
-                interval = model.new_optional_interval_var(start, cost, end, on, "")
-                if cost:
-                    intervals.append(interval)
-            model.add_cumulative(intervals, [1] * len(intervals), streams)
 
     def _move_tensors(self) -> None:
         """Each tensor to each device once, one at a time on a channel."""
@@ -145,7 +135,7 @@ class WindowModel:
         return most
 
 
-class _Found(cp_model.CpSolverSolutionCallback):
+class _Solutions(cp_model.CpSolverSolutionCallback):
     """Keeps every better solution's devices."""
 
     def __init__(self, on: list[list[cp_model.IntVar]]) -> None:
@@ -154,7 +144,7 @@ class _Found(cp_model.CpSolverSolutionCallback):
         self.rows: list[list[int]] = []
 
     def on_solution_callback(self) -> None:
-        row = [[self.boolean_value(one) for one in on].index(True) for on in self._on]
+        row = [[self.boolean_value(on) for on in unit_on].index(True) for unit_on in self._on]
         if row not in self.rows:
             self.rows.append(row)
 
@@ -162,9 +152,9 @@ class _Found(cp_model.CpSolverSolutionCallback):
 def main() -> None:
     """Answers line by line until there are no more."""
     for line in sys.stdin:
-        asked = json.loads(line)
-        model = WindowModel(asked["window"], asked["under_ns"], asked["early"])
-        answer = model.solve(asked["forbidden"], asked["hint"], asked["effort"], asked["seed"])
+        request = json.loads(line)
+        model = WindowModel(request["window"], request["under_ns"], request["early"])
+        answer = model.solve(request["forbidden"], request["hint"], request["effort"], request["seed"])
         print(json.dumps(answer), flush=True)
 
 

@@ -20,7 +20,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S, RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.known import CONTROL, DEFAULT, PLAIN, REFERENCE, Budget
+from tf_placer.search.methods import CONTROL, DEFAULT, PLAIN, REFERENCE, Budget
 from tf_placer.search.recorder import Progress
 
 # Rules for what was never done on this machine, from an idle one with two cores.

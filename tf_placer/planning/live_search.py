@@ -25,7 +25,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.known import CONTROL, PLAIN, Budget
+from tf_placer.search.methods import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.round import Starts
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le
 
 from tf_placer.base.arguments import FINITE, MAX_SEED, InputError, Text
 from tf_placer.costs import COSTS
-from tf_placer.search.known import (
+from tf_placer.search.methods import (
     BUDGETS,
     COMPARED,
     DEFAULT,

@@ -29,7 +29,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
+from tf_placer.search.methods import NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import Start, search
 from tf_placer.workers.fork_server import end_unused, has_forked

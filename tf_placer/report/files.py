@@ -19,7 +19,7 @@ from tf_placer.report.page import page_of_run
 from tf_placer.report.sentences import headline
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
-from tf_placer.search.known import NO_ORDER
+from tf_placer.search.methods import NO_ORDER
 from tf_placer.transform.fusion.costs import savings_of
 
 # Files of a run, in the order in which they appear.

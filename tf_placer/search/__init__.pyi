@@ -1,7 +1,7 @@
 from tf_placer.base.method_spec import Kind as Kind
 from tf_placer.base.method_spec import MethodSpec as MethodSpec
 from tf_placer.base.method_spec import Role as Role
-from tf_placer.search.known import Budget as Budget
+from tf_placer.search.methods import Budget as Budget
 from tf_placer.search.recorder import ConsoleProgress as ConsoleProgress
 from tf_placer.search.recorder import HistoryEntry as HistoryEntry
 from tf_placer.search.recorder import Progress as Progress

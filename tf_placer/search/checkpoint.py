@@ -9,19 +9,26 @@ import shutil
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
-from tf_placer.planners.planner import Resumable
 
 SCHEMA_VERSION = 1
 FILE_NAME = "search.json"
 _LEARNER = "learner-"
 _REST = "json"  # name of what is no array in a planner's file
+
+
+class Resumable(Protocol):
+    """State that is saved and restored, so that another process continues exactly as this one would."""
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
 
 
 class Kept:
@@ -59,7 +66,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: pathlib.Path | None, identity: Mapping[str, Any], every_s: float) -> None:
-        """Finds what is in the folder, which is made if need be.
+        """Reads the folder, which is made if need be.
 
         Args:
           folder: of one search; None keeps nothing.
@@ -73,19 +80,14 @@ class Checkpoint:
         self._identity = json.loads(json.dumps(identity))
         self._every_s = every_s
         self._saved_s = float("-inf")
-        self._saved_rounds = 0
-        self._tracked: _Variables | _State | None = None
+        self._write_learner: Callable[[pathlib.Path], object] | None = None
         self._settings: dict[str, Any] | None = None
-        self._found = self._load() if folder else {}
-        if self.recorder is not None:
-            self._saved_rounds = len(self.recorder["history"])
-        if folder and not self._found:
-            self._write(None, None)
-
-    @property
-    def recorder(self) -> dict[str, Any] | None:
-        """State of the recorder when last saved; None for a search that begins."""
-        return self._found.get("recorder")
+        self._document = self._load(folder / FILE_NAME) if folder else {}
+        # State of the recorder when last saved; None for a search that begins.
+        self.recorder: dict[str, Any] | None = self._document.get("recorder")
+        self._saved_rounds = 0 if self.recorder is None else len(self.recorder["history"])
+        if folder and not self._document:
+            self._write(folder, None, None)
 
     def settings_are(self, settings: Mapping[str, Any]) -> None:
         """Says what the method is set to.
@@ -97,11 +99,11 @@ class Checkpoint:
           InputError: the folder holds a search with other settings.
         """
         self._settings = json.loads(json.dumps(settings))
-        if self._found.get("settings") is not None:
-            self._refuse_other(self._found["settings"], self._settings)
+        if self._document.get("settings") is not None:
+            self._refuse_other(self._document["settings"], self._settings)
 
     def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
-        """Brings a learner to where it was when last saved, and saves it from now on.
+        """Restores a learner from the last save, and saves its variables from now on.
 
         Args:
           learner: all that the next round depends on is in its variables.
@@ -112,10 +114,16 @@ class Checkpoint:
         """
         if settings is not None:
             self.settings_are(settings)
-        self._track(_Variables(learner))
+        variables = tf.train.Checkpoint(learner=learner)
+        self._track(
+            lambda prefix: variables.write(str(prefix)),
+            lambda prefix: variables.read(str(prefix)).assert_consumed(),
+        )
 
     def track_state(self, planner: Resumable) -> bool:
         """The same for a planner without variables, by its ``state`` and ``restore``.
+
+        Its file has arrays as they are, everything else as JSON.
 
         Returns:
           Whether there was a state.
@@ -123,19 +131,38 @@ class Checkpoint:
         Raises:
           InputError: the saved state is damaged.
         """
-        return self._track(_State(planner))
 
-    def _track(self, tracked: _Variables | _State) -> bool:
-        self._tracked = tracked
-        if self._found.get("learner") is None:
+        def write(prefix: pathlib.Path) -> None:
+            state = planner.state()
+            arrays: dict[str, Any] = {
+                name: value for name, value in state.items() if isinstance(value, np.ndarray)
+            }
+            rest = {name: value for name, value in state.items() if name not in arrays}
+            arrays[_REST] = np.array(json.dumps(rest))
+            np.savez(f"{prefix}.npz", **arrays)
+
+        def read(prefix: pathlib.Path) -> None:
+            try:
+                with np.load(f"{prefix}.npz", allow_pickle=False) as file:
+                    arrays = dict(file)
+            except zipfile.BadZipFile as error:
+                raise ValueError(str(error)) from error
+            planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
+
+        return self._track(write, read)
+
+    def _track(self, write: Callable[[pathlib.Path], object], read: Callable[[pathlib.Path], object]) -> bool:
+        self._write_learner = write
+        if self._document.get("learner") is None:
             return False
-        assert self._folder is not None  # or nothing would have been found
+        assert self._folder is not None  # or there would be no document
+        prefix = self._folder / self._document["learner"]
         try:
-            tracked.read(self._folder / self._found["learner"])
+            read(prefix)
         except (tf.errors.OpError, AssertionError, OSError, LookupError, TypeError, ValueError) as error:
             raise InputError(
-                f"{self._folder / self._found['learner']}.* cannot be restored ({type(error).__name__}); delete "
-                f"{self._folder / FILE_NAME} to begin anew, which keeps what was measured"
+                f"{prefix}.* cannot be restored ({type(error).__name__}); delete {self._folder / FILE_NAME} to "
+                "begin anew, which keeps what was measured"
             ) from error
         return True
 
@@ -151,21 +178,22 @@ class Checkpoint:
         if self._folder is None or rounds == self._saved_rounds or not is_due:
             return
         learner = None
-        if self._tracked is not None:
+        if self._write_learner is not None:
             learner = f"{_LEARNER}{rounds}"
-            self._tracked.write(self._folder / learner)
+            self._write_learner(self._folder / learner)
             for file in self._folder.glob(f"{learner}.*"):
                 with open(file, "rb") as written:
                     os.fsync(written.fileno())
-        self._write(recorder_state(), learner)
+        self._write(self._folder, recorder_state(), learner)
         for path in self._folder.glob(f"{_LEARNER}*"):
-            if path.stem != learner:
-                _delete(path)
+            if path.is_dir():  # a killed save was writing to it
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.stem != learner:
+                path.unlink(missing_ok=True)
         self._saved_s = time.monotonic()
         self._saved_rounds = rounds
 
-    def _write(self, recorder: dict[str, Any] | None, learner: str | None) -> None:
-        assert self._folder is not None
+    def _write(self, folder: pathlib.Path, recorder: dict[str, Any] | None, learner: str | None) -> None:
         document = {
             "schema_version": SCHEMA_VERSION,
             "identity": self._identity,
@@ -174,80 +202,34 @@ class Checkpoint:
             "learner": learner,
         }
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"checkpoint={self._folder} cannot be made ({error.strerror}); give another folder"
+                f"checkpoint={folder} cannot be made ({error.strerror}); give another folder"
             ) from error
-        write_atomically(self._folder / FILE_NAME, json.dumps(document))
+        write_atomically(folder / FILE_NAME, json.dumps(document))
 
-    def _load(self) -> dict[str, Any]:
-        assert self._folder is not None
-        path = self._folder / FILE_NAME
+    def _load(self, path: pathlib.Path) -> dict[str, Any]:
         try:
             document = json.loads(path.read_text(encoding="utf8"))
             if document["schema_version"] != SCHEMA_VERSION:
                 raise ValueError(f"schema version {document['schema_version']}")
-            identity = document["identity"]
+            self._refuse_other(document["identity"], self._identity)
         except FileNotFoundError:
             return {}
+        except InputError:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"checkpoint: {path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, "
                 "which keeps what was measured"
             ) from error
-        self._refuse_other(identity, self._identity)
         return dict(document)
 
-    def _refuse_other(self, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-        for key in {**wanted, **found}:
-            if found.get(key) != wanted.get(key):
+    def _refuse_other(self, saved: dict[str, Any], current: dict[str, Any]) -> None:
+        for key in {**current, **saved}:
+            if saved.get(key) != current.get(key):
                 raise InputError(
-                    f"{self._folder} holds a search with {key} {found.get(key)!r}, not {wanted.get(key)!r}; give that, "
-                    "or another folder"
+                    f"{self._folder} holds a search with {key} {saved.get(key)!r}, not {current.get(key)!r}; give "
+                    "that, or another folder"
                 )
-
-
-class _Variables:
-    """A learner's variables as files."""
-
-    def __init__(self, learner: tf.Module) -> None:
-        self._checkpoint = tf.train.Checkpoint(learner=learner)
-
-    def write(self, prefix: pathlib.Path) -> None:
-        self._checkpoint.write(str(prefix))
-
-    def read(self, prefix: pathlib.Path) -> None:
-        self._checkpoint.read(str(prefix)).assert_consumed()
-
-
-class _State:
-    """A planner's state as one file: arrays as they are, everything else as JSON."""
-
-    def __init__(self, planner: Resumable) -> None:
-        self._planner = planner
-
-    def write(self, prefix: pathlib.Path) -> None:
-        state = self._planner.state()
-        arrays: dict[str, Any] = {
-            name: value for name, value in state.items() if isinstance(value, np.ndarray)
-        }
-        rest = {name: value for name, value in state.items() if name not in arrays}
-        arrays[_REST] = np.array(json.dumps(rest))
-        np.savez(prefix.with_name(f"{prefix.name}.npz"), **arrays)
-
-    def read(self, prefix: pathlib.Path) -> None:
-        try:
-            with np.load(prefix.with_name(f"{prefix.name}.npz"), allow_pickle=False) as file:
-                arrays = dict(file)
-        except zipfile.BadZipFile as error:
-            raise ValueError(str(error)) from error
-        self._planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
-
-
-def _delete(path: pathlib.Path) -> None:
-    """A file, or what is left of a folder that a killed save was writing to."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from tf_placer.cluster.cluster import fullest_share
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
 from tf_placer.planners.local_search import SPEC as PLAIN_SEARCH
+from tf_placer.planners.memetic import SPEC as LEADING
 from tf_placer.planners.order import priorities, rules_for
 from tf_placer.planners.plain import topological_fill
 from tf_placer.problem.bounds import least_share
@@ -23,13 +24,13 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import order_of_use
+from tf_placer.search import methods
 from tf_placer.search.checkpoint import Kept
-from tf_placer.search.known import AUTO_ORDER, NO_ORDER, Budget
+from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, Budget, configured
 from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
-from tf_placer.search.round import Best, Context, Round, Run, configured, evaluated
+from tf_placer.search.round import Best, Context, Round, Run, evaluated
 
-# Of the state of a race: one that was saved with another version cannot be resumed.
-RACE_VERSION = 3
+RACE_VERSION = 3  # of a race's state: a search saved with another version cannot be resumed
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
 _LEAD_TURN = 0.1  # share of the budget, of the leading arm
 _LONGER = 3  # factor by which the wait of an arm grows with each turn without a gain
@@ -47,9 +48,6 @@ class PortfolioConfig(Settings):
       head: share of the budget that the arm that leads has to itself, when plans have been constructed.
       leads: after that it goes on alone as long as a tenth of the budget gains it this share of the step time.
       behind: an arm goes on from the best plan of all where its own is slower by more than this share.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
     slices: int = setting(25, least=1, most=10_000)
@@ -67,53 +65,41 @@ class _Arm:
     def __init__(self, spec: MethodSpec) -> None:
         self.spec = spec
         self.goes_on = True
-        self.best_s = math.inf
         self.gain = 0.0  # of its last turn
         self.again = 0  # the turn from which it is asked again, although it gained nothing
-        self._wait = 1
-        self._rounds = 0  # since it began
-        self._start: np.ndarray | None = None
+        self.wait = 1
+        self.begin(None)
+
+    def begin(self, start: np.ndarray | None) -> None:
+        """Begins, or begins anew, from a plan [U]; from the context's plans without."""
+        self._start, self._kept = start, Kept()
         self._run: Run | None = None
-        self._kept = Kept()
-
-    def begin(self, start: np.ndarray) -> None:
-        """Begins, or begins anew, from a plan [U]."""
-        self._start, self._run, self._kept, self._rounds = start, None, Kept(), 0
-        self.best_s = math.inf
-
-    def credit(self, gain: float, turns: int) -> None:
-        """Records the gain of its turn, after ``turns`` turns of all arms."""
-        self.gain = gain if gain > _GAIN else 0.0
-        self._wait = 1 if self.gain else self._wait * _LONGER
-        self.again = turns + self._wait
+        self.rounds, self.best_s = 0, math.inf
 
     def next_round(self, context: Context) -> Round | None:
         """The next round; None when the method has no more plans."""
         if self._run is None:
-            given = context.given if self._start is None else self._start[np.newaxis]
-            context = dataclasses.replace(context, given=given, rounds=self._rounds, checkpoint=self._kept)
+            starts = context.given if self._start is None else self._start[np.newaxis]
+            context = dataclasses.replace(context, given=starts, rounds=self.rounds, checkpoint=self._kept)
             self._run = Run(self.spec, configured(self.spec), context)
         batch = self._run.next_round()
         self.goes_on = batch is not None
         if batch is not None:
-            self._rounds += 1
+            self.rounds += 1
             self.best_s = min(self.best_s, self._run.best.runtime_s)
         return batch
 
-    def standing(self) -> list[Any]:
-        """The state that is no array."""
-        return [self.goes_on, self.best_s, self.gain, self.again, self._wait, self._rounds]
+    def state(self) -> tuple[list[Any], dict[str, Any]]:
+        """The race's figures; and, by name, the planner's state and the first plan."""
+        arrays = {} if self._start is None else {"start": self._start}
+        arrays |= {f"planner.{name}": value for name, value in self._kept.state().items()}
+        return [self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds], arrays
 
-    def state(self) -> dict[str, Any]:
-        """State of the planner, and the plan where it began."""
-        state = {} if self._start is None else {"start": self._start}
-        return state | {f"planner.{name}": value for name, value in self._kept.state().items()}
-
-    def restore(self, standing: list[Any], state: dict[str, Any]) -> None:
+    def restore(self, figures: list[Any], arrays: dict[str, Any]) -> None:
         """Continues from both."""
-        self.goes_on, self.best_s, self.gain, self.again, self._wait, self._rounds = standing
-        self._start = state.get("start")
-        self._kept = Kept(_below("planner.", state))
+        self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds = figures
+        self._start = arrays.get("start")
+        self._kept = Kept(_below("planner.", arrays))
 
 
 class Portfolio:
@@ -133,11 +119,8 @@ class Portfolio:
     def __init__(self, members: Sequence[MethodSpec], config: PortfolioConfig, context: Context) -> None:
         """Makes nothing yet.
 
-        Args:
-          members: constructive methods, in the order in which they are tried, and improving ones. The first arm is the
-            leading one (``Role.LEAD``), else the first that continues from a plan.
-          config: how to spend the budget.
-          context: of the search.
+        Constructive members are tried in their order. Of the improving ones the first arm is the leading one
+        (``Role.LEAD``), else the first that continues from a plan.
         """
         self._config = config
         self._context = context
@@ -156,13 +139,37 @@ class Portfolio:
 
     def rounds(self) -> Iterator[Round]:
         """The rounds, from where the search was interrupted."""
-        context = self._context
+        context, config = self._context, self._config
         context.checkpoint.track_state(self)
         if not context.rounds:
             yield self._noted(evaluated(context, context.begins), context.start_by)
-        yield from self._open()
-        yield from self._construct()
-        in_turn = dataclasses.replace(context, evaluations_left=self._left_in_turn)
+        opening = [arm for arm in self._arms if Role.OPENING in arm.spec.roles][:1]
+        while opening and opening[0].goes_on and not self._made and not self._turns:
+            is_late = self._opened and context.used() >= config.opening_share
+            if self._opened >= config.opening or is_late:
+                break
+            batch = opening[0].next_round(context)
+            if batch is not None:
+                self._opened += len(batch.runtime_s)
+                yield self._noted(batch, opening[0].spec.name)
+        if not self._made:
+            self._constructs_until = context.used() + config.cheap
+        for spec in self._constructive[self._made :]:
+            if context.used() >= self._constructs_until:
+                break
+            self._made += 1
+            rows = made_once(spec.build, context.problem, configured(spec), context.seed)
+            if len(rows):
+                yield self._noted(evaluated(context, rows), spec.name)
+
+        def left_in_turn() -> float:
+            """Evaluations until the turn ends, at least 1; infinite where only time counts."""
+            left, used = context.evaluations_left(), context.used()
+            if math.isinf(left) or used >= 1:
+                return left
+            return min(left, max(1, math.ceil(left * (self._until - used) / (1 - used) - 1e-6)))
+
+        in_turn = dataclasses.replace(context, evaluations_left=left_in_turn)
         while any(arm.goes_on for arm in self._arms):
             if context.used() >= self._until or not self._arms[self._turn].goes_on:
                 self._next_turn()
@@ -171,40 +178,8 @@ class Portfolio:
             if batch is not None:
                 yield self._noted(batch, arm.spec.name)
 
-    def _left_in_turn(self) -> float:
-        """Evaluations until the turn ends, at least 1; infinite where only time counts."""
-        left, used = self._context.evaluations_left(), self._context.used()
-        if math.isinf(left) or used >= 1:
-            return left
-        return min(left, max(1, math.ceil(left * (self._until - used) / (1 - used) - 1e-6)))
-
-    def _open(self) -> Iterator[Round]:
-        """The first rounds of the opening arm, where one does, before the race begins."""
-        arm = next((arm for arm in self._arms if Role.OPENING in arm.spec.roles), None)
-        while arm is not None and arm.goes_on and not self._made and not self._turns:
-            is_late = self._opened and self._context.used() >= self._config.opening_share
-            if self._opened >= self._config.opening or is_late:
-                return
-            batch = arm.next_round(self._context)
-            if batch is not None:
-                self._opened += len(batch.runtime_s)
-                yield self._noted(batch, arm.spec.name)
-
-    def _construct(self) -> Iterator[Round]:
-        """A round for each planner that makes anything."""
-        if not self._made:
-            self._constructs_until = self._context.used() + self._config.cheap
-        for spec in self._constructive[self._made :]:
-            if self._context.used() >= self._constructs_until:
-                return
-            self._made += 1
-            config = configured(spec)
-            rows = made_once(spec.build, self._context.problem, config, self._context.seed)
-            if len(rows):
-                yield self._noted(evaluated(self._context, rows), spec.name)
-
     def _noted(self, batch: Round, found_by: str) -> Round:
-        """The round with the method that found it; its best plan is kept if it is the best of all."""
+        """The round, marked with the method that found its plans; the best plan of all is kept."""
         self._best.take(batch)
         return dataclasses.replace(batch, found_by=found_by)
 
@@ -213,8 +188,10 @@ class Portfolio:
         config, arms, best_s = self._config, self._arms, self._best.runtime_s
         used, before_s, self._before_s = self._context.used(), self._before_s, best_s
         if self._turns:
-            gain = _share(before_s, best_s)
-            arms[self._turn].credit(gain, self._turns)
+            gain, arm = _share(before_s, best_s), arms[self._turn]
+            arm.gain = gain if gain > _GAIN else 0.0
+            arm.wait = 1 if arm.gain else arm.wait * _LONGER
+            arm.again = self._turns + arm.wait
             self._leads &= arms[0].goes_on and (used < config.head or gain >= config.leads)
         until = used + (_LEAD_TURN if self._leads else 1 / config.slices)
         if self._leads and used < config.head:
@@ -239,17 +216,18 @@ class Portfolio:
 
     def state(self) -> dict[str, Any]:
         """State of the race, and of every arm."""
+        states = [arm.state() for arm in self._arms]
         state: dict[str, Any] = {
             "made": [self._made, self._constructs_until],
             "opened": self._opened,
             "best_s": self._best.runtime_s,
             "race": [self._turn, self._turns, self._until, self._before_s, self._leads],
-            "arms": [arm.standing() for arm in self._arms],
+            "arms": [figures for figures, _ in states],
         }
         if self._best.plan is not None:
             state["best"] = self._best.plan.device_of_unit[0]
-        for i, arm in enumerate(self._arms):
-            state |= {f"{i}.{name}": value for name, value in arm.state().items()}
+        for i, (_, arrays) in enumerate(states):
+            state |= {f"{i}.{name}": value for name, value in arrays.items()}
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -258,12 +236,12 @@ class Portfolio:
         plan = Decisions([state["best"]]) if "best" in state else None
         self._best = Best(plan, state["best_s"])
         self._turn, self._turns, self._until, self._before_s, self._leads = state["race"]
-        for i, (arm, standing) in enumerate(zip(self._arms, state["arms"], strict=True)):
-            arm.restore(standing, _below(f"{i}.", state))
+        for i, (arm, figures) in enumerate(zip(self._arms, state["arms"], strict=True)):
+            arm.restore(figures, _below(f"{i}.", state))
 
 
 def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
-    """The entries with a prefix, without it."""
+    """The entries with a prefix, which is cut off."""
     return {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
 
 
@@ -275,7 +253,7 @@ def _share(before_s: float, after_s: float) -> float:
 
 
 def portfolio(members: Callable[[], Sequence[MethodSpec]], **row: Any) -> MethodSpec:
-    """Row of a portfolio of methods, which are looked up when it begins; ``row`` has other fields of it."""
+    """Row of a portfolio of methods, looked up at its beginning; ``row`` has the other fields."""
     return MethodSpec(
         kind=Kind.OWN_ROUNDS,
         build=lambda context, config: Portfolio(members(), config, context).rounds(),
@@ -283,6 +261,15 @@ def portfolio(members: Callable[[], Sequence[MethodSpec]], **row: Any) -> Method
         uses_start=True,
         **row,
     )
+
+
+SPEC = portfolio(
+    lambda: methods.having(Role.MEMBER),
+    name=methods.DEFAULT,
+    summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
+    roles=frozenset({Role.DEFAULT}),
+    versions={"race": RACE_VERSION, **LEADING.versions},
+)
 
 
 _CHEAP = 8  # plans on which every rule is tried at first
@@ -362,12 +349,7 @@ class _Ordered(Run):
         return batch
 
 
-_FILLS = (
-    1.0,
-    0.75,
-    0.5,
-    0.25,
-)  # caps under which devices are filled in order, as shares of the fastest plan's
+_FILLS = (1.0, 0.75, 0.5, 0.25)  # caps under which devices are filled, as shares of the fastest plan's
 _BATCH, _PATIENCE = 16, 8  # moves tried together, and batches without a gain before time is sought again
 _LEAST_STEPS = 16  # however long the fastest plan took: without a step nothing is lowered
 _BURST = 128  # placements tried for time, under the cap that the best plan sets
@@ -397,83 +379,87 @@ def least_memory(
       The plan, with ``least_memory`` set; where none takes less, the fastest.
     """
     begin_s = time.monotonic() - fastest.search_s
+    problem, interrupted = fastest.placement.problem, fastest.interrupted
+    bound = least_share(problem, fastest.runtime_s * (1 + slow_down))
     lowering = _Lowering(fastest, slow_down)
-    interrupted = fastest.interrupted
-    while not interrupted and lowering.share > lowering.bound:
+    random = np.random.default_rng(fastest.seed)
+    steps = in_vain = bursts = 0
+    while not interrupted and lowering.share > bound:
+        left = budget.left(lowering.evaluations)
         is_late = time.monotonic() - begin_s >= budget.seconds
-        if budget.left(lowering.evaluations) < 1 or (is_late and lowering.steps >= _LEAST_STEPS):
+        if left < 1 or (is_late and steps >= _LEAST_STEPS):
             break
-        lowering.step(budget.left(lowering.evaluations))
+        steps += 1
+        if in_vain < _PATIENCE:
+            share = lowering.share
+            lowering.keep(lowering.moved(int(min(_BATCH, left)), random))
+            in_vain = 0 if lowering.share < share else in_vain + 1
+        else:
+            # A search for time, with no accelerator larger than the best plan's share of it.
+            in_vain, bursts = 0, bursts + 1
+            capped = _capped(problem, lowering.share)
+            assert PLAIN_SEARCH.build_inside is not None  # it searches inside the simulator
+            planner = PLAIN_SEARCH.build_inside(
+                capped,
+                configured(PLAIN_SEARCH),
+                lowering.best,
+                fastest.seed + bursts,
+                search_simulator(capped),
+            )
+            burst = planner.advance(int(min(_BURST, left)))
+            lowering.evaluations += burst.evaluations
+            lowering.keep(np.asarray(burst.device_of_unit), counts=False)
         elapsed_s = time.monotonic() - begin_s
         show(HistoryEntry(lowering.evaluations, elapsed_s, lowering.runtime_s, math.nan, 0))
         interrupted, stop.requested = stop.requested, False
-    return lowering.result(time.monotonic() - begin_s, interrupted)
+    names = [device.name for device in problem.cluster.devices]
+    return dataclasses.replace(
+        fastest,
+        placement=Placement.from_decisions(problem, Decisions(lowering.best[np.newaxis])),
+        runtime_s=lowering.runtime_s,
+        peak_bytes={name: int(b) for name, b in zip(names, lowering.peak_bytes, strict=True)},
+        evaluations=lowering.evaluations,
+        search_s=time.monotonic() - begin_s,
+        interrupted=interrupted,
+        least_memory=LeastMemory(slow_down, fastest, lowering.share, bound),
+    )
 
 
 class _Lowering:
-    """The best plan so far, by its ``fullest_share`` and then its time, and what makes better ones of it."""
+    """The best plan so far, by ``fullest_share`` and then time, and moves towards smaller ones."""
 
     def __init__(self, fastest: SearchResult, slow_down: float) -> None:
-        problem = fastest.placement.problem
-        self._problem, self._fastest, self._slow_down = problem, fastest, slow_down
+        self._problem = problem = fastest.placement.problem
         self._limit_s = fastest.runtime_s * (1 + slow_down)
         self._simulator = search_simulator(problem)
-        self._random = np.random.default_rng(fastest.seed)
-        self.bound = least_share(problem, self._limit_s)
         self._order = order_of_use(problem)
-        self._in_vain, self._failed = 0, 0
-        self.evaluations, self.steps = fastest.evaluations, 0
-        self._best, self.share, self.runtime_s = np.zeros(0, np.int32), math.inf, math.inf
-        self._peak_bytes = np.zeros(problem.num_devices, np.int64)
-        self._keep(np.array(fastest.placement.device_of_unit)[np.newaxis])
-        fills = [topological_fill(_capped(problem, fill * self.share)) for fill in _FILLS]
-        self._keep(np.concatenate(fills))
+        self.evaluations = fastest.evaluations
+        self.best, self.share, self.runtime_s = np.zeros(0, np.int32), math.inf, math.inf
+        self.peak_bytes = np.zeros(problem.num_devices, np.int64)
+        self.keep(np.array(fastest.placement.device_of_unit)[np.newaxis])
+        self.keep(np.concatenate([topological_fill(_capped(problem, fill * self.share)) for fill in _FILLS]))
 
-    def step(self, most: float) -> None:
-        """Tries at most so many placements."""
-        self.steps += 1
-        if self._in_vain < _PATIENCE:
-            share = self.share
-            self._keep(self._moved(int(min(_BATCH, most))))
-            self._in_vain = 0 if self.share < share else self._in_vain + 1
-        else:
-            self._in_vain = 0
-            self._gain_time(int(min(_BURST, most)))
-
-    def _moved(self, count: int) -> np.ndarray:
+    def moved(self, count: int, random: np.random.Generator) -> np.ndarray:
         """[count, U], the best with a run of units off the fullest accelerator, long or short, on another device."""
-        capacity = self._problem.cluster.capacity_bytes()
-        counted = self._problem.cluster.accelerators()
-        shares = self._peak_bytes / capacity
-        fullest = int(np.where(counted, shares, -1.0).argmax())
-        units = self._order[self._best[self._order] == fullest]
+        cluster = self._problem.cluster
+        shares = self.peak_bytes / cluster.capacity_bytes()
+        fullest = int(np.where(cluster.accelerators(), shares, -1.0).argmax())
+        units = self._order[self.best[self._order] == fullest]
         # The roomier, the more likely.
         room = np.where(np.arange(len(shares)) == fullest, 0.0, np.maximum(1 - shares / self.share, 0.05))
-        rows = np.repeat(self._best[np.newaxis], count, axis=0)
+        rows = np.repeat(self.best[np.newaxis], count, axis=0)
         if not len(units) or not room.any():
             return rows
-        targets = self._random.choice(len(room), size=count, p=room / room.sum())
-        lengths = np.exp(self._random.uniform(0, math.log(1 + len(units) / 2), count)).astype(int)
+        targets = random.choice(len(room), size=count, p=room / room.sum())
+        lengths = np.exp(random.uniform(0, math.log(1 + len(units) / 2), count)).astype(int)
         for row, target, length in zip(rows, targets, lengths, strict=True):
-            first = int(self._random.integers(len(units) - length + 1))
+            first = int(random.integers(len(units) - length + 1))
             run = units[first : first + length]
             row[run[self._problem.allowed[run, target]]] = target
         return rows
 
-    def _gain_time(self, count: int) -> None:
-        """Searches for time from the best plan, with no accelerator larger than that plan's share of it."""
-        capped = _capped(self._problem, self.share)
-        plain = PLAIN_SEARCH
-        assert plain.build_inside is not None  # it searches inside the simulator
-        self._failed += 1
-        seed = self._fastest.seed + self._failed
-        planner = plain.build_inside(capped, configured(plain), self._best, seed, search_simulator(capped))
-        burst = planner.advance(count)
-        self.evaluations += burst.evaluations
-        self._keep(np.asarray(burst.device_of_unit), counts=False)
-
-    def _keep(self, rows: np.ndarray, counts: bool = True) -> None:
-        """Keeps the best plan of [B, U], if it is in time and better than the best so far."""
+    def keep(self, rows: np.ndarray, counts: bool = True) -> None:
+        """Keeps the best plan of [B, U], if in time and better than the best so far."""
         if not len(rows):
             return
         measured = self._simulator.evaluate(rows)
@@ -483,26 +469,12 @@ class _Lowering:
         shares = np.where(in_time, fullest_share(self._problem.cluster, measured.peak_bytes), np.inf)
         row = int(np.lexsort((measured.runtime_s, shares))[0])
         if in_time[row] and (shares[row], measured.runtime_s[row]) < (self.share, self.runtime_s):
-            self._best, self.share = np.array(rows[row]), float(shares[row])
-            self.runtime_s, self._peak_bytes = float(measured.runtime_s[row]), measured.peak_bytes[row]
-
-    def result(self, search_s: float, interrupted: bool) -> SearchResult:
-        """The best plan, beside the fastest."""
-        names = [device.name for device in self._problem.cluster.devices]
-        return dataclasses.replace(
-            self._fastest,
-            placement=Placement.from_decisions(self._problem, Decisions(self._best[np.newaxis])),
-            runtime_s=self.runtime_s,
-            peak_bytes={name: int(b) for name, b in zip(names, self._peak_bytes, strict=True)},
-            evaluations=self.evaluations,
-            search_s=search_s,
-            interrupted=interrupted,
-            least_memory=LeastMemory(self._slow_down, self._fastest, self.share, self.bound),
-        )
+            self.best, self.share = np.array(rows[row]), float(shares[row])
+            self.runtime_s, self.peak_bytes = float(measured.runtime_s[row]), measured.peak_bytes[row]
 
 
 def _capped(problem: Problem, share: float) -> Problem:
-    """The problem with no accelerator larger than this share of what it is."""
+    """The problem with accelerators cut to a share of their memory."""
     cluster = problem.cluster
     devices = tuple(
         dataclasses.replace(device, memory_bytes=max(math.ceil(device.memory_bytes * share), 1))

@@ -1,35 +1,104 @@
-"""Registry of search methods and the roles they play; a method's row stands in its own module."""
+"""Registry of search methods and their roles; objectives, orders and budgets of searches.
+
+All of it is known without TensorFlow, so that flags can be checked early: a method's module is loaded with its row.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+import json
+import math
+import pathlib
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tf_placer.base.arguments import InputError, check_registration
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError, check_registration, nearest
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
-from tf_placer.search.combinators import RACE_VERSION, portfolio
-from tf_placer.search.known import DEFAULT, MODULES, check_name
-from tf_placer.search.round import Context, configured, recorded
 
-_ROWS = {
-    name: next(
-        value
-        for value in vars(importlib.import_module(module)).values()
-        if isinstance(value, MethodSpec) and value.name == name
-    )
-    for name, module in MODULES.items()
+DESCRIPTIONS = pathlib.Path(__file__).with_name("methods.json")
+
+# Those that come with tf_placer: the module where each has its row, a ``MethodSpec``.
+MODULES = {
+    "auto": "tf_placer.search.combinators",
+    "brkga": "tf_placer.planners.population",
+    "cem": "tf_placer.planners.population",
+    "colocrl": "tf_placer.agents.colocrl",
+    "cp_sat": "tf_placer.planners.cp_sat",
+    "cpu_only": "tf_placer.planners.plain",
+    "expert": "tf_placer.planners.plain",
+    "go": "tf_placer.agents.go.learner",
+    "go_zero_shot": "tf_placer.agents.go.learner",
+    "hdp": "tf_placer.agents.hdp",
+    "heft": "tf_placer.planners.list_schedule",
+    "learned_list": "tf_placer.agents.learned_list.learned_list",
+    "list_schedule": "tf_placer.planners.list_schedule",
+    "local_search": "tf_placer.planners.local_search",
+    "m_etf": "tf_placer.planners.m_sct",
+    "m_sct": "tf_placer.planners.m_sct",
+    "m_topo": "tf_placer.planners.m_sct",
+    "mars": "tf_placer.agents.mars",
+    "memetic": "tf_placer.planners.memetic",
+    "metis": "tf_placer.planners.partitioners",
+    "mincut": "tf_placer.planners.partitioners",
+    "peft": "tf_placer.planners.list_schedule",
+    "placeto": "tf_placer.agents.placeto",
+    "post": "tf_placer.agents.post",
+    "random": "tf_placer.planners.plain",
+    "regal": "tf_placer.agents.regal",
+    "scotch": "tf_placer.planners.partitioners",
+    "single": "tf_placer.planners.plain",
+    "tabular": "tf_placer.agents.tabular",
+    "tf_default": "tf_placer.planners.plain",
+    "topological_fill": "tf_placer.planners.plain",
 }
-_ROWS[DEFAULT] = portfolio(
-    lambda: having(Role.MEMBER),
-    name=DEFAULT,
-    summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
-    roles=frozenset({Role.DEFAULT}),
-    versions={"race": RACE_VERSION, **_ROWS["memetic"].versions},
-)
-SPECS = tuple(_ROWS[name] for name in sorted(_ROWS))
-_METHODS: dict[str, MethodSpec] = {spec.name: spec for spec in SPECS}
+# Those with a role that one method has (``Role``); a test holds them equal to the rows.
+REFERENCE, CONTROL, PLAIN, DEFAULT = "single", "random", "local_search", "auto"
+COMPARED = (REFERENCE, CONTROL, DEFAULT)
+BUILT_IN = tuple(sorted(MODULES))
+
+_METHODS: dict[str, MethodSpec] = {}  # rows that were loaded or added
+
+
+def methods() -> tuple[str, ...]:
+    """Names of all search methods, sorted, with added ones: values of ``search(method=...)``."""
+    return tuple(sorted({*MODULES, *_METHODS}))
+
+
+names = methods
+
+
+def check_name(name: str) -> None:
+    """Raises InputError unless a method has this name; the message gives the nearest ones."""
+    if name not in methods():
+        raise InputError(f"no method is called {name!r}; {nearest(name, methods())}")
+
+
+def find(name: str) -> MethodSpec:
+    """The row of the method called ``name``.
+
+    Raises:
+      InputError: unknown name; the message gives the nearest ones.
+    """
+    check_name(name)
+    if name not in _METHODS:
+        values = vars(importlib.import_module(MODULES[name])).values()
+        _METHODS[name] = next(row for row in values if isinstance(row, MethodSpec) and row.name == name)
+    return _METHODS[name]
+
+
+def having(role: Role) -> tuple[MethodSpec, ...]:
+    """The rows that have a role: built-in ones by name, then added ones."""
+    added = [name for name in _METHODS if name not in MODULES]
+    return tuple(spec for spec in map(find, (*BUILT_IN, *added)) if role in spec.roles)
+
+
+def the(role: Role) -> MethodSpec:
+    """The one row that has a role."""
+    (spec,) = having(role)
+    return spec
 
 
 def add(spec: MethodSpec, replace: bool = False) -> None:
@@ -44,7 +113,7 @@ def add(spec: MethodSpec, replace: bool = False) -> None:
     """
     if not isinstance(spec, MethodSpec):
         raise InputError(f"spec is {spec!r}; give a MethodSpec")
-    check_registration("method", spec.name, spec.build, [one.name for one in SPECS])
+    check_registration("method", spec.name, spec.build, BUILT_IN)
     if spec.name in _METHODS and not replace:
         raise InputError(f"method {spec.name!r} is registered already; give another name, or replace=True")
     _METHODS[spec.name] = spec
@@ -52,7 +121,7 @@ def add(spec: MethodSpec, replace: bool = False) -> None:
 
 def register(
     name: str,
-    method: Callable[[Context], Any],
+    method: Callable[[Any], Any],
     *,
     uses_start: bool = False,
     goes_on: bool = False,
@@ -62,29 +131,24 @@ def register(
 
     Args:
       name: small letters, digits and ``_``.
-      method: returns a ``tf_placer.search.Method``, or yields rounds that it has evaluated; the first line of its
-        docstring describes it.
+      method: of the search's ``Context``; returns a ``Method``, or yields rounds that it has evaluated; the first line
+        of its docstring describes it.
       uses_start, goes_on: see ``MethodSpec``.
       replace: see ``add``.
 
     Raises:
       InputError: as ``add``, or the method cannot be called or has no docstring.
     """
-    check_registration("method", name, method, [one.name for one in SPECS])
+    check_registration("method", name, method, BUILT_IN)
     if not method.__doc__:
         raise InputError(f"method {name!r} has no docstring; `methods` shows its first line")
     add(dataclasses.replace(own_rounds(name, method), uses_start=uses_start, goes_on=goes_on), replace)
 
 
-def own_rounds(name: str, method: Callable[[Context], Any]) -> MethodSpec:
-    """The row of a method that is given as a function."""
+def own_rounds(name: str, method: Callable[[Any], Any]) -> MethodSpec:
+    """The row of a method that is given as a function of the search's ``Context``."""
     summary = str(method.__doc__ or name).strip().splitlines()[0]
     return MethodSpec(name, Kind.OWN_ROUNDS, summary, lambda context, config: method(context))
-
-
-def names() -> tuple[str, ...]:
-    """Names of all methods, sorted."""
-    return tuple(sorted(_METHODS))
 
 
 def describe(name: str) -> str:
@@ -93,7 +157,7 @@ def describe(name: str) -> str:
 
 
 def about(name: str) -> dict[str, Any]:
-    """Description of a method as JSON data: its summary, what it ignores, and its settings."""
+    """Description of a method as JSON data: summary, blind spots, and settings."""
     spec = find(name)
     return {
         "name": spec.name,
@@ -104,22 +168,151 @@ def about(name: str) -> dict[str, Any]:
     }
 
 
-def find(name: str) -> MethodSpec:
-    """The row of the method called ``name``.
+def descriptions() -> list[dict[str, Any]]:
+    """``about`` of each method: of the built-in ones from a file that ships."""
+    rows = list(json.loads(DESCRIPTIONS.read_text(encoding="utf8")))
+    rows += [about(name) for name in _METHODS if name not in MODULES]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+_CHECKS: dict[Any, Callable[[str, Any], Any]] = {
+    bool: arguments.truth,
+    int: arguments.whole_number,
+    float: arguments.number,
+    str: lambda name, value: arguments.instance_of(name, value, str, "give a text"),
+}
+
+
+def configured(spec: MethodSpec, config: object | None = None) -> Any:
+    """The settings of a method.
+
+    Args:
+      spec: its row.
+      config: an instance of ``spec.config``, or name -> value of some of its fields; the others are as
+        in the row's default.
 
     Raises:
-      InputError: unknown name; the message gives the nearest ones.
+      InputError: neither of the two, a setting that the method lacks, or a value that is not possible.
     """
-    check_name(name)
-    return _METHODS[name]
+    default = spec.config() if spec.default is None else spec.default
+    if config is None:
+        return default
+    if type(config) is spec.config:
+        return config
+    if not isinstance(config, Mapping):
+        raise InputError(
+            f"config is {arguments.shown(config)}; give a {spec.config.__name__}, the settings of method "
+            f"{spec.name!r}, or a dict of some of them"
+        )
+    fields = [field.name for field in dataclasses.fields(spec.config)]
+    for name in config:
+        if name not in fields:
+            hint = arguments.nearest(str(name), fields) if fields else "it has none: give none"
+            raise InputError(f"config: method {spec.name!r} has no setting {arguments.shown(name)}; {hint}")
+    hints = typing.get_type_hints(spec.config)
+    try:
+        # Other types than these, and which texts there are, are the class's own to check.
+        values = {
+            name: _CHECKS[hints[name]](name, value) if hints[name] in _CHECKS else value
+            for name, value in config.items()
+        }
+        if "preset" in values:  # says what the fields are that are not given (``base/method_spec.py``)
+            default = spec.config(preset=values["preset"])
+        return dataclasses.replace(default, **values)
+    except InputError as error:
+        raise InputError(f"config: method {spec.name!r}: {error}") from None
 
 
-def having(role: Role) -> tuple[MethodSpec, ...]:
-    """The rows that have a role, in the order of the table."""
-    return tuple(spec for spec in _METHODS.values() if role in spec.roles)
+def recorded(config: Any) -> dict[str, Any]:
+    """Settings as JSON data: what results and checkpoints keep of them."""
+    return dict(dataclasses.asdict(config))
 
 
-def the(role: Role) -> MethodSpec:
-    """The one row that has a role."""
-    (spec,) = having(role)
-    return spec
+TIME, MEMORY = "time", "memory"
+OBJECTIVES = (TIME, MEMORY)
+SLOW_DOWN = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """Objective of a search.
+
+    Raises:
+      InputError: another word, or a negative share.
+    """
+
+    # "time": the fastest plan. "memory": the plan whose fullest accelerator takes the smallest share of its memory,
+    # among those that are slower than the fastest by no more than ``slow_down``.
+    name: str = TIME
+    slow_down: float = SLOW_DOWN  # share of the fastest plan's step time; 0.1 is a tenth
+
+    def __post_init__(self) -> None:
+        arguments.one_of("objective", self.name, OBJECTIVES)
+        slow_down = arguments.number("slow_down", self.slow_down, least=0, finite=True)
+        object.__setattr__(self, "slow_down", slow_down)
+
+    @property
+    def is_memory(self) -> bool:
+        return self.name == MEMORY
+
+
+# Orders of execution: none but the runtime's own, the best of all rules, or a rule of ``tf_placer.planners.order``.
+
+NO_ORDER, AUTO_ORDER = "none", "auto"
+ORDER_RULES = (
+    "all_forward",
+    "bottom_level",
+    "critical_sends",
+    "heft_rank",
+    "one_forward_one_backward",
+    "part_by_part",
+    "placed_level",
+    "shuffled",
+)
+ORDERS = (NO_ORDER, AUTO_ORDER, *ORDER_RULES)
+
+
+# Scope of a budget's seconds: all that a user waits for, or each search alone.
+WHOLE, SEARCH = "whole", "search"
+BUDGETS = (WHOLE, SEARCH)
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """A search ends when either limit is reached.
+
+    Raises:
+      InputError: no limit at all, or one that is not a positive number.
+    """
+
+    seconds: float = math.inf  # wall-clock limit, infinite when only evaluations count
+    evaluations: int | None = None  # most placements evaluated, None for no limit
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds", arguments.number("budget_s", self.seconds, above=0))
+        if self.evaluations is not None:
+            count = arguments.whole_number("budget_evaluations", self.evaluations, least=1)
+            object.__setattr__(self, "evaluations", count)
+        if math.isinf(self.seconds) and self.evaluations is None:
+            raise InputError("the search has no budget; give budget_s or budget_evaluations")
+
+    def left(self, evaluations: int) -> float:
+        """Evaluations left after ``evaluations``."""
+        return math.inf if self.evaluations is None else self.evaluations - evaluations
+
+    def used(self, evaluations: int, seconds: float) -> float:
+        """The share that is used up after so many evaluations and seconds.
+
+        Where evaluations are limited they alone count, so that what a search does with its shares is not a matter of
+        the clock; the seconds then only end it.
+        """
+        return seconds / self.seconds if self.evaluations is None else evaluations / self.evaluations
+
+    def capped(self, evaluations: int) -> Budget:
+        """Budget of so many evaluations, in no more time: one that counts evaluations alone has no other limit."""
+        return Budget(self.seconds, evaluations)
+
+    def share(self, count: int) -> Budget:
+        """The budget of each of ``count`` searches that share this one; at least one evaluation each."""
+        evaluations = None if self.evaluations is None else max(1, self.evaluations // count)
+        return Budget(self.seconds / count, evaluations)

@@ -19,7 +19,7 @@ from tf_placer.base.quantities import html_table, milliseconds
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.placement import Placement
-from tf_placer.search.known import NO_ORDER, Budget
+from tf_placer.search.methods import NO_ORDER, Budget
 from tf_placer.search.round import Best, Round
 
 PROVEN, SIMULATED = "proven", "simulated"
@@ -38,7 +38,7 @@ class HistoryEntry:
 
 @dataclasses.dataclass(frozen=True)
 class LeastMemory:
-    """Cost in time of a search for the least memory, and its gain; all of it simulated."""
+    """Cost in time and gain of a search for the least memory, all simulated."""
 
     slow_down: float  # share of the fastest plan's step time that the plan may take longer
     fastest: SearchResult  # the search for that plan
@@ -57,41 +57,33 @@ class SearchResult:
     runtime_s: float  # step time of the placement, by that evaluator
     peak_bytes: dict[str, int]  # device name -> most memory in use, always simulated
     bounds: LowerBounds  # with the costs of the problem no placement is faster
-    single_device_s: (
-        float | None
-    )  # step time of the best single device, by the evaluator; None when none runs
+    single_device_s: float | None  # step of the best single device, by the evaluator; None: none runs
     evaluations: int  # placements tried
     search_s: float  # wall-clock seconds, without those between a kill and the next start
     interrupted: bool  # by Ctrl-C
     history: tuple[HistoryEntry, ...]  # one entry per round
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the method, by name
     found_by: str = ""  # the method inside ``method`` that found the plan; ``method`` where there is none
-    proven_s: float = (
-        0.0  # no placement that fits takes less in the simulator, by proof; 0: nothing is proven
-    )
-    least_memory: LeastMemory | None = (
-        None  # of a search for the least memory: its gain, and its cost in time
-    )
+    proven_s: float = 0.0  # proven: no placement that fits takes less in the simulator; 0: nothing is
+    least_memory: LeastMemory | None = None  # of a search for the least memory
     order: str = NO_ORDER  # rule of the order of execution (``tf_placer.planners.order``)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "found_by", self.found_by or self.method)
 
     def __repr__(self) -> str:
-        steps = ", ".join(f"{title} {milliseconds(seconds)}" for title, seconds in self._steps())
+        steps = ", ".join(f"{title} {milliseconds(seconds)}" for title, seconds in self._steps)
         name = self.placement.problem.name
         return f"<SearchResult of {name!r} by {self.method}: {steps}; {self.evaluations} placements tried>"
 
     def _repr_html_(self) -> str:
-        steps = [(title, milliseconds(seconds)) for title, seconds in self._steps()]
+        steps = [(title, milliseconds(seconds)) for title, seconds in self._steps]
         return html_table((f"step ({self.evaluator})", "time"), steps)
 
+    @property
     def _steps(self) -> list[tuple[str, float | None]]:
-        return [
-            ("plan", self.runtime_s),
-            ("single device", self.single_device_s),
-            ("lower bound", self.lower_bound_s),
-        ]
+        times = (self.runtime_s, self.single_device_s, self.lower_bound_s)
+        return list(zip(("plan", "single device", "lower bound"), times, strict=True))
 
     @property
     def lower_bound_s(self) -> float:
@@ -105,7 +97,7 @@ class SearchResult:
 
     @property
     def is_optimal(self) -> bool:
-        """True if it is proven that no placement that fits is faster in the simulator."""
+        """True if no placement that fits is faster in the simulator, by proof."""
         return self.evaluator == SIMULATED and takes_no_more(self.runtime_s, self.lower_bound_s)
 
 
@@ -131,14 +123,9 @@ def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
 
 
 class Recorder:
-    """Keeps account of rounds; rounds past the budget count only as far as it reaches.
+    """Account of rounds; the last one counts only as far as the budget reaches.
 
     A round that says how many placements were tried to find it (``Round.evaluations``) counts whole: they were tried.
-
-    recorder = Recorder(budget)
-    for round in rounds:
-        recorder.add(round)
-        if recorder.exhausted: break
     """
 
     def __init__(self, budget: Budget):
@@ -186,17 +173,12 @@ class Recorder:
         return time.monotonic() - self._start
 
     @property
-    def used(self) -> float:
-        """Share of the budget that is used up."""
-        return self.budget.used(self.evaluations, self.elapsed_s)
-
-    @property
     def exhausted(self) -> bool:
         """The budget is used up."""
         return self.elapsed_s >= self.budget.seconds or self.budget.left(self.evaluations) <= 0
 
     def add(self, batch: Round) -> None:
-        """Counts a round and keeps its best placement if it is the fastest so far."""
+        """Counts a round and keeps its best placement if that is the fastest so far."""
         count, rows = batch.evaluations, len(batch.runtime_s)
         if count is None:
             count = rows = int(min(rows, self.budget.left(self.evaluations)))
@@ -205,15 +187,10 @@ class Recorder:
         self.best.take(batch, rows)
         self.proven_s = max(self.proven_s, batch.proven_s)
         self.evaluations += count
-        self.history.append(
-            HistoryEntry(
-                evaluations=self.evaluations,
-                elapsed_s=self.elapsed_s,
-                best_s=math.nan if self.best.plan is None else self.best.runtime_s,
-                mean_s=float(ran.mean()) if len(ran) else float("nan"),
-                failed=rows - len(ran),
-            )
-        )
+        best_s = math.nan if self.best.plan is None else self.best.runtime_s
+        mean_s = float(ran.mean()) if len(ran) else math.nan
+        entry = HistoryEntry(self.evaluations, self.elapsed_s, best_s, mean_s, failed=rows - len(ran))
+        self.history.append(entry)
 
 
 class Progress(Protocol):

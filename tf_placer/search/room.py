@@ -22,22 +22,16 @@ _HOLDERS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """A step that no accelerator of a cluster holds by itself.
+    """A step that no accelerator of a cluster holds by itself."""
 
-    Attributes:
-      device: the accelerator that lacks least, by name.
-      needed_bytes: at the peak of a step with everything there that may be there.
-      has_bytes: its memory.
-      holders: the units that take most of it: name of the first op -> bytes, with what of its outputs is alive at the
-        fullest moment.
-      preset: the smallest described machine whose accelerators hold the step, by total memory and then their number;
-        None where none of them does.
-    """
-
-    device: str
-    needed_bytes: int
-    has_bytes: int
+    device: str  # the accelerator that lacks least, by name
+    needed_bytes: int  # at the peak of a step with everything there that may be there
+    has_bytes: int  # its memory
+    # The units that take most of it: name of the first op -> bytes, with what of its outputs is alive at the fullest
+    # moment.
     holders: Mapping[str, int]
+    # The smallest described machine whose accelerators hold the step, by total memory and then their number; None where
+    # none of them does.
     preset: str | None
 
     def __str__(self) -> str:
@@ -54,7 +48,7 @@ class Room:
 
 
 def room_needed(problem: Problem) -> Room | None:
-    """Memory that the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
+    """Memory that the step needs of the accelerator that lacks least; None where one holds the step, simulated."""
     counted, capacity = problem.cluster.accelerators(), problem.cluster.capacity_bytes()
     rows = single_device_placements(_off_the_host(problem))[counted]
     measured = SimulatedEvaluator(problem).evaluate(rows)
@@ -76,32 +70,32 @@ def room_needed(problem: Problem) -> Room | None:
 
 
 def _smallest_preset(problem: Problem) -> str | None:
-    """Smallest preset with a plan that fits, of plans that cost nothing; op times are those of this cluster."""
+    """Smallest preset where a cheap plan fits, with the op times of this cluster.
+
+    A device that has none of its type here is like the first one.
+    """
+    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
     sized = []
     for cluster in map(Cluster.preset, preset_names()):
         counted = cluster.accelerators()
         sized.append((int(cluster.capacity_bytes()[counted].sum()), int(counted.sum()), cluster))
     for _, _, cluster in sorted(sized, key=lambda entry: entry[:2]):
-        elsewhere = _off_the_host(_on(problem, cluster))
-        rows = np.concatenate([single_device_placements(elsewhere), topological_fill(elsewhere)])
-        if (SimulatedEvaluator(elsewhere).evaluate(rows).status == Status.OK).any():
+        like = [first.get(device.type, 0) for device in cluster.devices]
+        allowed = problem.allowed[:, like]
+        allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
+        there = _off_the_host(
+            dataclasses.replace(
+                problem, cluster=cluster, compute_ns=problem.compute_ns[:, like], allowed=allowed
+            )
+        )
+        rows = np.concatenate([single_device_placements(there), topological_fill(there)])
+        if (SimulatedEvaluator(there).evaluate(rows).status == Status.OK).any():
             return cluster.name
     return None
 
 
-def _on(problem: Problem, cluster: Cluster) -> Problem:
-    """The problem on another cluster; a device that has none of its type here is like the first one."""
-    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
-    like = [first.get(device.type, 0) for device in cluster.devices]
-    allowed = problem.allowed[:, like]
-    allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
-    return dataclasses.replace(
-        problem, cluster=cluster, compute_ns=problem.compute_ns[:, like], allowed=allowed
-    )
-
-
 def _off_the_host(problem: Problem) -> Problem:
-    """The problem with nothing but on accelerators where it may be there."""
+    """The problem with every unit kept to accelerators that may run there."""
     counted = problem.cluster.accelerators()
     may = (problem.allowed & counted).any(axis=1)
     allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)

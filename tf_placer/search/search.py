@@ -32,7 +32,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.combinators import least_memory, under_orders
-from tf_placer.search.known import (
+from tf_placer.search.methods import (
     DEFAULT,
     NO_ORDER,
     ORDERS,
@@ -41,10 +41,12 @@ from tf_placer.search.known import (
     TIME,
     Budget,
     Objective,
+    configured,
+    recorded,
 )
 from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult, Silent
 from tf_placer.search.room import room_needed
-from tf_placer.search.round import Context, Round, Run, Starts, configured, evaluated, recorded
+from tf_placer.search.round import Context, Round, Run, Starts, evaluated
 
 Start = Placement | np.ndarray | Sequence[Placement]
 JOURNAL = "measured.jsonl"
@@ -75,7 +77,7 @@ class Wrappers(TypedDict, total=False):
     # by the seed). The result's times are by the estimates; those of its history are means. A method that begins at
     # plans begins at the one that it finds by the estimates in half of the budget.
     robust: bool
-    # "none": plans decide devices alone, and the runtime takes ready ops as it does. A rule (``known.ORDER_RULES``):
+    # "none": plans decide devices alone, and the runtime takes ready ops as it does. A rule (``methods.ORDER_RULES``):
     # plans also have the priorities of the rule. "auto": the rules race, and so does no order (``under_orders``). It is
     # simulated and not resumed.
     order: str
@@ -133,7 +135,13 @@ def search(
     if isinstance(evaluator, numbers.Integral) and "budget_evaluations" not in wrappers:
         # Until the next version: the fourth position was that of ``budget_evaluations``.
         wrappers["budget_evaluations"], evaluator = int(evaluator), None
-    budget = _budget_of(budget, wrappers)
+    seconds, evaluations = wrappers.get("budget_s", math.inf), wrappers.get("budget_evaluations")
+    if budget is None:
+        budget = Budget(seconds, evaluations)
+    elif "budget_s" in wrappers or (isinstance(budget, Budget) and "budget_evaluations" in wrappers):
+        raise InputError("budget is given with one of its limits as a keyword; leave one of them out")
+    elif not isinstance(budget, Budget):
+        budget = Budget(arguments.number("budget", budget, above=0), evaluations)
     seed = arguments.whole_number("seed", seed, 0, MAX_SEED)
     spec = _row_of(method)
     settings = configured(spec, wrappers.get("config"))
@@ -171,29 +179,33 @@ def _wrapped(
     robust = arguments.truth("robust", wrappers.get("robust", False))
     order = arguments.one_of("order", wrappers.get("order", NO_ORDER), ORDERS)
     memory = f'objective="{objective.name}"'
-    given = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust or None}
+    given = {"evaluator": evaluator, "checkpoint": checkpoint, "start": start, "robust": robust or None}
+    given[memory] = objective.is_memory or None
+    excluded: list[tuple[str, bool, tuple[str, ...]]] = [
+        (f"order={order!r}", order != NO_ORDER, ("evaluator", "checkpoint", "robust", memory)),
+        ("robust=True", robust, ("evaluator", memory)),
+        (memory, objective.is_memory, ("evaluator", "checkpoint", "start")),
+    ]
+    for what, is_asked, names in excluded:
+        for name in names:
+            if is_asked and given[name] is not None:
+                raise InputError(f"{name} is given with {what}, which is not for that; leave one of them out")
+    if robust and problem.cluster.is_live:
+        raise InputError(
+            f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; "
+            "leave it out"
+        )
     if order != NO_ORDER:
-        _refuse(f"order={order!r}", {**given, memory: objective.is_memory or None})
         spec = under_orders(spec, order)
-    if robust:
-        _refuse("robust=True", {"evaluator": evaluator, memory: objective.is_memory or None})
-        if problem.cluster.is_live:
-            raise InputError(
-                f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; "
-                "leave it out"
-            )
-    if objective.is_memory:
-        _refuse(memory, {"evaluator": evaluator, "checkpoint": checkpoint, "start": start})
     progress = progress or Silent()
     with interrupt.stoppable() as stop, progress:
         run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
         if objective.is_memory:
             fastest = run(budget.share(_FIRST_OF))
             return least_memory(fastest, budget, objective.slow_down, progress.show, stop)
-        if not robust:
-            return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
-        evaluator = RobustEvaluator(problem, seed)
-        if start is not None or checkpoint is not None or not spec.uses_start or budget.left(1) < 1:
+        evaluator = RobustEvaluator(problem, seed) if robust else evaluator
+        begins = start is not None or checkpoint is not None or not spec.uses_start
+        if not robust or begins or budget.left(1) < 1:
             return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
         # A step under every draw takes many times as long to simulate as one: half of the budget finds a start.
         first = run(budget.share(_FIRST_OF))
@@ -202,32 +214,15 @@ def _wrapped(
         rest = None if budget.evaluations is None else int(budget.left(first.evaluations))
         seconds = max(budget.seconds - first.search_s, 1e-3)
         result = run(Budget(seconds, rest), evaluator=evaluator, start=first.placement)
+    tried, search_s = first.evaluations, first.search_s
     history = tuple(
         dataclasses.replace(
-            entry,
-            evaluations=entry.evaluations + first.evaluations,
-            elapsed_s=entry.elapsed_s + first.search_s,
+            entry, evaluations=entry.evaluations + tried, elapsed_s=entry.elapsed_s + search_s
         )
         for entry in result.history
     )
     return dataclasses.replace(
-        result,
-        evaluations=result.evaluations + first.evaluations,
-        search_s=result.search_s + first.search_s,
-        history=history,
-    )
-
-
-def _budget_of(budget: Budget | float | None, wrappers: Wrappers) -> Budget:
-    seconds, evaluations = wrappers.get("budget_s", math.inf), wrappers.get("budget_evaluations")
-    if budget is None:
-        return Budget(seconds, evaluations)
-    if "budget_s" in wrappers or (isinstance(budget, Budget) and "budget_evaluations" in wrappers):
-        raise InputError("budget is given with one of its limits as a keyword; leave one of them out")
-    return (
-        budget
-        if isinstance(budget, Budget)
-        else Budget(arguments.number("budget", budget, above=0), evaluations)
+        result, evaluations=result.evaluations + tried, search_s=result.search_s + search_s, history=history
     )
 
 
@@ -240,16 +235,7 @@ def _row_of(method: object) -> MethodSpec:
     # It need not be a plain function: it may be one with some arguments filled in.
     inner = method.func if isinstance(method, functools.partial) else method
     row = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), cast(Any, method))
-    return dataclasses.replace(
-        row, uses_start=True
-    )  # it is the function's own affair what it does with a start
-
-
-def _refuse(what: str, given: dict[str, object]) -> None:
-    """Raises InputError where anything is given."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"{name} is given with {what}, which is not for that; leave one of them out")
+    return dataclasses.replace(row, uses_start=True)  # its own affair what it does with a start
 
 
 def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray | None:
@@ -262,40 +248,38 @@ def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray
     plans = cast(Sequence[Any], start if is_several else [start])
     if not len(plans):
         raise InputError("start has no plan; give one, or None")
-    rows = np.stack([_begin_of(problem, plan) for plan in plans])
+    rows = []
+    for plan in plans:
+        if isinstance(plan, Placement):
+            other = plan.problem
+            devices = [
+                [device.name for device in cluster.devices] for cluster in (other.cluster, problem.cluster)
+            ]
+            has_same_units = problem is other or (
+                devices[0] == devices[1]
+                and problem.op_names == other.op_names
+                and np.array_equal(problem.unit_of_op, other.unit_of_op)
+            )
+            if not has_same_units:
+                raise InputError(
+                    f"start is a placement of {other.name!r} on {other.cluster.name!r}, another graph or other "
+                    f"devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
+                )
+            if plan.priority_of_op is not None or plan.cluster_of_op is not None:
+                warnings.warn(
+                    "a search begins at devices alone: the start's priorities and clusters are left",
+                    stacklevel=3,
+                )
+            plan = plan.device_of_unit
+        try:
+            rows.append(np.array(Placement(problem, plan).device_of_unit))
+        except InputError as error:
+            raise InputError(f"start: {error}") from None
     if not method.uses_start:
         using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
         warnings.warn(f"method {method.name!r} ignores start; {using} begin there", stacklevel=3)
         return None
-    return rows
-
-
-def _begin_of(problem: Problem, start: Placement | np.ndarray) -> np.ndarray:
-    """[U] a start's devices."""
-    if isinstance(start, Placement):
-        other = start.problem
-        devices = [
-            [device.name for device in cluster.devices] for cluster in (other.cluster, problem.cluster)
-        ]
-        has_same_units = problem is other or (
-            devices[0] == devices[1]
-            and problem.op_names == other.op_names
-            and np.array_equal(problem.unit_of_op, other.unit_of_op)
-        )
-        if not has_same_units:
-            raise InputError(
-                f"start is a placement of {start.problem.name!r} on {start.problem.cluster.name!r}, another graph or "
-                f"other devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
-            )
-        if start.priority_of_op is not None or start.cluster_of_op is not None:
-            warnings.warn(
-                "a search begins at devices alone: the start's priorities and clusters are left", stacklevel=3
-            )
-        start = start.device_of_unit
-    try:
-        return np.array(Placement(problem, start).device_of_unit)
-    except InputError as error:
-        raise InputError(f"start: {error}") from None
+    return np.stack(rows)
 
 
 def _searched(
@@ -345,8 +329,8 @@ def _run(
     stop: interrupt.Stop,
     show: Callable[[HistoryEntry], None],
 ) -> SearchResult:
-    """Main loop: runs the method until it ends, the budget is spent, or a stop is requested."""
-    problem = evaluator.problem
+    """Main loop: runs the method to its end, the end of the budget, or a requested stop."""
+    problem, budget = evaluator.problem, recorder.budget
     recorder.restore(checkpoint.recorder)
     starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
     context = Context(
@@ -357,8 +341,8 @@ def _run(
         seed=seed,
         rounds=len(recorder.history),
         checkpoint=checkpoint,
-        evaluations_left=lambda: recorder.budget.left(recorder.evaluations),
-        used=lambda: recorder.used,
+        evaluations_left=lambda: budget.left(recorder.evaluations),
+        used=lambda: budget.used(recorder.evaluations, recorder.elapsed_s),
     )
     run = Run(spec, settings, context)
     interrupted = tried_all = False
@@ -390,7 +374,8 @@ def _run(
     if best.plan is None:
         raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
     stop.requested = stop.requested and not interrupted  # this search has answered it
-    return _result(spec, settings, evaluator, recorder, best.plan, starts, seed, interrupted)
+    placement = Placement.from_decisions(problem, best.plan)
+    return _result(spec, settings, evaluator, recorder, placement, starts, seed, interrupted)
 
 
 def _result(
@@ -398,7 +383,7 @@ def _result(
     settings: Any,
     evaluator: Evaluator,
     recorder: Recorder,
-    plan: Decisions,
+    placement: Placement,
     starts: Starts,
     seed: int,
     interrupted: bool,
@@ -406,15 +391,13 @@ def _result(
     problem, best = evaluator.problem, recorder.best
     is_simulated = isinstance(evaluator, SimulatedEvaluator)
     simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(problem)
-    single_device_s, proven_s = starts.single_device_s, recorder.proven_s
-    told_in = simulator.tells
-    if told_in is not simulator:
+    single_device_s, proven_s, reported = starts.single_device_s, recorder.proven_s, simulator.tells
+    if reported is not simulator:
         # Of the plan that is best by the evaluator; it says nothing of what others take by these times.
-        single_device_s, proven_s = Starts(problem, told_in, ()).single_device_s, 0.0
-    placement = Placement.from_decisions(problem, plan)
-    final = told_in.evaluate(placement.decisions)
-    assert final.peak_bytes is not None  # simulated
+        single_device_s, proven_s = Starts(problem, reported, ()).single_device_s, 0.0
     # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
+    final = reported.evaluate(placement.decisions)
+    assert final.peak_bytes is not None  # simulated
     runtime_s = float(final.runtime_s[0])
     names = [device.name for device in problem.cluster.devices]
     return SearchResult(
@@ -434,7 +417,7 @@ def _result(
         found_by=best.found_by or spec.name,
         # What is proven is in whole nanoseconds, which means over several orders are not.
         proven_s=min(proven_s, runtime_s),
-        order=best.order,
+        order=best.order or NO_ORDER,
     )
 
 
@@ -461,8 +444,14 @@ def _found_nothing(
     )
 
 
+def _room(problem: Problem) -> str:
+    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
+    room = room_needed(problem)
+    return "" if room is None else f": {room}"
+
+
 def _check_memory(problem: Problem) -> None:
-    """Raises NothingFits where it is proven that no placement fits."""
+    """Raises NothingFits where provably no placement fits."""
     if lacking := shortage(problem):
         raise NothingFits(
             f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
@@ -470,15 +459,9 @@ def _check_memory(problem: Problem) -> None:
         )
 
 
-def _room(problem: Problem) -> str:
-    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
-    room = room_needed(problem)
-    return "" if room is None else f": {room}"
-
-
 @eagerly()
 def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
-    """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
+    """Result of a search that evaluates one given plan in the simulator.
 
     Raises:
       NothingFits: it does not fit in memory.

@@ -20,8 +20,7 @@ from tf_placer.base.files import array_file_bytes, read_array_file, reserved, wr
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.grouper.groups import Groups
-from tf_placer.grouper.joint_plans import DEVICES, FUSION, PRIORITIES, JointPlans
+from tf_placer.grouper.groups import DEVICES, FUSION, PRIORITIES, Groups, JointPlans
 from tf_placer.planners.order import priorities
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods

@@ -8,7 +8,7 @@ import tf_placer
 from tests.conformance.wrong_arguments.of_placements import no_legal_plans
 from tests.conformance.wrong_arguments.row import NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 
 
 def of_searches(scene: Scene) -> dict[str, Row]:

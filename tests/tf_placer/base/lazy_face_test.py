@@ -20,7 +20,7 @@ import tf_placer
 found = {"imported": "tensorflow" in sys.modules, "listed": "auto_place" in dir(tf_placer)}
 tf_placer.InputError, tf_placer.Cluster.preset("k40x2")
 found["light names"] = "tensorflow" in sys.modules
-import tf_placer.search.known
+import tf_placer.search.methods
 found["a package of the function's name"] = tf_placer.search.__name__ + type(tf_placer.search).__name__
 from tf_placer.search import methods, search
 found["function"] = type(search).__name__

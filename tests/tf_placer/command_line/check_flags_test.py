@@ -18,7 +18,6 @@ import pytest
 
 from tf_placer.__main__ import COMMANDS
 from tf_placer.base.method_spec import Role
-from tf_placer.search import known as known_methods
 from tf_placer.search import methods
 from tf_placer.workloads import known as known_workloads
 from tf_placer.workloads import registry
@@ -237,21 +236,20 @@ def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
 
 def test_names_that_are_known_without_tensorflow_are_those_of_the_tables() -> None:
     assert set(known_workloads.built_in()) == set(registry._BUILT_IN)
-    assert list(known_methods.BUILT_IN) == sorted(spec.name for spec in methods.SPECS)
-    assert tuple(row["name"] for row in known_methods.descriptions()) == known_methods.BUILT_IN
+    assert [row["name"] for row in methods.descriptions()] == list(methods.BUILT_IN)
     for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
-        assert methods.the(role).name == getattr(known_methods, role.name)
+        assert methods.the(role).name == getattr(methods, role.name)
 
 
 def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_TABLE", {**registry._TABLE, "mine": registry.find("dense_small")})
     monkeypatch.setattr(methods, "_METHODS", {**methods._METHODS, "mine": methods.find("single")})
     known_workloads.check_name("mine")
-    known_methods.check_name("mine")
-    assert "mine" in known_workloads.names() and "mine" in known_methods.methods()
+    methods.check_name("mine")
+    assert "mine" in known_workloads.names() and "mine" in methods.names()
 
 
 def test_descriptions_of_methods_that_ship_are_those_of_the_table() -> None:
-    shipped = json.loads(known_methods.DESCRIPTIONS.read_text(encoding="utf8"))
-    rows = [json.dumps(methods.about(spec.name)) for spec in methods.SPECS]
+    shipped = json.loads(methods.DESCRIPTIONS.read_text(encoding="utf8"))
+    rows = [json.dumps(methods.about(spec.name)) for spec in map(methods.find, methods.BUILT_IN)]
     assert shipped == [json.loads(row) for row in rows], "write them anew: [\n" + ",\n".join(rows) + "\n]\n"

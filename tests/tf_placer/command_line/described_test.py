@@ -22,7 +22,7 @@ from tf_placer.planning import road as road_module
 from tf_placer.planning.road import COMPILE, searching
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import PlanFile
-from tf_placer.search.known import SEARCH, Budget
+from tf_placer.search.methods import SEARCH, Budget
 
 
 @pytest.fixture(autouse=True)

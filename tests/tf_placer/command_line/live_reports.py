@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_placer.planning.live import search_live
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 
 
 def report_of(problem, machine, method="random", written=None):

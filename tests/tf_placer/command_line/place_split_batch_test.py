@@ -25,7 +25,7 @@ from tf_placer.planning.stages import begins_at
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import print_report
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 

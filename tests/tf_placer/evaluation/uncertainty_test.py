@@ -22,7 +22,7 @@ from tf_placer.evaluation.uncertainty import (
 from tf_placer.planners.local_search import LocalSearchConfig, SimulatedLocalSearch
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 
 NOTHING = Spreads({}, dict.fromkeys(WorkClass.FREE.kind.__class__, 0.0), 0.0, 0.0, 0.0, 0.0)
 

@@ -23,7 +23,7 @@ from tf_placer.planning.outcome import CONSTRUCTED, Note
 from tf_placer.problem.decisions import Decisions
 from tf_placer.report.sentences import remarks
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 
 PROBLEM = branches_problem(4, 6)
 TRUTH = SimulatedEvaluator(PROBLEM)

@@ -1,21 +1,40 @@
-"""Groups of one legality each: how they are made, ordered and described, and what plans say of them."""
+"""Groups of one legality each: how they are made, ordered and described, what plans say of them, and their levels."""
+
+import ctypes
+import dataclasses
+import itertools
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
+from tf_placer import workloads
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper import groups as groups_module
 from tf_placer.grouper.groups import (
+    TASKS,
     Groups,
+    JointPlans,
     cut_by_plans,
     expanded,
     group_shares,
     legality_classes,
+    min_cut_partition,
     ordered_groups,
+    repeated_groups,
+    slack_groups,
     unit_groups,
+    unit_slack,
 )
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.transform.split import split
+from tf_placer.transform.split.plans import copies_of_units
 
 # Units 1 and 3 have no choice, on device 2 and 0; the others are of one kind.
 ALLOWED = np.array([[1, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0]], bool)
@@ -257,3 +276,164 @@ def test_ordered_groups_are_of_one_kind_and_come_in_the_order_of_use(count):
 def test_a_unit_goes_where_its_group_goes_or_to_its_only_device():
     rows = expanded(tf.constant([[1, 0], [2, 1]]), tf.constant([1, 2, 0]), tf.constant([9, 7, 9]))
     assert rows.numpy().tolist() == [[0, 7, 1], [1, 7, 2]]
+
+
+def partition(problem, parts):
+    return min_cut_partition(problem, unit_graph(problem), parts)
+
+
+def test_two_cliques_are_cut_at_the_thin_edge_between_them():
+    cliques = [list(range(0, 12, 2)), list(range(1, 12, 2))]  # numbered alternately
+    edges = [pair for clique in cliques for pair in itertools.combinations(clique, 2)]
+    problem = problem_of([100] * 12, [*edges, (4, 5)], [10_000] * len(edges) + [10])
+    part = partition(problem, 2)
+    assert part.dtype == np.int32
+    assert {frozenset(np.flatnonzero(part == p).tolist()) for p in (0, 1)} == {frozenset(c) for c in cliques}
+
+
+def test_parts_are_of_like_work():
+    # A chain whose first tenth costs as much as the rest: 10 units of 900 ns and 90 of 100 ns.
+    costs = np.array([900] * 10 + [100] * 90)
+    part = partition(problem_of(costs, [(i, i + 1) for i in range(99)], 1000), 4)
+    work = np.bincount(part, costs, minlength=4)
+    # 18,000 ns in 4 parts; METIS aims at 3 % over the mean, and one unit of 900 ns may tip a part.
+    assert work.sum() == 18_000 and work.max() <= 4500 * 1.03 + 900
+
+
+def test_huge_weights_fit_in_metis_numbers():
+    problem = problem_of([10**14] * 8, [(i, i + 1) for i in range(7)], 10**13)
+    assert np.bincount(partition(problem, 2)).tolist() == [4, 4]
+
+
+def test_one_part_and_no_edges():
+    assert partition(problem_of([1] * 3, [(0, 1)]), 1).tolist() == [0, 0, 0]
+    # Without edges nothing is cut, but the work must be shared all the same.
+    assert sorted(np.bincount(partition(problem_of([100] * 8, []), 2), minlength=2).tolist()) == [4, 4]
+
+
+def odd_problems():
+    star = [(0, i) for i in range(1, 200)]
+    yield "a unit heavier than all others", problem_of([2**27, *[1] * 199], star), 64
+    yield "ten units, eight parts", problem_of([2**27, *[1] * 9], [(i, i + 1) for i in range(9)]), 8
+    yield "no work at all", problem_of([0] * 9, [(i, i + 1) for i in range(8)]), 8
+    yield "no edges", problem_of([1] * 70, []), 64
+
+
+def test_metis_prints_nothing_on_the_users_terminal(capfd):
+    for name, problem, parts in odd_problems():
+        part = partition(problem, parts)
+        assert part.shape == (problem.num_units,) and 0 <= part.min() <= part.max() < parts, name
+    ctypes.CDLL(None).fflush(None)  # what C would print as the process ends
+    print("ours", flush=True)
+    print("ours too", file=sys.stderr, flush=True)
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("ours\n", "ours too\n")
+
+
+@pytest.mark.parametrize("parts", [3, 4, 64])
+def test_with_no_more_units_than_parts_every_unit_is_one(parts):
+    # METIS puts all of them into one part, or leaves half of the parts empty.
+    assert partition(problem_of([1] * 3, [(0, 1), (1, 2)], 10), parts).tolist() == [0, 1, 2]
+
+
+def test_parts_are_the_same_in_whatever_unit_bytes_are_counted():
+    edges = [(i, j) for i in range(40) for j in (i + 1, i + 7) if j < 40]
+    few = np.random.default_rng(0).integers(1, 500, len(edges))
+    parts = [partition(problem_of([100] * 40, edges, few * factor), 5).tolist() for factor in (1, 10**9)]
+    assert parts[0] == parts[1]
+
+
+def _side_branch() -> Problem:
+    """0 -> 1 -> 2 of 100 ns each, and 3, of 40 ns, which only waits for 0."""
+    cost = np.array([100, 100, 100, 40])
+    edges = np.array([[0, 1], [1, 2], [0, 3]], np.int32)
+    return Problem.from_arrays(
+        compute_ns=np.stack([cost, cost], axis=1),
+        edges=edges,
+        edge_bytes=np.full(3, 8),
+        resident_bytes=np.zeros(4, np.int64),
+        output_bytes=np.zeros(4, np.int64),
+        allowed=np.ones((4, 2), bool),
+        cluster=small_cluster(2),
+    )
+
+
+def test_slack_is_a_share_of_the_critical_path() -> None:
+    # The path is 300 ns; through op 3 it is 100 + 40, so that it could wait 160.
+    np.testing.assert_allclose(unit_slack(_side_branch()), [0, 0, 0, 160 / 300])
+
+
+def test_what_can_wait_is_a_group_of_its_own() -> None:
+    assert slack_groups(_side_branch(), 1).tolist() == [0, 0, 0, 1]
+    assert slack_groups(_side_branch(), 1, classes=()).tolist() == [0, 0, 0, 0]
+    assert slack_groups(_side_branch(), 4).tolist() == [0, 1, 2, 3]
+
+
+def test_what_repeats_is_one_group() -> None:
+    names = [
+        "layer_0/a",
+        "layer_0/b",
+        "layer_1/a",
+        "layer_1/b_1",
+        "layer_12/a_2",
+        "head/a",
+        "step3/x9",
+        "step14/x",
+    ]
+    problem = problem_of([100] * len(names), [(i, i + 1) for i in range(len(names) - 1)], names=names)
+    assert repeated_groups(problem).tolist() == [0, 1, 0, 1, 0, 2, 3, 3]
+
+
+def test_what_repeats_is_apart_for_each_part_of_the_batch() -> None:
+    problem = analytic_problem(split(workloads.build("lstm_lm_small"), 2), Cluster.preset("p100x2"))
+    groups, (part, _) = repeated_groups(problem), copies_of_units(problem)
+    assert groups.max() + 1 < problem.num_units / 2
+    assert all(len(set(part[groups == group].tolist())) == 1 for group in range(groups.max() + 1))
+    assert {0, 1} <= set(part.tolist())
+
+
+BARE = branches_problem(2, 2)  # 6 units of an op each
+PROBLEM = dataclasses.replace(BARE, fusible_of_op=np.array([False, True, True, True, True, False]))
+EVERY = tuple(TASKS[-1].split(","))
+
+
+def plans_of(tasks=EVERY, problem=PROBLEM):
+    return JointPlans(ordered_groups(problem, None), tasks, levels=4)
+
+
+def test_one_two_or_three_tasks_in_their_order():
+    assert EVERY == ("devices", "priorities", "fusion")
+    assert len(TASKS) == len(set(TASKS)) == 7
+    assert plans_of().leveled == EVERY[1:]
+    assert plans_of(("devices",)).leveled == ()
+
+
+def test_neutral_levels_decide_nothing():
+    plans, rows = plans_of(), PROBLEM.everything_on(0)[np.newaxis]
+    found = plans.decisions(rows, plans.neutral[np.newaxis]).row(0)
+    assert found.priority_of_op is None and found.cluster_of_op is None
+    np.testing.assert_array_equal(found.device_of_unit, rows)
+
+
+def test_levels_are_those_of_the_groups_of_ops():
+    plans = plans_of()
+    levels = np.stack([np.arange(6) % 4, np.ones(6, np.int64)])
+    found = plans.decisions(PROBLEM.everything_on(1)[np.newaxis], levels[np.newaxis])
+    group = plans.groups.group_of_unit[PROBLEM.unit_of_op]
+    np.testing.assert_array_equal(found.priority_of_op[0], group % 4 - 2)
+    # Two branches of two ops, one cluster each: nothing that can be fused joins them.
+    assert found.cluster_of_op[0].tolist() == [-1, 0, 1, 0, 1, -1]
+
+
+def test_what_cannot_be_fused_has_one_level():
+    priorities, fusion = plans_of().legal
+    assert priorities.all()
+    of_ops = fusion[plans_of().groups.group_of_unit]
+    assert of_ops[:, 0].all() and of_ops[:, 1].tolist() == PROBLEM.fusible_of_op.tolist()
+
+
+def test_fusion_is_refused_where_no_op_is_known_to_be_compiled():
+    with pytest.raises(
+        InputError, match=r"^tasks is devices,fusion, and 'arrays' has no op .*; leave fusion out$"
+    ):
+        plans_of(("devices", "fusion"), BARE)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.tf_placer.planners.chains import tell
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
@@ -28,11 +29,11 @@ def run(problem: Problem, config: CpSatConfig, rounds: int) -> tuple[CpSat, list
     best = []
     for _ in range(rounds):
         runtime_s = simulator.evaluate(rows).runtime_s
-        planner.learn(rows, np.where(np.isnan(runtime_s), np.inf, runtime_s))
+        tell(planner, rows, np.where(np.isnan(runtime_s), np.inf, runtime_s))
         best.append(float(np.min(np.append(runtime_s[~np.isnan(runtime_s)], best[-1:] or [np.inf]))))
         if planner.is_proven:
             break
-        rows = planner.propose()
+        rows = planner.ask(np.inf)
     return planner, best
 
 
@@ -51,7 +52,7 @@ def test_it_proves_the_optimum_that_brute_force_finds(seed: int) -> None:
 def test_a_toy_is_proven_in_a_few_rounds() -> None:
     planner, _ = run(branches_problem(4, 2), CpSatConfig(), 30)
     assert planner.is_proven and planner.proven_bound_ns == branches_optimum_ns(4, 2)
-    assert planner.propose().shape == (1, 10)  # and what is proven is what it proposes
+    assert planner.ask(np.inf).shape == (1, 10)  # and what is proven is what it proposes
 
 
 def test_a_search_says_what_is_proven() -> None:

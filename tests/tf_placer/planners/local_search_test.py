@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.tf_placer.planners.chains import tell
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, problem_of
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
@@ -20,12 +21,12 @@ CONFIG = LocalSearchConfig()
 def begun(problem, start, seed=0, runtime_s=2.0):
     """A search that has learned how its start fares."""
     climber = LocalSearch(problem, CONFIG, start, seed)
-    climber.learn(climber.propose(), np.array([runtime_s]))
+    tell(climber, climber.ask(np.inf), np.array([runtime_s]))
     return climber
 
 
 def proposals(climber, count):
-    return np.concatenate([climber.propose() for _ in range(count)])
+    return np.concatenate([climber.ask(np.inf) for _ in range(count)])
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -35,8 +36,8 @@ def test_branches_end_up_spread_over_devices(seed):
     evaluator = SimulatedEvaluator(problem)
     best_s = np.inf
     for _ in range(1000):
-        rows = climber.propose()
-        climber.learn(rows, evaluator.evaluate(rows).runtime_s)
+        rows = climber.ask(np.inf)
+        tell(climber, rows, evaluator.evaluate(rows).runtime_s)
         best_s = min(best_s, climber.runtime_s)
     # A local search may end one crossing too many from the optimum; everything on one device takes twice as long.
     assert best_s <= 1.1 * branches_optimum_ns(4, 6) / 1e9
@@ -48,8 +49,8 @@ def test_every_proposal_is_one_connected_legal_move():
     allowed[4, 1:] = False
     problem = dataclasses.replace(problem, allowed=allowed)
     climber = LocalSearch(problem, CONFIG, np.zeros(problem.num_units, np.int32), seed=0)
-    assert (climber.propose() == 0).all(), "first the start"
-    climber.learn(climber.propose(), np.array([1.0]))
+    assert (climber.ask(np.inf) == 0).all(), "first the start"
+    tell(climber, climber.ask(np.inf), np.array([1.0]))
     rows = proposals(climber, 200)
     assert rows.dtype == np.int32
     assert (rows[:, 4] == 0).all()
@@ -82,7 +83,7 @@ def test_pieces_of_one_kind_leave_what_others_wait_for():
     climber = LocalSearch(
         problem, LocalSearchConfig(one_kind=1.0, largest_piece=1.0, swaps=0.0), np.zeros(7), 0
     )
-    climber.learn(climber.propose(), np.array([1.0]))
+    tell(climber, climber.ask(np.inf), np.array([1.0]))
     kinds = [set(tables.kind_of_unit[row > 0]) for row in proposals(climber, 60)]
     assert all(len(kind) == 1 for kind in kinds) and {0} in kinds and {1} in kinds
 
@@ -95,7 +96,7 @@ def test_copies_go_along_together_or_as_far_apart_as_they_are(together):
     start = data_parallel_plan(problem, gpus)
     config = dataclasses.replace(CONFIG, copies=1.0, together=together)
     climber = LocalSearch(problem, config, start, 0)
-    climber.learn(climber.propose(), np.array([1.0]))
+    tell(climber, climber.ask(np.inf), np.array([1.0]))
     part, copies = copies_of_units(problem)
     pairs = np.array([(u, copies[u, 1]) for u in np.flatnonzero(part == 0) if copies[u, 1] >= 0])
     changed = 0
@@ -113,9 +114,9 @@ def test_it_goes_to_what_is_no_slower_than_before():
     problem = branches_problem(2, 3)
     climber = begun(problem, np.zeros(problem.num_units, np.int32))
     rows = proposals(climber, 3)
-    climber.learn(rows, np.array([2.5, np.inf, 2.1]))
+    tell(climber, rows, np.array([2.5, np.inf, 2.1]))
     assert (climber.device_of_unit == 0).all()
-    climber.learn(rows, np.array([2.0, 1.5, 1.9]))
+    tell(climber, rows, np.array([2.0, 1.5, 1.9]))
     np.testing.assert_array_equal(climber.device_of_unit, rows[1])
     assert climber.runtime_s == 1.5
 
@@ -124,19 +125,19 @@ def test_it_goes_through_slower_placements_only_as_long_as_it_was_there_before()
     problem = branches_problem(2, 3)
     climber = begun(problem, np.zeros(problem.num_units, np.int32))
     fast, slow = proposals(climber, 2)
-    climber.learn(fast[np.newaxis], np.array([1.5]))
-    climber.learn(slow[np.newaxis], np.array([1.9]))
+    tell(climber, fast[np.newaxis], np.array([1.5]))
+    tell(climber, slow[np.newaxis], np.array([1.9]))
     np.testing.assert_array_equal(climber.device_of_unit, slow)
     for _ in range(4 * CONFIG.late):
-        climber.learn(fast[np.newaxis], np.array([1.5]))
-    climber.learn(slow[np.newaxis], np.array([1.9]))
+        tell(climber, fast[np.newaxis], np.array([1.5]))
+    tell(climber, slow[np.newaxis], np.array([1.9]))
     np.testing.assert_array_equal(climber.device_of_unit, fast)
 
 
 def test_it_goes_on_from_its_state():
     problem = branches_problem(2, 3)
     climber = begun(problem, np.zeros(problem.num_units, np.int32))
-    climber.learn(climber.propose(), np.array([1.5]))
+    tell(climber, climber.ask(np.inf), np.array([1.5]))
     other = LocalSearch(problem, CONFIG, np.ones(problem.num_units, np.int32), seed=7)
     other.restore(climber.state())
     np.testing.assert_array_equal(proposals(other, 20), proposals(climber, 20))

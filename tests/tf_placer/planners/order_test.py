@@ -12,7 +12,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import Splitting
 from tf_placer.planners.order import RULES, backward_ops, priorities, rules_for
 from tf_placer.problem.decisions import ranked
-from tf_placer.search.known import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS
+from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS
 
 # 0 makes all ready; 1 leads to 4 (200 ns) here, 2 by 40 bytes to 5 (100 ns) over there, 3 to nothing.
 NAMES = ("part_0/a", "part_0/b", "part_1/c", "gradient_tape/d", "e", "part_1/gradients/f")

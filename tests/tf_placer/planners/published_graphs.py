@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.method_spec import NoSettings
 from tf_placer.planners.list_schedule import Schedule
-from tf_placer.planners.planner import Constructive
 from tf_placer.problem.problem import Problem
 
 _EDGES = [
@@ -78,7 +78,7 @@ With a of the way to 1 and 1 - a of that to 2 the step takes max(10 + 20 a + 50,
 
 
 def last_end(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch, planner: Constructive
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, planner: Callable[..., np.ndarray]
 ) -> tuple[list[list[int]], float]:
     """Placements of a list scheduler, and when it believes that the step ends, in nanoseconds."""
     ends: list[float] = []

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.tf_placer.planners.chains import tell
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
@@ -46,11 +47,11 @@ def python_walk(problem, config, start, seed, chain, simulator, rounds):
     best, fastest = np.inf, start
     capacity = problem.cluster.capacity_bytes()
     for _ in range(rounds):
-        row = climber.propose()
+        row = climber.ask(np.inf)
         costs = [simulate(order, row) for order in simulator.orders]
         fits = all((cost.peak_bytes.numpy() <= capacity).all() for cost in costs)
         total = float(sum(int(cost.runtime_ns[0]) for cost in costs)) if fits else np.inf
-        climber.learn(row, np.array([total]))
+        tell(climber, row, np.array([total]))
         if climber.runtime_s < best:
             best, fastest = climber.runtime_s, climber.device_of_unit
     return climber, best, fastest

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.tf_placer.planners.chains import tell
 from tests.tf_placer.planners.full_devices import full_problem
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
@@ -241,11 +242,23 @@ def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed: int)
     first = int(np.argmin(burst.runtime_s))
     # The solver looks for faster plans than this, until it has proven a bound that is near enough.
     solver = CpSat(problem, CpSatConfig(), burst.device_of_unit[first], seed=0)
-    solver.learn(burst.device_of_unit[first : first + 1], burst.runtime_s[first : first + 1])
+    tell(solver, burst.device_of_unit[first : first + 1], burst.runtime_s[first : first + 1])
     for _ in range(50):
         if solver.is_proven or burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns:
             break
-        rows = solver.propose()
+        rows = solver.ask(np.inf)
         runtime_s = SimulatedEvaluator(problem).evaluate(rows).runtime_s
-        solver.learn(rows, np.where(np.isnan(runtime_s), np.inf, runtime_s))
+        tell(solver, rows, np.where(np.isnan(runtime_s), np.inf, runtime_s))
     assert burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns
+
+
+def test_there_are_as_many_as_the_network_has() -> None:
+    # 34 features, two layers of 16 with biases, and a score.
+    assert edit_weights().shape == (34 * 16 + 16 + 16 * 16 + 16 + 16 + 1,)
+    assert edit_weights().dtype == np.float32
+    assert np.isfinite(edit_weights()).all()
+
+
+def test_nobody_changes_them() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        edit_weights()[0] = 1.0

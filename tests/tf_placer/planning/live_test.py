@@ -20,7 +20,7 @@ from tf_placer.planning.outcome import Clock, Note
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import WorkerError

@@ -23,7 +23,7 @@ from tf_placer.planning.race import Measuring
 from tf_placer.planning.road import Asked, Road
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import Limit
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 from tf_placer.workers.local_workers import WorkerError
 
 LIVE = Cluster("local", *local_devices(1), kind="local")

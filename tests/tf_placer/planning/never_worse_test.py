@@ -15,7 +15,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
 from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Note, Outcome
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 from tf_placer.transform.split import SplitProgram, split_program
 
 PRESETS = ("k40x2", "p100x4")

@@ -15,7 +15,7 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.live import config_within, live_stages, searchers
 from tf_placer.planning.live_search import LiveConfig
 from tf_placer.planning.road import MEASURE, RACE, START, Asked, Road, searching
-from tf_placer.search.known import SEARCH, Budget
+from tf_placer.search.methods import SEARCH, Budget
 
 PROBLEM = branches_problem(4, 6)
 

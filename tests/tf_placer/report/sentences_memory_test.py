@@ -22,7 +22,7 @@ from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.problem import Problem
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import fit_sentences, least_memory_sentence, verdict
-from tf_placer.search.known import Budget, Objective
+from tf_placer.search.methods import Budget, Objective
 from tf_placer.search.search import search
 
 

@@ -1,6 +1,9 @@
-"""Methods by name."""
+"""The table of methods, settings of a row, and budgets."""
+
+from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -8,10 +11,11 @@ import pytest
 import tf_placer
 from tests.tf_placer.problem.multi_branch import multi_branch_problem
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Role
+from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.planners.plain import RandomSearchConfig
 from tf_placer.search import methods
+from tf_placer.search.methods import Budget, configured, recorded
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
 
@@ -89,3 +93,127 @@ def test_what_cannot_be_registered_is_told_and_changes_nothing(name, method, mes
     with pytest.raises(InputError, match=message):
         methods.register(name, method)
     assert methods.names() == before
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of a test."""
+
+    count: int = 3
+    rate: float = 0.5
+    keep: bool = True
+    word: str = "a"
+    sizes: tuple[int, ...] = (1, 2)
+
+
+SPEC = MethodSpec("a_test", Kind.CONSTRUCTIVE, "Does nothing.", lambda *given: given, Config)
+
+
+def test_an_instance_is_taken_as_it_is_and_a_dict_changes_the_default() -> None:
+    assert configured(SPEC) == Config()
+    given = Config(count=4)
+    assert configured(SPEC, given) is given
+    assert configured(SPEC, {"rate": 1, "keep": False}) == Config(rate=1.0, keep=False)
+    variant = dataclasses.replace(SPEC, default=Config(count=9, word="b"))
+    assert configured(variant) == Config(count=9, word="b")
+    assert configured(variant, {"word": "c"}) == Config(count=9, word="c")
+
+
+def test_what_is_recorded_is_json() -> None:
+    assert recorded(Config()) == {"count": 3, "rate": 0.5, "keep": True, "word": "a", "sizes": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (3, "config is 3; give a Config, the settings of method 'a_test', or a dict"),
+        (Config, "give a Config"),
+        ({"cuont": 3}, "has no setting 'cuont'; did you mean 'count'"),
+        ({3: 3}, "has no setting 3"),
+        ({"count": 1.5}, "method 'a_test': count is 1.5; give a whole number"),
+        ({"count": "3"}, "count is '3'"),
+        ({"rate": "fast"}, "rate is 'fast'"),
+        ({"keep": 1}, "keep is 1"),
+        ({"word": 1}, "word is 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line(config: object, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        configured(SPEC, config)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", 3, "name is 3"),
+        ("kind", "constructive", "kind is 'constructive', not a Kind; give a Kind"),
+        ("summary", "two\nlines", "give one line"),
+        ("summary", "", "say in one line"),
+        ("build", "hdp", "build is 'hdp'"),
+        ("config", dict, "give a frozen dataclass of settings"),
+        ("config", Config(), "give a frozen dataclass of settings"),
+        ("default", {"count": 3}, "give a Config, or None"),
+        ("ignores", "memory", "ignores"),
+        ("roles", frozenset({"plain"}), "roles is 'plain'"),
+    ],
+)
+def test_a_row_is_checked_when_it_is_made(field: str, value: object, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        dataclasses.replace(SPEC, **{field: value})
+    assert message in str(error.value)
+
+
+def test_a_setting_without_a_default_is_refused() -> None:
+    lacking = dataclasses.make_dataclass("Lacking", [("count", int)], frozen=True)
+    with pytest.raises(InputError, match="setting 'count' of method 'a_test' has no default"):
+        dataclasses.replace(SPEC, config=lacking)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "evaluations", "message"),
+    [
+        (math.inf, None, "no budget"),
+        (0.0, None, "budget_s is 0"),
+        (-1.0, 10, "budget_s is -1"),
+        (math.nan, 10, "budget_s is nan"),
+        (1.0, 0, "budget_evaluations is 0"),
+        (math.inf, -3, "budget_evaluations is -3"),
+    ],
+)
+def test_no_positive_budget_is_refused(seconds, evaluations, message):
+    with pytest.raises(InputError, match=message):
+        Budget(seconds, evaluations)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "evaluations", "message"),
+    [
+        ("5", None, "budget_s is '5'; give a number above 0"),
+        (None, 5, "budget_s is None"),
+        (True, None, "budget_s is True"),
+        (1 + 2j, None, "budget_s is"),
+        (1.0, 1.5, "budget_evaluations is 1.5; give a whole number"),
+        (1.0, "7", "budget_evaluations is '7'"),
+    ],
+)
+def test_what_is_no_number_is_refused(seconds, evaluations, message):
+    with pytest.raises(InputError, match=message) as error:
+        Budget(seconds, evaluations)
+    assert "\n" not in str(error.value)
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    budget = Budget(np.float32(1.5), np.int64(3))
+    assert type(budget.seconds) is float and type(budget.evaluations) is int
+    assert budget == Budget(1.5, 3)
+
+
+def test_what_is_left():
+    assert Budget(1.0).left(10**9) == math.inf
+    assert Budget(evaluations=10).left(7) == 3
+
+
+def test_a_control_has_as_many_evaluations_and_no_more_time():
+    assert Budget(60.0).capped(500) == Budget(60.0, 500)
+    assert Budget(evaluations=700).capped(500) == Budget(math.inf, 500)

@@ -1,17 +1,20 @@
-"""The recorder keeps the best, counts no more than the budget, and forgets nothing."""
+"""The recorder keeps the best, counts no more than the budget, and forgets nothing; progress shows it."""
 
 import dataclasses
+import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
+import rich.console
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.problem.decisions import Decisions
-from tf_placer.search.known import Budget
-from tf_placer.search.recorder import HistoryEntry, Recorder, progress_of
+from tf_placer.search.methods import Budget
+from tf_placer.search.recorder import ConsoleProgress, HistoryEntry, Recorder, progress_of
 from tf_placer.search.round import Round
 
 
@@ -156,3 +159,37 @@ def test_only_what_is_better_and_the_end_are_kept():
     assert progress_of("random", history) == ("random", [1.0, 3.0, 5.0], [5.0, 4.0, 4.0])
     nothing = [HistoryEntry(1, 1.0, float("nan"), float("nan"), 1)]
     assert progress_of("random", nothing) == ("random", [], [])
+
+
+ENTRY = HistoryEntry(evaluations=5, elapsed_s=2.0, best_s=0.0123, mean_s=0.02, failed=0)
+
+
+@pytest.mark.parametrize("budget", [Budget(10.0), Budget(evaluations=20), Budget(10.0, 20)])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_shows_best_and_count(budget, terminal):
+    stream = io.StringIO()
+    console = rich.console.Console(file=stream, force_terminal=terminal, width=120, color_system=None)
+    with ConsoleProgress("hdp", budget, console) as progress:
+        for _ in range(3):
+            progress.show(ENTRY)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    assert "best 12.3 ms, mean 20.0 ms, 5 tried" in text
+    if terminal:
+        # 2 of 10 s, or 5 of 20 evaluations, whichever is more.
+        assert ("25%" if budget.evaluations else "20%") in text
+    else:
+        assert text.count("\n") == 1, "a line every ten seconds, not for every round"
+
+
+@pytest.mark.parametrize(
+    ("best_s", "mean_s", "expected"),
+    [
+        (math.nan, math.nan, "hdp: 2 s, nothing fits yet, 5 tried\n"),
+        (0.0123, math.nan, "hdp: 2 s, best 12.3 ms, nothing of the last round ran, 5 tried\n"),
+    ],
+)
+def test_what_does_not_run_has_no_time(best_s, mean_s, expected):
+    stream = io.StringIO()
+    with ConsoleProgress("hdp", Budget(10.0), rich.console.Console(file=stream, width=120)) as progress:
+        progress.show(dataclasses.replace(ENTRY, best_s=best_s, mean_s=mean_s))
+    assert stream.getvalue() == expected

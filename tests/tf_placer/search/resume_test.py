@@ -12,6 +12,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.killable_search import METHODS
+from tests.tf_placer.search.killed import DiesAfter, Kill, Measuring, comparable
 from tests.tf_placer.search.small_learner import small_learner
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import reserved
@@ -19,7 +20,6 @@ from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods, recorder
-from tf_placer.search.recorder import Silent
 from tf_placer.search.round import Starts
 from tf_placer.search.search import JOURNAL, NothingFits, search
 
@@ -30,43 +30,8 @@ EVALUATIONS = 44  # no multiple of a round of any method
 KILLS = (1, 2, 3, 10, -1)
 
 
-class Kill(BaseException):
-    """The end of the process, for all that the search can know."""
-
-
-class Measuring:
-    """Not a ``SimulatedEvaluator``, so searched like the runtime; dies before evaluation ``dies_at``."""
-
-    def __init__(self, dies_at=math.inf):
-        self._simulated = SimulatedEvaluator(PROBLEM)
-        self._dies_at = dies_at
-        self.calls = 0
-        self.problem = PROBLEM
-        self.identity = self._simulated.identity
-
-    def evaluate(self, device_of_unit):
-        if self.calls >= self._dies_at:
-            raise Kill
-        self.calls += len(device_of_unit)
-        return self._simulated.evaluate(device_of_unit)
-
-
-class DiesAfter(Silent):
-    """Ends the process after some rounds."""
-
-    def __init__(self, rounds):
-        self._rounds = rounds
-
-    def show(self, entry):
-        self._rounds -= 1
-        if not self._rounds:
-            raise Kill
-
-
-def comparable(result):
-    """All that does not depend on the clock."""
-    history = [(e.evaluations, e.best_s, repr(e.mean_s), e.failed) for e in result.history]
-    return history, result.placement.device_of_unit.tolist(), result.runtime_s, result.evaluations
+def measuring(dies_at=math.inf):
+    return Measuring(PROBLEM, dies_at)
 
 
 def searched(method, folder, evaluator, evaluations=EVALUATIONS, seed=1, **more):
@@ -96,20 +61,20 @@ def placements_in(journal):
     ],
 )
 def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, kills, tmp_path):
-    whole = Measuring()
+    whole = measuring()
     expected = searched(method, tmp_path / "whole", whole)
     assert expected.evaluator == "simulated"
     moments = sorted({kill % whole.calls for kill in kills if kill < whole.calls})
     folder, calls = tmp_path / "killed", 0
     for count in moments:
-        dying = Measuring(dies_at=count - calls)
+        dying = measuring(count - calls)
         before = placements_in(folder / JOURNAL) if calls else []
         with pytest.raises(Kill):
             searched(method, folder, dying)
         calls += dying.calls
         now = placements_in(folder / JOURNAL)
         assert now[: len(before)] == before and len(now) == calls == count
-    last = Measuring()
+    last = measuring()
     assert comparable(searched(method, folder, last)) == comparable(expected)
     measured = placements_in(folder / JOURNAL)
     assert calls + last.calls == len(measured) == len(set(measured)) == whole.calls
@@ -137,26 +102,26 @@ def test_a_simulated_search_goes_on_too(method, kills, tmp_path, monkeypatch):
 
 
 def test_a_finished_search_gives_its_result_again_and_goes_on_with_a_larger_budget(tmp_path):
-    first = searched("random", tmp_path, Measuring(), evaluations=32)
-    idle = Measuring()
+    first = searched("random", tmp_path, measuring(), evaluations=32)
+    idle = measuring()
     again = searched("random", tmp_path, idle, evaluations=32)
     assert comparable(again) == comparable(first) and idle.calls == 0
     assert again.search_s >= first.history[-1].elapsed_s
-    more = searched("random", tmp_path, Measuring(), evaluations=48)
-    assert comparable(more) == comparable(searched("random", None, Measuring(), evaluations=48))
+    more = searched("random", tmp_path, measuring(), evaluations=48)
+    assert comparable(more) == comparable(searched("random", None, measuring(), evaluations=48))
 
 
 def test_time_that_was_used_up_stays_used_up(tmp_path, monkeypatch):
     seconds = itertools.count()  # every look at the clock takes one
     monkeypatch.setattr(recorder, "time", types.SimpleNamespace(monotonic=lambda: float(next(seconds))))
-    first = search(PROBLEM, "random", budget_s=6, evaluator=Measuring(), checkpoint=tmp_path)
-    idle = Measuring()
+    first = search(PROBLEM, "random", budget_s=6, evaluator=measuring(), checkpoint=tmp_path)
+    idle = measuring()
     again = search(PROBLEM, "random", budget_s=6, evaluator=idle, checkpoint=tmp_path)
     assert comparable(again) == comparable(first) and idle.calls == 0
 
 
 def test_ctrl_c_keeps_the_best_and_the_same_call_goes_on(tmp_path):
-    first_round = Measuring()
+    first_round = measuring()
     searched("random", tmp_path / "first", first_round, evaluations=16)
 
     class Interrupted(Measuring):
@@ -165,11 +130,11 @@ def test_ctrl_c_keeps_the_best_and_the_same_call_goes_on(tmp_path):
                 raise KeyboardInterrupt
             return super().evaluate(device_of_unit)
 
-    expected = searched("random", None, Measuring())
-    interrupted = searched("random", tmp_path, Interrupted())
+    expected = searched("random", None, measuring())
+    interrupted = searched("random", tmp_path, Interrupted(PROBLEM))
     assert interrupted.interrupted and 16 <= interrupted.evaluations < EVALUATIONS
     assert interrupted.runtime_s == expected.history[0].best_s
-    resumed = searched("random", tmp_path, Measuring())
+    resumed = searched("random", tmp_path, measuring())
     assert comparable(resumed) == comparable(expected) and not resumed.interrupted
 
 
@@ -186,7 +151,7 @@ def test_two_searches_in_one_folder_are_refused(tmp_path):
 @pytest.mark.parametrize("folder", ["/proc/search", "{tmp}/file/search"])
 def test_a_folder_that_cannot_be_written_to_is_told_before_the_search(tmp_path, folder):
     (tmp_path / "file").touch()
-    idle = Measuring()
+    idle = measuring()
     with pytest.raises(InputError, match=r"^checkpoint=.*; give another folder"):
         search(PROBLEM, "random", evaluator=idle, budget_s=3600, checkpoint=folder.format(tmp=tmp_path))
     with pytest.raises(InputError, match=r"measured\.jsonl: .*; give another folder"):
@@ -195,19 +160,19 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_the_search(tmp_path, 
 
 
 def test_a_checkpoint_from_before_planners_were_kept_goes_on_too(tmp_path):
-    searched("random", tmp_path, Measuring(), evaluations=32)
+    searched("random", tmp_path, measuring(), evaluations=32)
     kept = json.loads((tmp_path / "search.json").read_text())
     (tmp_path / "search.json").write_text(json.dumps({**kept, "learner": None, "settings": None}))
-    more = searched("random", tmp_path, Measuring(), evaluations=48)
-    assert comparable(more) == comparable(searched("random", None, Measuring(), evaluations=48))
+    more = searched("random", tmp_path, measuring(), evaluations=48)
+    assert comparable(more) == comparable(searched("random", None, measuring(), evaluations=48))
 
 
 def test_another_search_is_refused(tmp_path):
-    searched("random", tmp_path, Measuring(), evaluations=16)
+    searched("random", tmp_path, measuring(), evaluations=16)
     with pytest.raises(InputError, match="holds a search with seed 1, not 2"):
-        searched("random", tmp_path, Measuring(), seed=2)
+        searched("random", tmp_path, measuring(), seed=2)
     with pytest.raises(InputError, match="holds a search with method 'random', not 'single'"):
-        searched("single", tmp_path, Measuring())
+        searched("single", tmp_path, measuring())
     other = branches_problem(3, 5)
     with pytest.raises(InputError, match="holds a search with problem"):
         search(other, "random", budget_evaluations=16, seed=1, checkpoint=tmp_path)
@@ -221,18 +186,18 @@ def test_another_search_is_refused(tmp_path):
     ],
 )
 def test_a_learner_with_other_settings_is_refused(method, other, message, tmp_path):
-    searched(method, tmp_path, Measuring(), evaluations=8)
+    searched(method, tmp_path, measuring(), evaluations=8)
     with pytest.raises(InputError, match=f"holds a search with {message}"):
-        searched(other, tmp_path, Measuring())
+        searched(other, tmp_path, measuring())
 
 
 def test_an_evaluator_of_another_problem_is_refused():
     with pytest.raises(InputError, match="make it of that one"):
-        search(branches_problem(3, 4), "random", budget_evaluations=1, evaluator=Measuring())
+        search(branches_problem(3, 4), "random", budget_evaluations=1, evaluator=measuring())
 
 
 def test_a_journal_of_the_callers_own_is_used(tmp_path):
-    with JournaledEvaluator(Measuring(), tmp_path / "own.jsonl") as evaluator:
+    with JournaledEvaluator(measuring(), tmp_path / "own.jsonl") as evaluator:
         searched("random", tmp_path / "search", evaluator)
         assert evaluator.measured == len(placements_in(tmp_path / "own.jsonl")) > 0
     assert not (tmp_path / "search" / JOURNAL).exists()
@@ -244,8 +209,8 @@ def test_where_no_single_device_runs_rewards_are_relative_to_the_simulator():
             illegal = np.full_like(device_of_unit, PROBLEM.num_devices)
             return super().evaluate(illegal)
 
-    starts = Starts(PROBLEM, NothingRuns(), methods.having(Role.BESIDE))
+    starts = Starts(PROBLEM, NothingRuns(PROBLEM), methods.having(Role.BESIDE))
     assert starts.single_device_s is None
     assert starts.reference_s == SimulatedEvaluator(PROBLEM).evaluate(starts.plans).runtime_s.min()
     with pytest.raises(NothingFits, match="no placement of 'arrays' that runs on cluster 'toy2'"):
-        searched("random", None, NothingRuns())
+        searched("random", None, NothingRuns(PROBLEM))

@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tests.tf_placer.search.killed import DiesAfter, Kill
 from tf_placer import workloads
 from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.cluster.cluster import Cluster
@@ -17,7 +18,6 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.recorder import Silent
 from tf_placer.search.search import JOURNAL, search
 
 pytestmark = [
@@ -34,15 +34,6 @@ METHODS = {
     "random": "random",
     "single": "single",
 }
-
-
-class Kill(BaseException):
-    """The end of the process, for all that the search can know."""
-
-
-class DiesAfterTheFirstRound(Silent):
-    def show(self, entry):
-        raise Kill
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +55,7 @@ def test_every_method_searches_on_the_runtime_and_goes_on(method, runtime, tmp_p
         checkpoint=tmp_path,
     )
     with pytest.raises(Kill):
-        searched(progress=DiesAfterTheFirstRound())
+        searched(progress=DiesAfter(1))
     before = (tmp_path / JOURNAL).read_text()
     result = searched()
     after = (tmp_path / JOURNAL).read_text()

@@ -14,7 +14,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import RandomBlocks
 from tf_placer.problem.placement import Placement
-from tf_placer.search.known import Budget
+from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import NothingFits, search

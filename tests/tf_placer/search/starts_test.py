@@ -1,15 +1,20 @@
-"""Where searches begin: the best of what costs nothing, judged by the simulator where measuring is dear."""
+"""Where searches begin: the best of what costs nothing, and the room that a step needs where that fits nowhere."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import tf_placer
 from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods
+from tf_placer.search.room import room_needed
 from tf_placer.search.round import Starts
+from tf_placer.search.search import NothingFits
 
 PLANNERS = methods.having(Role.BESIDE)
 
@@ -63,3 +68,47 @@ def test_a_device_on_which_the_step_failed_is_no_place_to_begin():
     problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
     machine = OtherMachine(problem, fails=lambda row: row[0] == 1)
     assert not (Starts(problem, machine, PLANNERS).plans[0] == 1).all()
+
+
+GB = 10**9
+
+
+def chain(sizes_gb: list[int], cluster: tf_placer.Cluster) -> tf_placer.Problem:
+    """Ops in a row that hold so many gigabytes each, and nothing else."""
+    return problem_of(
+        [[1000] * cluster.num_devices] * len(sizes_gb),
+        [[i, i + 1] for i in range(len(sizes_gb) - 1)],
+        cluster=cluster,
+        resident_bytes=[gb * GB for gb in sizes_gb],
+        names=[f"layer{i}" for i in range(len(sizes_gb))],
+    )
+
+
+def test_what_one_device_holds_needs_no_room():
+    assert room_needed(chain([1, 2], tf_placer.Cluster.preset("k40x2"))) is None
+
+
+def test_needs_and_largest_holders_are_told_in_bytes():
+    # 14 GB on a K40 of 11.4; a P100 has 15.9 or so, which is the smallest that does.
+    room = room_needed(chain([1, 5, 2, 6], tf_placer.Cluster.preset("k40x2")))
+    assert room is not None
+    assert room.needed_bytes == 14 * GB
+    assert list(room.holders.items()) == [("layer3", 6 * GB), ("layer1", 5 * GB), ("layer2", 2 * GB)]
+    assert room.preset == "p100x1"
+    assert "would need 13.0 GiB (14000000000 bytes)" in str(room)
+    assert str(room).endswith("whose accelerators hold the step is p100x1")
+
+
+def test_none_of_the_machines_is_said_so():
+    room = room_needed(chain([900, 100], tf_placer.Cluster.preset("k40x2")))
+    assert room is not None and room.preset is None
+    assert str(room).endswith("no described machine holds the step on its accelerators")
+
+
+def test_the_error_of_a_search_says_it_too():
+    cluster = tf_placer.Cluster.preset("k40x2").with_memory_limit({"CPU:0": 1})
+    with pytest.raises(NothingFits) as error:
+        tf_placer.search(chain([12, 12], cluster), "random", budget_evaluations=4)
+    told = str(error.value)
+    assert "24000000000 bytes" in told and "'layer0'" in told and "\n" not in told
+    assert "the smallest described machine whose accelerators hold the step is p100x2" in told

@@ -9,8 +9,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.grouper.groups import Groups
-from tf_placer.grouper.joint_plans import TASKS, JointPlans
+from tf_placer.grouper.groups import TASKS, Groups, JointPlans
 from tf_placer.training.teach import improved_levels, kept_plans
 
 BRANCHES, LENGTH = 4, 3

@@ -45,8 +45,7 @@ from tf_placer.base import arguments, masked
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.cluster.device import MAX_DEVICES
-from tf_placer.grouper.groups import ordered_groups
-from tf_placer.grouper.joint_plans import DEVICES, TASKS, JointPlans
+from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem

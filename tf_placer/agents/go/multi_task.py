@@ -19,7 +19,7 @@ from tf_placer.agents.go.policy import (
 from tf_placer.agents.graph_inputs import draw_weights
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
-from tf_placer.grouper.joint_plans import DEVICES, FUSION
+from tf_placer.grouper.groups import DEVICES, FUSION
 
 
 class MultiTaskPolicy(snt.Module):

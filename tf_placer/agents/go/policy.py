@@ -22,8 +22,7 @@ from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Settings, setting
-from tf_placer.grouper.groups import Groups
-from tf_placer.grouper.joint_plans import DEVICES, TASKS, fusing
+from tf_placer.grouper.groups import DEVICES, TASKS, Groups, fusing
 from tf_placer.networks.graph_encoders import GraphSage, SegmentAttention
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
 from tf_placer.problem.problem import Problem

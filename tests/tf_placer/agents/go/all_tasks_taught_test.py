@@ -13,8 +13,7 @@ from tf_placer.agents.go.learner import GoLearner, GoStudent, GoZeroShotConfig, 
 from tf_placer.agents.go.policy import GoConfig
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
-from tf_placer.grouper.groups import ordered_groups
-from tf_placer.grouper.joint_plans import TASKS, JointPlans
+from tf_placer.grouper.groups import TASKS, JointPlans, ordered_groups
 from tf_placer.problem.placement import Placement
 
 ALL = TASKS[-1]

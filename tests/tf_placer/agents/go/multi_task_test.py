@@ -15,8 +15,7 @@ from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import Chain, GoConfig, GoPolicy, go_inputs
 from tf_placer.agents.tabular import TabularConfig, TabularLearner
 from tf_placer.base.arguments import InputError
-from tf_placer.grouper.groups import ordered_groups
-from tf_placer.grouper.joint_plans import TASKS, JointPlans
+from tf_placer.grouper.groups import TASKS, JointPlans, ordered_groups
 from tf_placer.problem.placement import Placement
 from tf_placer.transform.fusion.costs import fused_plan
 
