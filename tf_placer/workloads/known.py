@@ -58,11 +58,7 @@ class WorkloadFacts:
 
 
 def shipped(name: str, file: pathlib.Path | None = None) -> WorkloadFacts | None:
-    """Facts of a workload from a file, by default ``FACTS``; None if missing or of other versions.
-
-    Raises:
-      InputError: a damaged file.
-    """
+    """Facts of a workload from a file, by default ``FACTS``; None if missing or of other versions."""
     row = shipped_rows(file or FACTS).get(name)
     if row is None or not versions().items() <= row["found_with"].items():
         return None
@@ -102,12 +98,10 @@ def write_rows(rows: Mapping[str, Any], file: pathlib.Path) -> None:
 
 
 def keep_facts(name: str, facts: WorkloadFacts) -> None:
-    """Keeps facts in the user's cache, if the folder can be written to."""
-    file = _kept_file()
-    try:
+    """Keeps facts in the user's cache, if the folder can be written to; a damaged file is written anew."""
+    file, rows = _kept_file(), {}
+    with contextlib.suppress(InputError):
         rows = shipped_rows(file)
-    except InputError:  # damaged: written anew
-        rows = {}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_rows({**rows, name: {"found_with": versions(), "facts": dataclasses.asdict(facts)}}, file)

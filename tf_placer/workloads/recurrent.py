@@ -103,12 +103,7 @@ class Softmax:
 
 
 class LstmLayer:
-    """A layer of Hochreiter & Schmidhuber 1997, each gate by itself: W x + U h + b.
-
-    Attributes:
-      name: scope of its variables and ops.
-      width: H.
-    """
+    """A layer of Hochreiter & Schmidhuber 1997, of width H, each gate by itself: W x + U h + b."""
 
     def __init__(self, weights: Weights, name: str, inputs: int, width: int) -> None:
         self.name, self.width = name, width
@@ -308,7 +303,7 @@ def gnmt(
     def encoded(x: tf.Tensor) -> list[tf.Tensor]:
         words = source(x)
         pairs = list(zip(forth(words), reversed(back(words[::-1])), strict=True))
-        states = _beside(f"{forth.name}/join/", pairs)
+        states = _joined(f"{forth.name}/join/", pairs)
         for n, layer in enumerate(encoder, 1):
             states = _added(layer, n, states, layer(states))
         return states
@@ -317,31 +312,24 @@ def gnmt(
         states = encoded(x)
         with tf.name_scope("decoder/attention/memory/"):
             memory = tf.stack(states)
-        attended = _attending(decoder[0], attention, target(y), memory)
-        outputs = [output for output, _ in attended]
+        words, keys, layer = target(y), attention.keys(memory), decoder[0]
+        state = layer.start(words[0])
+        context, outputs, contexts = state[0], [], []
+        for word in words:  # a step's context is an input of the next one
+            state = layer.step(_joined(f"{layer.name}/join/", [(word, context)])[0], state)
+            context = attention(state[0], keys, memory)
+            outputs.append(state[0])
+            contexts.append(context)
         for n, layer in enumerate(decoder[1:], 1):
-            pairs = [(output, context) for output, (_, context) in zip(outputs, attended, strict=True)]
-            outputs = _added(layer, n, outputs, layer(_beside(f"{layer.name}/join/", pairs)))
+            pairs = list(zip(outputs, contexts, strict=True))
+            outputs = _added(layer, n, outputs, layer(_joined(f"{layer.name}/join/", pairs)))
         return softmax.loss(outputs, y)
 
     step = weights.step(loss, optimizer, training)
     return Workload(step, sentence_batch(batch, length, vocabulary, seed), _stages_of_translation(layers))
 
 
-def _attending(
-    layer: LstmLayer, attention: Attention, words: list[tf.Tensor], memory: tf.Tensor
-) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Output and context [batch, H] of each step: a step's context is an input of the next one."""
-    keys, state, attended = attention.keys(memory), layer.start(words[0]), []
-    context = state[0]
-    for word in words:
-        state = layer.step(_beside(f"{layer.name}/join/", [(word, context)])[0], state)
-        context = attention(state[0], keys, memory)
-        attended.append((state[0], context))
-    return attended
-
-
-def _beside(scope: str, pairs: list[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
+def _joined(scope: str, pairs: list[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
     with tf.name_scope(scope):
         return [tf.concat(pair, axis=1) for pair in pairs]
 

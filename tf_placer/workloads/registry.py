@@ -47,37 +47,27 @@ _TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row
 _BUILT_IN = frozenset(_TABLE)
 
 
-def kept_folder() -> pathlib.Path:
-    """``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
-    return user_cache_folder() / "workloads"
-
-
 def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item]) -> Item:
     """Item of a built-in workload, from the cache or newly traced and cached.
 
-    Args:
-      name: of the workload.
-      settings: all arguments that it is made with, defaults included; where one is no plain number or text, the
-        workload is traced.
-      trace: makes it.
+    Of its settings, defaults included, all must be plain numbers or texts; else the workload is traced.
     """
     sources = _digest_of_sources()
     if sources is None or not all(type(value) in _PLAIN for value in settings.values()):
         return trace()
     which = f"{name}-{digest_of_settings(settings)}"
     path = _path(which, sources)
-    item = None
     if path.is_file():
         try:
             item = read_item_file(path)
-            with contextlib.suppress(OSError):  # somebody else's file, or gone by now
+            with contextlib.suppress(OSError):  # another user's file, or removed by now
                 os.utime(path)
+            return item
         except InputError as error:
             _LOG.warning("a workload that was kept is traced again: %s", error)
-    if item is None:
-        item = trace()
-        if can_be_kept(item):
-            _keep(path, which, item)
+    item = trace()
+    if can_be_kept(item):
+        _keep(path, which, item)
     return item
 
 
@@ -90,7 +80,8 @@ def is_kept(name: str) -> bool:
 
 
 def _path(which: str, sources: str) -> pathlib.Path:
-    return kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
+    """In ``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
+    return user_cache_folder() / "workloads" / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
 
 
 def _keep(path: pathlib.Path, which: str, item: Item) -> None:
@@ -161,9 +152,6 @@ def register(name: str, family: Callable[..., Workload]) -> None:
     Args:
       name: small letters, digits and ``_``.
       family: makes the workload; all its arguments have defaults.
-
-    Raises:
-      InputError: the name is none or comes with tf_placer, or the family cannot be called.
     """
     check_registration("workload", name, family, _BUILT_IN)
     _TABLE[name] = WorkloadSpec(name, family, "registered in this process")
@@ -175,31 +163,19 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> WorkloadSpec:
-    """Returns a workload's row.
-
-    Raises:
-      InputError: no workload has this name; the message gives the nearest ones.
-    """
+    """Returns a workload's row."""
     check_name(name)
     return _TABLE[name]
 
 
 def settings_of(name: str) -> dict[str, Any] | None:
-    """All settings of a workload that comes with tf_placer; None for one that was registered in this process.
-
-    Raises:
-      InputError: no such workload.
-    """
+    """All settings of a workload that comes with tf_placer; None for one that was registered in this process."""
     _, settings = _settings(name, {})
     return settings if name in _BUILT_IN else None
 
 
 def batch_of(name: str) -> int | None:
-    """Examples per step of a workload, its setting ``batch``; None without this setting.
-
-    Raises:
-      InputError: no such workload.
-    """
+    """Examples per step of a workload, its setting ``batch``; None without this setting."""
     _, settings = _settings(name, {})
     return settings.get("batch")
 
@@ -214,9 +190,6 @@ def build(name: str, **overrides: Any) -> Item:
     Args:
       name: one of ``names()``.
       **overrides: arguments of the family's function, for example ``batch=8``, in place of the row's.
-
-    Raises:
-      InputError: unknown name or override.
     """
     spec, settings = _settings(name, overrides)
 
@@ -232,11 +205,7 @@ def build(name: str, **overrides: Any) -> Item:
 
 
 def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
-    """Builds a workload and returns its (``tf.function``, example arguments), untraced.
-
-    Raises:
-      InputError: unknown name or override.
-    """
+    """Builds a workload and returns its (``tf.function``, example arguments), untraced."""
     spec, settings = _settings(name, overrides)
     workload = spec.build(**settings)
     return workload.function, workload.example_args

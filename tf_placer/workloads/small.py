@@ -40,8 +40,7 @@ def two_towers(
 ) -> Workload:
     """Returns a training step on float32 [batch, width]; each tower has ``depth`` dense layers.
 
-    By default 6 * batch * width^2 * (2 depth) = 26 GFLOP, some tenths of a second on a core, while 2 MB of input
-    and as much of the other tower's end and of its gradient cross between the towers.
+    By default 26 GFLOP, 6 * batch * width^2 * (2 depth); input, a tower's end and its gradient cross, 2 MB each.
     """
     return branches_small(batch, width, 2, depth, classes, optimizer, seed)
 

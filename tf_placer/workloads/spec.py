@@ -13,8 +13,6 @@ from keras.src.utils import naming
 
 from tf_placer.base.arguments import InputError, nearest
 
-FORWARD, SMALL = "forward", "small"
-
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
@@ -41,9 +39,9 @@ class WorkloadSpec:
 
 def forward_of(spec: WorkloadSpec) -> WorkloadSpec:
     """The forward pass and the loss of a workload whose family takes ``training``."""
-    settings = {**spec.settings, "training": False}
+    name, summary = f"{spec.name}_forward", f"{spec.summary}, forward only"
     return dataclasses.replace(
-        spec, name=f"{spec.name}_{FORWARD}", summary=f"{spec.summary}, forward only", settings=settings
+        spec, name=name, summary=summary, settings={**spec.settings, "training": False}
     )
 
 
@@ -54,12 +52,8 @@ def variants(spec: WorkloadSpec, small: Mapping[str, Any]) -> tuple[WorkloadSpec
       spec: of a family that takes ``training``.
       small: settings of the twin, in addition to the row's own.
     """
-    twin = dataclasses.replace(
-        spec,
-        name=f"{spec.name}_{SMALL}",
-        summary=f"{spec.summary}, small",
-        settings={**spec.settings, **small},
-    )
+    name, summary = f"{spec.name}_small", f"{spec.summary}, small"
+    twin = dataclasses.replace(spec, name=name, summary=summary, settings={**spec.settings, **small})
     return spec, forward_of(spec), twin, forward_of(twin)
 
 
@@ -121,8 +115,15 @@ def sentence_batch(batch: int, length: int, vocabulary: int, seed: int) -> tuple
 def keras_step(
     model: keras.Model, examples: tuple, optimizer: str, training: bool = True, stages: tuple[str, ...] = ()
 ) -> Workload:
-    """A step of a Keras model: ``train_step`` with the named optimizer, or ``forward_step``."""
-    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    """A step of a Keras model: ``train_step`` with the named optimizer, or the loss alone, as inference computes it."""
+    if training:
+        return Workload(train_step(model, optimizer_named(optimizer)), examples, stages)
+    loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return loss_of(y, model(x, training=False))
+
     return Workload(step, examples, stages)
 
 
@@ -143,21 +144,6 @@ def train_step(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> Any
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
-
-    return step
-
-
-def forward_step(model: keras.Model) -> Any:
-    """Returns a ``tf.function`` (x, y) -> loss that runs ``model`` as inference does, and changes nothing.
-
-    Args:
-      model: gives probabilities [..., classes].
-    """
-    loss_of = keras.losses.SparseCategoricalCrossentropy()
-
-    @tf.function
-    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        return loss_of(y, model(x, training=False))
 
     return step
 

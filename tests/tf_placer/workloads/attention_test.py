@@ -1,18 +1,9 @@
-"""Layers of transformers against their formulas; twins of BERT and Transformer-XL train."""
+"""Layers of transformers against their formulas."""
 
 import keras
 import numpy as np
-import pytest
 
-from tests.tf_placer.workloads import twins
-from tf_placer.workloads.attention import (
-    BERT,
-    TRANSFORMER_XL,
-    RelativeAttention,
-    SegmentMemory,
-    TiedSoftmax,
-    bert,
-)
+from tf_placer.workloads.attention import RelativeAttention, SegmentMemory, TiedSoftmax, bert
 
 
 def test_probabilities_are_those_of_the_embedding():
@@ -80,21 +71,6 @@ def test_it_is_the_formula():
     np.testing.assert_allclose(layer(x, memory), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_rows_of_bert():
-    twins.check_rows(BERT, "bert_base", "bert_large")
-
-
-@pytest.mark.medium
-def test_the_twin_of_bert_trains():
-    assert (
-        twins.check_training(BERT, "bert_base_small").index.op_types.count("Erfc") == 2 + 1
-    )  # a layer's, and the head's
-
-
-def test_the_forward_pass_of_the_larger_has_more_layers():
-    assert twins.check_forward(BERT, "bert_large_small").index.op_types.count("Erfc") == 4 + 1
-
-
 def test_masked_tokens_are_the_labels():
     (tokens, positions), labels = bert(
         layers=1, width=8, heads=2, batch=3, length=20, vocabulary=50
@@ -105,24 +81,3 @@ def test_masked_tokens_are_the_labels():
     np.testing.assert_array_equal(np.take_along_axis(tokens, positions, axis=1), 0)
     assert (tokens == 0).sum() == positions.size
     assert labels.numpy().min() > 0
-
-
-NAMES = ("transformer_xl_2", "transformer_xl_4", "transformer_xl_8")
-
-
-def test_rows_of_transformer_xl():
-    twins.check_rows(TRANSFORMER_XL, *NAMES)
-
-
-@pytest.mark.medium
-def test_the_twin_of_transformer_xl_trains():
-    item = twins.check_training(TRANSFORMER_XL, "transformer_xl_2_small")
-    memories = [v for v in item.variables if v.node.endswith("/memory")]
-    assert [v.value.shape for v in memories] == [(4, 16, 64)] * 2
-    # Made after steps of training, which have filled it.
-    assert all(np.abs(v.value).max() > 0 for v in memories)
-
-
-def test_the_forward_pass_of_more_layers():
-    # A softmax for each layer's attention; that of the words is part of the loss.
-    assert twins.check_forward(TRANSFORMER_XL, "transformer_xl_4_small").index.op_types.count("Softmax") == 4
