@@ -129,7 +129,8 @@ def write_ops(ops_of_network: Mapping[Network, Mapping[str, int]], path: pathlib
 
 def build_ops(network: Network) -> dict[str, int]:
     """Traces a network and describes its ops that are not free."""
-    views = op_views(_BUILDERS[network.name](network))
+    item = _BUILDERS[network.name](network)
+    views = op_views(item.index, item.outputs)
     return collections.Counter(
         described_op(view) for view in views if work_of(view).work_class is not WorkClass.FREE
     )

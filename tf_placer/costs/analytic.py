@@ -8,12 +8,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, op_def_pb2, types_pb2
+from tensorflow.core.framework import attr_value_pb2, types_pb2
 
 from colocation.constraints import references_of
 from colocation.op_facts import BRANCHES, CALLS, LOOPS, GraphIndex, having, values
@@ -54,15 +53,9 @@ _MOST_WORK = 1e30  # of one op: loops in loops do not overflow
 def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> bool | None:
     """True if the kernel for a node on a device type is CPU code, False if not; None without a kernel.
 
-    A device's kernel is CPU code (int32 shape arithmetic) where all its outputs lie in host memory.
-
-    A kernel registered for ``DEFAULT`` serves every device type. Constraints (mostly on types, some on a layout or a
-    policy) are checked against the node's attributes and their defaults; kernels with a label are for ``_kernel``
-    attributes.
-
-    Args:
-      node: of an op that calls no function of the graph's library.
-      device_type: ``"CPU"`` or ``"GPU"``.
+    A device's kernel is CPU code (int32 shape arithmetic) where all its outputs lie in host memory. A kernel registered
+    for ``DEFAULT`` serves every device type. Constraints (mostly on types, some on a layout or a policy) are checked
+    against the node's attributes and their defaults; kernels with a label are for ``_kernel`` attributes.
     """
     if node.op in _ON_EVERY_DEVICE:
         return False
@@ -70,9 +63,15 @@ def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> bool | None:
     if op_def is None:
         return None
     constrained = _constrained(node.op)
-    values = tuple((attr.name, _values_of(node, attr)) for attr in op_def.attr if attr.name in constrained)
+    values: list[tuple[str, _Values]] = []
+    for attr in op_def.attr:
+        if attr.name in constrained:  # its values, a list or not, from the node or the op's default
+            value = node.attr.get(attr.name, attr.default_value)
+            field = value.WhichOneof("value")
+            single = () if field is None else (getattr(value, field),)
+            values.append((attr.name, _listed(value.list) if attr.type.startswith("list(") else single))
     label = node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
-    return _find_kernel(node.op, device_type, values, label)
+    return _find_kernel(node.op, device_type, tuple(values), label)
 
 
 @functools.cache
@@ -101,15 +100,6 @@ def _find_kernel(
     return None
 
 
-def _values_of(node: tf.compat.v1.NodeDef, attr: op_def_pb2.OpDef.AttrDef) -> _Values:
-    """The values of an attribute, a list or not, from the node or the op's default."""
-    value = node.attr.get(attr.name, attr.default_value)
-    if attr.type.startswith("list("):
-        return _listed(value.list)
-    field = value.WhichOneof("value")
-    return () if field is None else (getattr(value, field),)
-
-
 def _listed(values: attr_value_pb2.AttrValue.ListValue) -> _Values:
     return tuple(value for _, entries in values.ListFields() for value in entries)
 
@@ -120,42 +110,37 @@ def cpu_limit(
     """Reason why only a GPU runs an op, and the remedy, in one clause; None if no limit of CPUs is known.
 
     Args:
-      op: the op.
       has_onednn: the CPUs are known to run oneDNN's kernels.
       is_shape_known: the shapes of its tensors are what they will be.
       is_paired: it is the gradient of a pool that runs next to it (``paired_pools``).
     """
     is_float32 = "T" in op.node.attr and op.node.attr["T"].type == types_pb2.DT_FLOAT
     in_onednn = has_onednn and is_float32
-    limit, remedy = (
-        ("", "") if is_paired and in_onednn else next(_limits(op, in_onednn, is_shape_known), ("", ""))
-    )
-    return f"TensorFlow has no CPU kernel of {op.type} for {limit}; {remedy}" if limit else None
-
-
-def _limits(op: OpView, in_onednn: bool, is_shape_known: bool) -> Iterator[tuple[str, str]]:
-    """Limits of CPU kernels that an op exceeds, each with a remedy for the program's owner."""
+    if in_onednn and is_paired:
+        return None
+    no_kernel = f"TensorFlow has no CPU kernel of {op.type} for "
     layout = op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
     channels = 1 if layout in _LAYOUTS else -1
     refuses = op.type in CHANNELS_LAST_ONLY and not (in_onednn and op.type in IN_ONEDNN)
     if op.type in CHANNELS_LAST_IN_INFERENCE and "is_training" in op.node.attr and not op.flag("is_training"):
         refuses = not (in_onednn and layout == b"NCHW")
     if layout in _LAYOUTS and refuses:
-        yield f"the layout {layout.decode()}", f"{_CHANNELS_LAST} or {_NEEDS_GPU}"
+        return f"{no_kernel}the layout {layout.decode()}; {_CHANNELS_LAST} or {_NEEDS_GPU}"
     dilations = op.ints("dilations")
     if op.type in NO_DILATION and not in_onednn and max(dilations, default=1) > 1:
-        yield f"dilations {list(dilations)}", _NEEDS_GPU
+        return f"{no_kernel}dilations {list(dilations)}; {_NEEDS_GPU}"
     if op.type in NO_GROUPS and is_shape_known and not (in_onednn and op.type in _GROUPS_IN_ONEDNN):
         input_shape, weights = (
             op.outputs[0].shape if position < 0 else op.inputs[position].shape
             for position in NO_GROUPS[op.type]
         )
         if 3 <= len(input_shape) == len(weights) and 0 < weights[-2] < input_shape[channels]:
-            yield f"{input_shape[channels] // weights[-2]} groups", _NEEDS_GPU
+            return f"{no_kernel}{input_shape[channels] // weights[-2]} groups; {_NEEDS_GPU}"
     window = op.ints("ksize")
     pools = op.type in NO_POOLING_OF_CHANNELS and not (in_onednn and op.type in _CHANNELS_IN_ONEDNN)
     if pools and window and window[channels] > 1:
-        yield f"a window over channels ({list(window)})", "pool over rows and columns alone"
+        return f"{no_kernel}a window over channels ({list(window)}); pool over rows and columns alone"
+    return None
 
 
 def run_time_ns(
@@ -208,13 +193,6 @@ class OpCosts:
     # op id -> why no CPU runs it though it has kernels there, and the remedy: one clause
     why_not_on_cpu: dict[int, str] = dataclasses.field(default_factory=dict)
 
-    def report(self) -> str:
-        """One line that says how much of the costs is guessed."""
-        if not self.guessed:
-            return f"{len(self.compute_ns)} ops, no cost guessed"
-        counts = ", ".join(f"{op_type} x {count}" for op_type, count in sorted(self.guessed.items()))
-        return f"{len(self.compute_ns)} ops, cost guessed from their bytes (loops: one iteration): {counts}"
-
 
 def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     """Estimates the time of every op of a program on every device of a cluster.
@@ -238,11 +216,6 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     return _graph_costs(item.index, item.outputs, True, library, cluster)
 
 
-def op_views(item: Item) -> list[OpView]:
-    """[N] the ops of a program as the cost formulas see them."""
-    return _op_views(item.index, item.outputs)
-
-
 def _graph_costs(
     index: GraphIndex,
     outputs: tuple[tuple[OutputSpec, ...], ...],
@@ -251,7 +224,7 @@ def _graph_costs(
     cluster: Cluster,
 ) -> OpCosts:
     outputs_if_known = outputs if is_shape_known else None
-    views = _op_views(index, outputs)
+    views = op_views(index, outputs)
     works = list(map(work_of, views))
     calls_functions = LOOPS | BRANCHES | CALLS
     calling = [op for op, view in enumerate(views) if view.type in calls_functions or view.type in library]
@@ -263,7 +236,11 @@ def _graph_costs(
     times = [run_time_ns(work_class, flops, num_bytes, tiles, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
     allowed, on_host = _kernel_tables(index, cluster)
-    limited = _cpu_limits(index, views, is_shape_known, cluster)
+    # The kernels of described hardware and of other machines may be with oneDNN or without.
+    has_onednn = cluster.kind in ("local", "logical") and is_onednn_on()
+    paired = paired_pools(index)
+    reasons = (cpu_limit(view, has_onednn, is_shape_known, op in paired) for op, view in enumerate(views))
+    limited = {op: reason for op, reason in enumerate(reasons) if reason is not None}
     is_cpu = np.array([device.type == "CPU" for device in cluster.devices])
     allowed[np.ix_(np.array(list(limited), np.int64), is_cpu)] = False
     if cluster.host is not None:
@@ -299,7 +276,8 @@ def _graph_costs(
     )
 
 
-def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> list[OpView]:
+def op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> list[OpView]:
+    """[N] the ops of a graph as the cost formulas see them."""
     inputs: list[list[OutputSpec]] = [[] for _ in range(index.num_ops)]
     references = references_of(index)
     for producer, output, consumer, position in index.data_edges.tolist():
@@ -326,28 +304,11 @@ def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.
     return allowed, on_host
 
 
-def _cpu_limits(
-    index: GraphIndex, views: list[OpView], is_shape_known: bool, cluster: Cluster
-) -> dict[int, str]:
-    """Op id -> reason why no CPU of the cluster runs the op."""
-    # The kernels of described hardware and of other machines may be with oneDNN or without.
-    has_onednn = cluster.kind in ("local", "logical") and is_onednn_on()
-    paired = paired_pools(index)
-    reasons = {}
-    for op, view in enumerate(views):
-        limit = cpu_limit(view, has_onednn, is_shape_known, op in paired)
-        if limit is not None:
-            reasons[op] = limit
-    return reasons
-
-
 def _longest_class(costs: OpCosts) -> int:
     """The class of the op that takes longest on the first device."""
-    return (
-        int(costs.work.work_class[costs.compute_ns[:, 0].argmax()])
-        if len(costs.compute_ns)
-        else WorkClass.FREE
-    )
+    if not len(costs.compute_ns):
+        return WorkClass.FREE
+    return int(costs.work.work_class[costs.compute_ns[:, 0].argmax()])
 
 
 def _call_costs(

@@ -48,7 +48,16 @@ class OpWork:
 
     def __post_init__(self) -> None:
         for name in _AMOUNTS:
-            object.__setattr__(self, name, _amounts(name, getattr(self, name)))
+            value = getattr(self, name)
+            try:
+                amounts = np.asarray(value, np.float64)
+            except (TypeError, ValueError):
+                amounts = np.full(1, np.nan)
+            if amounts.ndim != 1 or not np.isfinite(amounts).all() or (amounts < 0).any():
+                raise InputError(
+                    f"{name} is {arguments.shown(value)}; give one number of at least 0 for each op"
+                )
+            object.__setattr__(self, name, amounts)
         lengths = [len(getattr(self, name)) for name in _AMOUNTS]
         if len(set(lengths)) > 1:
             raise InputError(f"flops, num_bytes and launches have {lengths} entries; give one for each op")
@@ -79,16 +88,6 @@ class OpWork:
         """The ops of all parts, one after the other."""
         fields = [field.name for field in dataclasses.fields(OpWork)]
         return OpWork(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
-
-
-def _amounts(name: str, value: object) -> np.ndarray:
-    try:
-        amounts = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        amounts = np.full(1, np.nan)
-    if amounts.ndim != 1 or not np.isfinite(amounts).all() or (amounts < 0).any():
-        raise InputError(f"{name} is {arguments.shown(value)}; give one number of at least 0 for each op")
-    return amounts
 
 
 class Kind(enum.IntEnum):
@@ -171,23 +170,18 @@ class WorkClass(enum.IntEnum):
         """The kind of work that the class is."""
         return _KIND_OF_CLASS[self]
 
-    @property
-    def is_3x3(self) -> bool:
-        """A convolution with windows of 3 x 3 and no strides."""
-        return self.name.startswith("CONVOLUTION_3X3")
 
-
-def _kind_of(work_class: WorkClass) -> Kind:
+_KIND_OF_CLASS: dict[WorkClass, Kind] = {}
+for work_class in WorkClass:
     if work_class.name in Kind.__members__:
-        return Kind[work_class.name]
-    if work_class.name.startswith("CONVOLUTION"):
-        return Kind.CONVOLUTION
-    if "PRODUCT" in work_class.name:
-        return Kind.MATRIX_PRODUCT
-    return Kind.STREAMING if work_class is WorkClass.UNCLASSIFIED else Kind.REDUCTION
-
-
-_KIND_OF_CLASS = {work_class: _kind_of(work_class) for work_class in WorkClass}
+        _KIND_OF_CLASS[work_class] = Kind[work_class.name]
+    elif work_class.name.startswith("CONVOLUTION"):
+        _KIND_OF_CLASS[work_class] = Kind.CONVOLUTION
+    elif "PRODUCT" in work_class.name:
+        _KIND_OF_CLASS[work_class] = Kind.MATRIX_PRODUCT
+    else:
+        is_unclassified = work_class is WorkClass.UNCLASSIFIED
+        _KIND_OF_CLASS[work_class] = Kind.STREAMING if is_unclassified else Kind.REDUCTION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,25 +213,17 @@ class OpView:
         return self.node.op
 
     @property
-    def input_bytes(self) -> int:
-        return sum(spec.num_bytes for spec in self.inputs)
-
-    @property
     def output_bytes(self) -> int:
         return sum(spec.num_bytes for spec in self.outputs)
 
     @property
     def moved_bytes(self) -> int:
         """Every input read once and every output written once."""
-        return self.input_bytes + self.output_bytes
+        return sum(spec.num_bytes for spec in self.inputs) + self.output_bytes
 
     @property
     def output_elements(self) -> int:
         return sum(elements(spec) for spec in self.outputs)
-
-    @property
-    def input_elements(self) -> int:
-        return sum(elements(spec) for spec in self.inputs)
 
     def flag(self, name: str) -> bool:
         """A bool attribute; False if missing."""
@@ -256,55 +242,44 @@ def elements(spec: OutputSpec) -> int:
 Formula = Callable[[OpView], Work]
 
 
-def convolution(op: OpView) -> Work:
-    """``2 * outputs * (window * input channels)``; the filter is ``[*window, C_in / groups, C_out]``."""
-    result, weights = op.outputs[0].shape, op.inputs[1].shape
-    return _convolution(op, op.output_elements, op.inputs[0].shape, weights, "", _tiles_of_image(op, result))
+def _convolution(op: OpView, direction: str, result: int, image: int, weights: int) -> Work:
+    """``2 * outputs * (window * input channels)``; the filter is ``[*window, C_in / groups, C_out]``.
 
+    The class is by the window, the strides and the channels. The sum of a filter's gradient, over positions, is split.
 
-def convolution_input_gradient(op: OpView) -> Work:
-    """As many multiply-adds as convolution; inputs: image sizes, filter, gradient of the output."""
-    image, weights = op.outputs[0].shape, op.inputs[1].shape
-    outputs = elements(op.inputs[2])
-    return _convolution(op, outputs, image, weights, "_INPUT_GRADIENT", _tiles_of_image(op, image))
-
-
-def convolution_filter_gradient(op: OpView) -> Work:
-    """As many multiply-adds as convolution; the output has the filter's shape. Its sum, over positions, is split."""
-    return _convolution(
-        op, elements(op.inputs[2]), op.inputs[0].shape, op.outputs[0].shape, "_FILTER_GRADIENT", 0
+    Args:
+      op: the op.
+      direction: end of the class's name.
+      result, image, weights: the inputs that have the convolution's output (or its gradient), its input and its
+        filter; -1 for the op's output.
+    """
+    result_elements = op.output_elements if result < 0 else elements(op.inputs[result])
+    image_shape, filter_shape = (
+        (op.outputs[0] if position < 0 else op.inputs[position]).shape for position in (image, weights)
     )
-
-
-def _convolution(
-    op: OpView,
-    outputs: int,
-    image: tuple[int, ...],
-    filter_shape: tuple[int, ...],
-    direction: str,
-    tiles: int,
-) -> Work:
-    """The class by the window, the strides and the channels; ``direction`` is the end of the class's name."""
-    family = _convolution_family(op, image, filter_shape)
-    flops = 2.0 * outputs * math.prod(filter_shape[:-1])
+    window, channels, axis = filter_shape[:-2], filter_shape[-2:], _channel_axis(op)
+    if len(channels) < 2 or len(image_shape) < len(filter_shape):  # a shape that is an estimate
+        family = "OTHER"
+    elif channels[0] <= _FIRST_CHANNELS and image_shape[axis] <= _FIRST_CHANNELS:
+        family = "FIRST"
+    elif max(op.ints("strides"), default=1) > 1:
+        family = "STRIDED"
+    elif set(window) == {1}:
+        family = "1X1"
+    else:
+        is_dense = max(op.ints("dilations"), default=1) == 1 and channels[0] == image_shape[axis]
+        if is_dense and window == (3, 3):
+            is_small = max(image_shape[2:] if axis == 1 else image_shape[1:-1]) <= _SMALL_IMAGE
+            family = "3X3_SMALL" if is_small else f"3X3_{_width(min(channels), (32, 64, 128))}"
+        else:
+            family = "SQUARE" if is_dense and len(window) == 2 and window[0] == window[1] else "OTHER"
+    tiles = 0
+    if weights >= 0:  # the result as a matrix: positions of all images, and channels
+        shape = op.outputs[0].shape
+        columns = shape[axis] if len(shape) > 1 else 1
+        tiles = _tiles(math.prod(shape) // max(columns, 1), columns)
+    flops = 2.0 * result_elements * math.prod(filter_shape[:-1])
     return Work(WorkClass[f"CONVOLUTION_{family}{direction}"], flops, op.moved_bytes, tiles)
-
-
-def _convolution_family(op: OpView, image: tuple[int, ...], filter_shape: tuple[int, ...]) -> str:
-    window, channels = filter_shape[:-2], filter_shape[-2:]
-    if len(channels) < 2 or len(image) < len(filter_shape):  # a shape that is an estimate
-        return "OTHER"
-    if channels[0] <= _FIRST_CHANNELS and image[_channel_axis(op)] <= _FIRST_CHANNELS:
-        return "FIRST"
-    if max(op.ints("strides"), default=1) > 1:
-        return "STRIDED"
-    if set(window) == {1}:
-        return "1X1"
-    is_dense = max(op.ints("dilations"), default=1) == 1 and channels[0] == image[_channel_axis(op)]
-    if window == (3, 3) and is_dense:
-        is_small = max(image[2:] if _channel_axis(op) == 1 else image[1:-1]) <= _SMALL_IMAGE
-        return "3X3_SMALL" if is_small else f"3X3_{_width(min(channels), (32, 64, 128))}"
-    return "SQUARE" if is_dense and len(window) == 2 and window[0] == window[1] else "OTHER"
 
 
 def _channel_axis(op: OpView) -> int:
@@ -321,45 +296,20 @@ def _tiles(rows: int, columns: int) -> int:
     return -(-rows // _TILE) * -(-columns // _TILE)
 
 
-def _tiles_of_image(op: OpView, shape: tuple[int, ...]) -> int:
-    """The result as a matrix: positions of all images, and channels."""
-    channels = shape[_channel_axis(op)] if len(shape) > 1 else 1
-    return _tiles(math.prod(shape) // max(channels, 1), channels)
+def _depthwise(op: OpView, result: int, weights: int) -> Work:
+    """``2 * outputs * window``; the filter is ``[height, width, C, multiplier]``; positions as of ``_convolution``."""
+    result_elements = op.output_elements if result < 0 else elements(op.inputs[result])
+    window = (op.outputs[0] if weights < 0 else op.inputs[weights]).shape[:2]
+    return Work(WorkClass.DEPTHWISE_CONVOLUTION, 2.0 * result_elements * math.prod(window), op.moved_bytes)
 
 
-def depthwise(op: OpView) -> Work:
-    """``2 * outputs * window``; the filter is ``[height, width, C, multiplier]``."""
-    return _depthwise(op, op.output_elements, op.inputs[1].shape)
+def _product(op: OpView, left_turned: str, right_turned: str) -> Work:
+    """``2 * batch * m * n * k``; a broadcast batch is taken from the output.
 
-
-def depthwise_input_gradient(op: OpView) -> Work:
-    """``2 * output gradients * window``."""
-    return _depthwise(op, elements(op.inputs[2]), op.inputs[1].shape)
-
-
-def depthwise_filter_gradient(op: OpView) -> Work:
-    """``2 * output gradients * window``; the output has the filter's shape."""
-    return _depthwise(op, elements(op.inputs[2]), op.outputs[0].shape)
-
-
-def _depthwise(op: OpView, outputs: int, filter_shape: tuple[int, ...]) -> Work:
-    flops = 2.0 * outputs * math.prod(filter_shape[:2])
-    return Work(WorkClass.DEPTHWISE_CONVOLUTION, flops, op.moved_bytes)
-
-
-def matmul(op: OpView) -> Work:
-    """``2 * m * n * k``."""
-    return _product(op, op.flag("transpose_a"), op.flag("transpose_b"))
-
-
-def batch_matmul(op: OpView) -> Work:
-    """``2 * batch * m * n * k``; a broadcast batch is taken from the output."""
-    return _product(op, op.flag("adj_x"), op.flag("adj_y"))
-
-
-def _product(op: OpView, is_left_turned: bool, is_right_turned: bool) -> Work:
-    """The summed dimension is read off a matrix: a shape that is an estimate may be of fewer dimensions."""
-    sides = zip(op.inputs, (-2 if is_left_turned else -1, -1 if is_right_turned else -2), strict=True)
+    The summed dimension is read off a matrix: a shape that is an estimate may be of fewer dimensions.
+    """
+    axes = (-2 if op.flag(left_turned) else -1, -1 if op.flag(right_turned) else -2)
+    sides = zip(op.inputs, axes, strict=True)
     inner = next((spec.shape[axis] for spec, axis in sides if len(spec.shape) >= 2), 1)
     *batch, rows, columns = (1, 1, *op.outputs[0].shape)
     return _matrix_product(op, math.prod(batch), rows, columns, inner)
@@ -375,7 +325,7 @@ def _matrix_product(op: OpView, batch: int, rows: int, columns: int, inner: int)
     return Work(work_class, flops, op.moved_bytes, _tiles(rows, columns) if smaller > _TILE else 0)
 
 
-def einsum(op: OpView) -> Work:
+def _einsum(op: OpView) -> Work:
     """``2 * outputs * (sizes of the labels summed away)``; with one operand nothing is multiplied."""
     operands, _, result = op.node.attr["equation"].s.decode().replace(" ", "").partition("->")
     summed: dict[str, int] = {}
@@ -385,7 +335,7 @@ def einsum(op: OpView) -> Work:
         sizes |= dict(zip(reversed(after), reversed(spec.shape), strict=False))
         summed |= {label: size for label, size in sizes.items() if label not in result}
     if len(op.inputs) == 1:
-        return Work(WorkClass.REARRANGEMENT, float(op.input_elements), op.moved_bytes)
+        return Work(WorkClass.REARRANGEMENT, float(sum(map(elements, op.inputs))), op.moved_bytes)
     inner = math.prod(summed.values())
     # Each operand as a matrix: labels of both operands and of the result are the batch, the others rows or columns.
     rows, columns = (elements(spec) // max(inner, 1) for spec in op.inputs)
@@ -393,21 +343,11 @@ def einsum(op: OpView) -> Work:
     return _matrix_product(op, batch, max(1, rows // batch), max(1, columns // batch), inner)
 
 
-def pool(op: OpView) -> Work:
-    """One operation per output and window position."""
-    return _pool(op, op.output_elements)
+def _pool(op: OpView, windows: int) -> Work:
+    return Work(WorkClass.POOLING, float(windows * math.prod(op.ints("ksize"))), op.moved_bytes)
 
 
-def pool_gradient(op: OpView) -> Work:
-    """One operation per gradient of an output (the last input) and window position."""
-    return _pool(op, elements(op.inputs[-1]))
-
-
-def _pool(op: OpView, outputs: int) -> Work:
-    return Work(WorkClass.POOLING, float(outputs * math.prod(op.ints("ksize"))), op.moved_bytes)
-
-
-def batch_normalization(op: OpView) -> Work:
+def _batch_normalization(op: OpView) -> Work:
     """Training reads the input twice (moments, then scale) and writes once; inference is a product and a sum."""
     x = op.inputs[0]
     if op.flag("is_training"):
@@ -415,109 +355,88 @@ def batch_normalization(op: OpView) -> Work:
     return Work(WorkClass.STREAMING, 2.0 * elements(x), 2 * x.num_bytes)
 
 
-def batch_normalization_gradient(op: OpView) -> Work:
-    """Reads gradient and input twice (two sums, then the gradient) and writes one tensor of that size."""
-    x = op.inputs[1]
-    return Work(WorkClass.BATCH_NORMALIZATION_GRADIENT, 12.0 * elements(x), 5 * x.num_bytes)
-
-
-def arithmetic(op: OpView) -> Work:
-    """One operation per output, every input and output once; a broadcast input counts its own bytes only."""
-    return Work(WorkClass.STREAMING, float(op.output_elements), op.moved_bytes)
-
-
-def division(op: OpView) -> Work:
-    """Divisions and roots; bytes as for ``arithmetic``."""
-    return Work(WorkClass.STREAMING, _DIVISION * op.output_elements, op.moved_bytes)
-
-
-def transcendental(op: OpView) -> Work:
-    """Exponentials, logarithms, trigonometry and their like; bytes as for ``arithmetic``."""
-    return Work(WorkClass.STREAMING, _TRANSCENDENTAL * op.output_elements, op.moved_bytes)
-
-
-def add_n(op: OpView) -> Work:
-    """One addition per element of every input but the first."""
-    return Work(WorkClass.STREAMING, float((len(op.inputs) - 1) * op.output_elements), op.moved_bytes)
-
-
-def reduction(op: OpView) -> Work:
-    """One operation per input element."""
-    return Work(WorkClass.REDUCTION, float(elements(op.inputs[0])), op.moved_bytes)
-
-
-def softmax(op: OpView) -> Work:
-    """The logits are read twice: for the maximum and for the exponentials."""
-    logits = op.inputs[0]
-    return Work(WorkClass.SOFTMAX, _SOFTMAX_OPERATIONS * elements(logits), logits.num_bytes + op.moved_bytes)
-
-
-def draw(op: OpView) -> Work:
-    """A fixed number of operations per number; the output is written."""
-    return Work(WorkClass.RANDOM, _OPERATIONS_PER_DRAW * op.output_elements, op.output_bytes)
-
-
-def update(op: OpView) -> Work:
+def _update(op: OpView) -> Work:
     """Passes (``op_facts``) over the largest input that is not a handle: the gradient or the added value."""
     passes, operations = map(int, values("update")[op.type].split(","))
     value = max(op.inputs[1:], key=lambda spec: spec.num_bytes)
     return Work(WorkClass.STREAMING, float(operations * elements(value)), passes * value.num_bytes)
 
 
-def copy_all(op: OpView) -> Work:
-    """Every input is read and every output written."""
-    return Work(WorkClass.REARRANGEMENT, 0.0, op.moved_bytes)
-
-
-def copy_part(op: OpView) -> Work:
-    """Only what lands in the output is read, then written."""
-    return Work(WorkClass.REARRANGEMENT, 0.0, 2 * op.output_bytes)
-
-
-def fill(op: OpView) -> Work:
-    """The output is written."""
-    return Work(WorkClass.STREAMING, 0.0, op.output_bytes)
-
-
-def tensor_list(op: OpView) -> Work:
-    """A list, array or stack is a handle of 0 bytes: the visible side of the copy counts twice."""
-    return Work(WorkClass.REARRANGEMENT, 0.0, 2 * max(op.input_bytes, op.output_bytes))
-
-
-def gather(op: OpView) -> Work:
-    """Reads the gathered rows and writes them; the rest of the table is not touched."""
-    return Work(WorkClass.IRREGULAR, 0.0, 2 * op.output_bytes + op.inputs[1].num_bytes)
-
-
-def scatter_into_new(op: OpView) -> Work:
-    """Clears the output, then reads, adds and writes the inputs' rows."""
-    return Work(WorkClass.IRREGULAR, float(op.input_elements), op.output_bytes + 3 * op.input_bytes)
-
-
-def scatter_into_input(op: OpView) -> Work:
-    """Copies the first input, then reads, adds and writes the updates' rows (the last input)."""
-    updates = op.inputs[-1].num_bytes
-    return Work(WorkClass.IRREGULAR, float(op.inputs[-1].num_bytes // 4), 2 * op.output_bytes + 3 * updates)
-
-
-def assign(op: OpView) -> Work:
-    """The value (the last input) is copied into the buffer of a v1 variable."""
-    return Work(WorkClass.STREAMING, 0.0, 2 * op.inputs[-1].num_bytes)
-
-
-def scatter_into_variable(op: OpView) -> Work:
-    """Reads updates (the last input) and the variable's rows, writes the rows."""
-    return Work(WorkClass.IRREGULAR, float(op.inputs[-1].num_bytes // 4), 3 * op.inputs[-1].num_bytes)
-
-
-def free(op: OpView) -> Work:
-    """0 ns on every device: no device kernel starts (``op_facts`` says of each type why)."""
-    del op
-    return FREE
-
-
-FORMULA_OF_TYPE: dict[str, Formula] = {op_type: globals()[name] for op_type, name in values("work").items()}
-"""The table calls formulas by their names in this module."""
+# Name in the facts of ops -> formula.
+FORMULAS: dict[str, Formula] = {
+    "convolution": lambda op: _convolution(op, "", result=-1, image=0, weights=1),
+    # Inputs: image sizes, filter, gradient of the output.
+    "convolution_input_gradient": lambda op: _convolution(
+        op, "_INPUT_GRADIENT", result=2, image=-1, weights=1
+    ),
+    "convolution_filter_gradient": lambda op: _convolution(
+        op, "_FILTER_GRADIENT", result=2, image=0, weights=-1
+    ),
+    "depthwise": lambda op: _depthwise(op, result=-1, weights=1),
+    "depthwise_input_gradient": lambda op: _depthwise(op, result=2, weights=1),
+    "depthwise_filter_gradient": lambda op: _depthwise(op, result=2, weights=-1),
+    "matmul": lambda op: _product(op, "transpose_a", "transpose_b"),
+    "batch_matmul": lambda op: _product(op, "adj_x", "adj_y"),
+    "einsum": _einsum,
+    # One operation per output, or gradient of one (the last input), and window position.
+    "pool": lambda op: _pool(op, op.output_elements),
+    "pool_gradient": lambda op: _pool(op, elements(op.inputs[-1])),
+    "batch_normalization": _batch_normalization,
+    # Reads gradient and input twice (two sums, then the gradient) and writes one tensor of that size.
+    "batch_normalization_gradient": lambda op: Work(
+        WorkClass.BATCH_NORMALIZATION_GRADIENT, 12.0 * elements(op.inputs[1]), 5 * op.inputs[1].num_bytes
+    ),
+    # Every input and output once; a broadcast input counts its own bytes only.
+    "arithmetic": lambda op: Work(WorkClass.STREAMING, float(op.output_elements), op.moved_bytes),
+    "division": lambda op: Work(WorkClass.STREAMING, _DIVISION * op.output_elements, op.moved_bytes),
+    "transcendental": lambda op: Work(
+        WorkClass.STREAMING, _TRANSCENDENTAL * op.output_elements, op.moved_bytes
+    ),
+    # One addition per element of every input but the first.
+    "add_n": lambda op: Work(
+        WorkClass.STREAMING, float((len(op.inputs) - 1) * op.output_elements), op.moved_bytes
+    ),
+    "reduction": lambda op: Work(WorkClass.REDUCTION, float(elements(op.inputs[0])), op.moved_bytes),
+    # The logits are read twice: for the maximum and for the exponentials.
+    "softmax": lambda op: Work(
+        WorkClass.SOFTMAX,
+        _SOFTMAX_OPERATIONS * elements(op.inputs[0]),
+        op.inputs[0].num_bytes + op.moved_bytes,
+    ),
+    "draw": lambda op: Work(WorkClass.RANDOM, _OPERATIONS_PER_DRAW * op.output_elements, op.output_bytes),
+    "update": _update,
+    "copy_all": lambda op: Work(WorkClass.REARRANGEMENT, 0.0, op.moved_bytes),
+    # Only what lands in the output is read, then written.
+    "copy_part": lambda op: Work(WorkClass.REARRANGEMENT, 0.0, 2 * op.output_bytes),
+    "fill": lambda op: Work(WorkClass.STREAMING, 0.0, op.output_bytes),
+    # A list, array or stack is a handle of 0 bytes: the visible side of the copy counts twice.
+    "tensor_list": lambda op: Work(
+        WorkClass.REARRANGEMENT, 0.0, 2 * max(op.moved_bytes - op.output_bytes, op.output_bytes)
+    ),
+    # Reads the gathered rows and writes them; the rest of the table is not touched.
+    "gather": lambda op: Work(WorkClass.IRREGULAR, 0.0, 2 * op.output_bytes + op.inputs[1].num_bytes),
+    # Clears the output, then reads, adds and writes the inputs' rows.
+    "scatter_into_new": lambda op: Work(
+        WorkClass.IRREGULAR,
+        float(sum(map(elements, op.inputs))),
+        op.output_bytes + 3 * (op.moved_bytes - op.output_bytes),
+    ),
+    # Copies the first input, then reads, adds and writes the updates' rows (the last input).
+    "scatter_into_input": lambda op: Work(
+        WorkClass.IRREGULAR,
+        float(op.inputs[-1].num_bytes // 4),
+        2 * op.output_bytes + 3 * op.inputs[-1].num_bytes,
+    ),
+    # The value (the last input) is copied into the buffer of a v1 variable.
+    "assign": lambda op: Work(WorkClass.STREAMING, 0.0, 2 * op.inputs[-1].num_bytes),
+    # Reads updates (the last input) and the variable's rows, writes the rows.
+    "scatter_into_variable": lambda op: Work(
+        WorkClass.IRREGULAR, float(op.inputs[-1].num_bytes // 4), 3 * op.inputs[-1].num_bytes
+    ),
+    # 0 ns on every device: no device kernel starts (``op_facts`` says of each type why).
+    "free": lambda op: FREE,
+}
+FORMULA_OF_TYPE: dict[str, Formula] = {op_type: FORMULAS[name] for op_type, name in values("work").items()}
 
 
 def work_of(op: OpView) -> Work:

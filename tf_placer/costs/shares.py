@@ -133,9 +133,8 @@ def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
     """Shares of a GPU's peak rates for each class but ``FREE``."""
     of_class = dict(_GPU_ESTIMATES)
     for family, shares in CONVOLUTION_SHARES.items():
-        is_3x3 = family.startswith("3X3")
         for direction, share, dense in zip(DIRECTIONS, shares, CONVOLUTION_SHARES["1X1"], strict=True):
-            compute = min(share, dense) if model.has_tf32 and is_3x3 else share
+            compute = min(share, dense) if model.has_tf32 and family.startswith("3X3") else share
             work_class = WorkClass[f"CONVOLUTION_{family}{direction}"]
             of_class[work_class] = Efficiency(compute, KIND_MEMORY_SHARES[Kind.CONVOLUTION])
     for work_class, share in PRODUCT_SHARES.items():
@@ -151,18 +150,15 @@ def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
 @functools.cache
 def efficiencies(device_type: str, model: str) -> Efficiencies:
     """Shares that a device reaches: a CPU by its type, a GPU by its model."""
+    gpu, launches = GPU_MODELS.get(model, ANY_GPU), LAUNCHES
     if device_type == "CPU":
-        classes = set(WorkClass) - {WorkClass.FREE}
-        of_class = {work_class: _OF_CPU[work_class.kind] for work_class in classes}
-        return _by_value(of_class, 1.0, 0)
-    gpu = GPU_MODELS.get(model, ANY_GPU)
-    return _by_value(gpu_efficiencies(gpu), LAUNCHES, gpu.multiprocessors)
-
-
-def _by_value(
-    of_class: Mapping[WorkClass, Efficiency], launches: float, multiprocessors: int
-) -> Efficiencies:
+        gpu, launches = ANY_GPU, 1.0
+        of_class = {
+            work_class: _OF_CPU[work_class.kind] for work_class in WorkClass if work_class.kind in _OF_CPU
+        }
+    else:
+        of_class = gpu_efficiencies(gpu)
     compute, memory = (np.ones(max(WorkClass) + 1) for _ in range(2))
     for work_class, efficiency in of_class.items():
         compute[work_class], memory[work_class] = efficiency.compute, efficiency.memory
-    return Efficiencies(compute, memory, launches, multiprocessors)
+    return Efficiencies(compute, memory, launches, gpu.multiprocessors)

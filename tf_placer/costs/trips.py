@@ -36,16 +36,12 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def trip_count(index: GraphIndex, loop: int, outputs: Outputs | None = None) -> int | None:
-    """Iterations of a While op, or None when the graph does not say.
+    """Iterations of a While op of a graph, or None when the graph does not say.
 
     ``tf.while_loop`` passes its ``maximum_iterations`` as the loop's second input (-1: no limit). Loops over
     a range and recurrent layers set it to their exact count, so it is taken for the count, which charges a
-    loop that ends early too much; where it is a constant expression, its value is computed.
-
-    Args:
-      index: the graph with the loop.
-      loop: op id of the While.
-      outputs: [N] of each op, where their shapes are known; an op that asks for a shape is a constant then.
+    loop that ends early too much; where it is a constant expression, its value is computed. With ``outputs`` [N],
+    an op that asks for a shape is a constant.
     """
     inputs = data_inputs(index.graph_def.node[loop])
     if len(inputs) <= _MAX_ITERATIONS_INPUT:
@@ -119,9 +115,7 @@ def _constant_ancestors(
 class FrameTrips:
     """Runs of ops in a step."""
 
-    # [N] float64, how often each op runs; 1 outside of loops. A loop of unknown count counts for one
-    # iteration.
-    runs: np.ndarray
+    runs: np.ndarray  # [N] float64, of each op; 1 outside of loops and in a loop of unknown count
     unknown: int  # loops whose count the graph does not say
 
 
@@ -164,15 +158,14 @@ class _Loops:
             return min(counts, default=None)
         if op_type not in _COMPARES:
             return None
-        a, b = self._data(op)
+        counter, limit = self._data(op)
         sign = _COMPARES[op_type]
-        return self._until(a, sign, b) if self._counter(a) else self._until(b, _MIRRORED[sign], a)
-
-    def _until(self, counter: str, sign: str, limit: str) -> int | None:
-        count, end = self._counter(counter), self._value(limit)
-        if count is None or end is None:
+        if self._counter(counter) is None:
+            counter, sign, limit = limit, _MIRRORED[sign], counter
+        counted, end = self._counter(counter), self._value(limit)
+        if counted is None or end is None:
             return None
-        start, step = count
+        start, step = counted
         if sign in (">", ">="):
             start, step, end = -start, -step, -end
         if step <= 0:
@@ -259,11 +252,8 @@ class FunctionLibrary:
     def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
         """The body of a function called with these inputs."""
         key = (name, tuple(spec.shape for spec in inputs))
-        if key not in self._bodies:
-            self._bodies[key] = self._instantiate(name, inputs)
-        return self._bodies[key]
-
-    def _instantiate(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
+        if key in self._bodies:
+            return self._bodies[key]
         # A handle's own shape would be taken for that of the variable behind it.
         shapes = [None if is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
         try:
@@ -278,7 +268,7 @@ class FunctionLibrary:
             graph = self._rebuilt(name, known_shapes)
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
-        return FunctionBody(
+        body = FunctionBody(
             index=index,
             outputs=tuple(
                 tuple(
@@ -293,6 +283,8 @@ class FunctionLibrary:
                 is_handle(tensor) or tensor.shape.is_fully_defined() for op in ops for tensor in op.outputs
             ),
         )
+        self._bodies[key] = body
+        return body
 
     def _rebuilt(self, name: str, shapes: list[tf.TensorShape | None]) -> tf.Graph:
         with tf.Graph().as_default():

@@ -93,7 +93,6 @@ def test_host_memory_kernels_of_the_gpu_take_cpu_time():
 def test_an_op_type_without_formula_is_counted_and_never_zero():
     item, costs = _costs(lambda x: tf.linalg.cholesky(x), tf.eye(100))
     assert costs.guessed == {"Cholesky": 1}
-    assert "Cholesky x 1" in costs.report()
     # 80,000 bytes at 0.75 of 100 GB/s: 1,066.7 ns, plus 1.5 launches of 5,000.
     assert costs.compute_ns[_row(item, "Cholesky"), 0] == 8_567
 

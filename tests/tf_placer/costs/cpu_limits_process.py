@@ -6,9 +6,10 @@ Usage: python -m tests.tf_placer.costs.cpu_limits_process
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,11 @@ from tf_placer.graph import sizes as output_specs
 
 raw = tf.raw_ops
 BATCH, CHANNELS, SIDE = 2, 4, 6
+CONVOLUTIONS = {
+    2: ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    3: ("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+}
+DEPTHWISE = [f"DepthwiseConv2dNative{gradient}" for gradient in ("", "BackpropInput", "BackpropFilter")]
 
 
 def values(*shape: int) -> tf.Tensor:
@@ -48,77 +54,58 @@ class _Layout:
         space = [of_space] * self.dimensions
         return [1, of_channels, *space] if self.first else [1, *space, of_channels]
 
+    def calls(self, names: Iterable[str], **values: object) -> dict[str, Callable[[], object]]:
+        """Op type -> calls it with those of the values that it takes."""
+
+        def call(name: str) -> Callable[[], object]:
+            make = getattr(raw, name)
+            accepted = inspect.signature(make).parameters
+            return lambda: make(**{key: value for key, value in values.items() if key in accepted})
+
+        return {name: call(name) for name in names}
+
     def convolutions(self, dilation: int = 1, groups: int = 1) -> dict[str, Callable[[], object]]:
-        x, y = self.tensor(), self.tensor()
         filter_shape = [3] * self.dimensions + [CHANNELS // groups, CHANNELS]
-        weights = values(*filter_shape)
         attributes = {
-            "strides": self.each(1), "padding": "SAME", "data_format": self.format, "dilations": self.each(dilation)
+            "strides": self.each(1), "padding": "SAME", "data_format": self.format, "dilations": self.each(dilation),
+            "input": self.tensor(), "input_sizes": self.shape(),
         }  # fmt: skip
-        if self.dimensions == 3:
-            return {
-                "Conv3D": lambda: raw.Conv3D(input=x, filter=weights, **attributes),
-                "Conv3DBackpropInputV2": lambda: raw.Conv3DBackpropInputV2(
-                    input_sizes=self.shape(), filter=weights, out_backprop=y, **attributes
-                ),
-                "Conv3DBackpropFilterV2": lambda: raw.Conv3DBackpropFilterV2(
-                    input=x, filter_sizes=filter_shape, out_backprop=y, **attributes
-                ),
-            }
-        deep, deep_y = values(3, 3, CHANNELS, 2), self.tensor(2 * CHANNELS)
-        grouped = {
-            "Conv2D": lambda: raw.Conv2D(input=x, filter=weights, **attributes),
-            "Conv2DBackpropInput": lambda: raw.Conv2DBackpropInput(
-                input_sizes=self.shape(), filter=weights, out_backprop=y, **attributes
-            ),
-            "Conv2DBackpropFilter": lambda: raw.Conv2DBackpropFilter(
-                input=x, filter_sizes=filter_shape, out_backprop=y, **attributes
-            ),
+        of_kernel = {
+            "filter": values(*filter_shape),
+            "filter_sizes": filter_shape,
+            "out_backprop": self.tensor(),
         }
-        return grouped if groups > 1 else {
-            **grouped,
-            "DepthwiseConv2dNative": lambda: raw.DepthwiseConv2dNative(input=x, filter=deep, **attributes),
-            "DepthwiseConv2dNativeBackpropInput": lambda: raw.DepthwiseConv2dNativeBackpropInput(
-                input_sizes=self.shape(), filter=deep, out_backprop=deep_y, **attributes
-            ),
-            "DepthwiseConv2dNativeBackpropFilter": lambda: raw.DepthwiseConv2dNativeBackpropFilter(
-                input=x, filter_sizes=[3, 3, CHANNELS, 2], out_backprop=deep_y, **attributes
-            ),
+        dense = self.calls(CONVOLUTIONS[self.dimensions], **attributes, **of_kernel)
+        if self.dimensions == 3 or groups > 1:
+            return dense
+        of_kernel = {
+            "filter": values(3, 3, CHANNELS, 2), "filter_sizes": [3, 3, CHANNELS, 2],
+            "out_backprop": self.tensor(2 * CHANNELS),
         }  # fmt: skip
+        return dense | self.calls(DEPTHWISE, **attributes, **of_kernel)
 
     def pools(self, of_space: int = 2, of_channels: int = 1) -> dict[str, Callable[[], object]]:
         x, y = self.tensor(), self.tensor(CHANNELS // of_channels, SIDE // of_space)
         window = self.each(of_space, of_channels)
-        attributes = {"ksize": window, "strides": window, "padding": "SAME", "data_format": self.format}
+        attributes = {
+            "ksize": window, "strides": window, "padding": "SAME", "data_format": self.format, "input": x, "value": x,
+            "orig_input": x, "orig_output": y, "orig_input_shape": self.shape(),
+        }  # fmt: skip
+        names = [name + ("3D" if self.dimensions == 3 else "") for name in ("MaxPool", "AvgPool")]
+        first = self.calls([*names, *(f"{name}Grad" for name in names)], **attributes, grad=y)
+        second = self.calls([f"{names[0]}GradGrad"], **attributes, grad=x)
         if self.dimensions == 3:
-            return {
-                "MaxPool3D": lambda: raw.MaxPool3D(input=x, **attributes),
-                "MaxPool3DGrad": lambda: raw.MaxPool3DGrad(orig_input=x, orig_output=y, grad=y, **attributes),
-                "MaxPool3DGradGrad": lambda: raw.MaxPool3DGradGrad(
-                    orig_input=x, orig_output=y, grad=x, **attributes
-                ),
-                "AvgPool3D": lambda: raw.AvgPool3D(input=x, **attributes),
-                "AvgPool3DGrad": lambda: raw.AvgPool3DGrad(
-                    orig_input_shape=self.shape(), grad=y, **attributes
-                ),
-            }
-        return {
-            "MaxPool": lambda: raw.MaxPool(input=x, **attributes),
-            "MaxPoolV2": lambda: raw.MaxPoolV2(input=x, **attributes),
-            "MaxPoolGrad": lambda: raw.MaxPoolGrad(orig_input=x, orig_output=y, grad=y, **attributes),
-            "MaxPoolGradV2": lambda: raw.MaxPoolGradV2(orig_input=x, orig_output=y, grad=y, **attributes),
-            "MaxPoolGradGrad": lambda: raw.MaxPoolGradGrad(orig_input=x, orig_output=y, grad=x, **attributes),
-            "MaxPoolGradGradV2": lambda: raw.MaxPoolGradGradV2(
-                orig_input=x, orig_output=y, grad=x, **attributes
-            ),
-            "AvgPool": lambda: raw.AvgPool(value=x, **attributes),
-            "AvgPoolGrad": lambda: raw.AvgPoolGrad(orig_input_shape=self.shape(), grad=y, **attributes),
-        }
+            return first | second
+        return (
+            first
+            | second
+            | self.calls(["MaxPoolV2", "MaxPoolGradV2"], **attributes, grad=y)
+            | self.calls(["MaxPoolGradGradV2"], **attributes, grad=x)
+        )
 
     def paired(self) -> dict[str, Callable[[], object]]:
         """The gradient of a pool that runs next to it."""
-        x = self.tensor()
-        window = self.each(2)
+        x, window = self.tensor(), self.each(2)
         attributes = {"ksize": window, "strides": window, "padding": "SAME", "data_format": self.format}
         pool, gradient = (
             (raw.MaxPool3D, raw.MaxPool3DGrad) if self.dimensions == 3 else (raw.MaxPool, raw.MaxPoolGrad)
@@ -131,36 +118,25 @@ class _Layout:
         return {gradient.__name__: build}
 
     def others(self) -> dict[str, Callable[[], object]]:
-        x = self.tensor()
         if self.dimensions == 3:
             return {}
-        weights = values(3, 3, CHANNELS, CHANNELS)
+        x = self.tensor()
         channels = "CHANNELS_FIRST" if self.first else "CHANNELS_LAST"
-        return {
-            "Conv": lambda: raw.Conv(
-                input=x, filter=weights, strides=self.each(1), padding="SAME", data_format=channels
-            ),
-            "DepthToSpace": lambda: raw.DepthToSpace(input=x, block_size=2, data_format=self.format),
-            "SpaceToDepth": lambda: raw.SpaceToDepth(input=x, block_size=2, data_format=self.format),
-            "BiasAdd": lambda: raw.BiasAdd(value=x, bias=values(CHANNELS), data_format=self.format),
-        }  # fmt: skip
+        weights = values(3, 3, CHANNELS, CHANNELS)
+        convolution = {"filter": weights, "strides": self.each(1), "padding": "SAME", "data_format": channels}
+        others = {"value": x, "bias": values(CHANNELS), "block_size": 2, "data_format": self.format}
+        return self.calls(["Conv"], input=x, **convolution) | self.calls(
+            ["DepthToSpace", "SpaceToDepth", "BiasAdd"], input=x, **others
+        )
 
     def normalization(self, is_training: bool) -> dict[str, Callable[[], object]]:
         x, one = self.tensor(), values(CHANNELS)
-        attributes = {"is_training": is_training, "data_format": self.format}
-        inputs = {"y_backprop": x, "x": x, "scale": one, "reserve_space_1": one, "reserve_space_2": one * one}
-        third = {
-            "FusedBatchNormGradV3": lambda: raw.FusedBatchNormGradV3(
-                **inputs, reserve_space_3=values(0), **attributes
-            )
-        }
-        if self.dimensions == 3:
-            return third
-        return {
-            "FusedBatchNormGrad": lambda: raw.FusedBatchNormGrad(**inputs, **attributes),
-            "FusedBatchNormGradV2": lambda: raw.FusedBatchNormGradV2(**inputs, **attributes),
-            **third,
-        }
+        names = [f"FusedBatchNormGrad{version}" for version in ("", "V2", "V3")]
+        return self.calls(
+            names[2:] if self.dimensions == 3 else names,
+            y_backprop=x, x=x, scale=one, reserve_space_1=one, reserve_space_2=one * one, reserve_space_3=values(0),
+            is_training=is_training, data_format=self.format,
+        )  # fmt: skip
 
 
 def cases() -> dict[str, Callable[[], object]]:

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from tf_placer.costs.formulas import FORMULA_OF_TYPE, FREE, Kind, OpView, Work, WorkClass, free, work_of
+from tf_placer.costs.formulas import FORMULA_OF_TYPE, FORMULAS, FREE, Kind, OpView, Work, WorkClass, work_of
 from tf_placer.graph.sizes import OutputSpec
 
 
@@ -157,7 +157,7 @@ def test_fused_batch_normalization_reads_twice_when_training():
 
 
 @pytest.mark.parametrize(
-    "op_type", sorted(name for name, formula in FORMULA_OF_TYPE.items() if formula is free)
+    "op_type", sorted(name for name, formula in FORMULA_OF_TYPE.items() if formula is FORMULAS["free"])
 )
 def test_free_ops_are_free(op_type):
     node = tf.compat.v1.NodeDef(name="op", op=op_type)
