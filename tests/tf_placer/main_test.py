@@ -499,7 +499,11 @@ def test_pinned_ops_are_where_they_are_pinned(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     ("pin", "expected"),
-    [("MatMul", "not of the form"), ("nowhere=GPU:0", "matches no op"), (".*=GPU:9", "no device of cluster")],
+    [
+        ("MatMul", "not of the form"),
+        ("nowhere=GPU:0", "matches no op"),
+        (".*=GPU:9", "no device of the cluster"),
+    ],
 )
 def test_bad_pins(
     pin: str, expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]

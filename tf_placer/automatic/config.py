@@ -173,9 +173,7 @@ class AutoPlaceConfig:
         cluster = self.cluster
         if isinstance(cluster, str):
             cluster = choose_cluster(cluster, f"cluster={cluster!r}")
-        cluster = dataclasses.replace(
-            cluster, devices=limited(cluster.devices, limits_by_device(_LIMIT, self.memory_limit), _LIMIT)
-        )
+        cluster = limited(_LIMIT, cluster, self.memory_limit)
         is_one_cpu = cluster.kind == "local" and [device.type for device in cluster.devices] == ["CPU"]
         return Cluster.logical(1) if self.fuse and is_one_cpu else cluster
 

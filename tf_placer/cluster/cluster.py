@@ -8,7 +8,8 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,37 +25,22 @@ from tf_placer.cluster.device import (
     check_devices,
     check_links,
     device_labels,
-    fitting_devices,
+    device_position,
     named_parts,
 )
 from tf_placer.cluster.local import check_cores, local_devices, logical_devices
 
-REMEDY = 'give {"GPU:0": "10GB"}, device -> size'
-
 __all__ = ["Cluster", "Device", "Link"]
 KINDS = ("described", "local", "remote", "logical")
-# Left out at 0, so that a cluster without them has the fingerprint that it had before there were such keys.
-_SAID_ABOVE_0 = ("dispatch_ns", "tensor_ns")
 LOCAL, LOGICAL = "local", "logical"
 _MOST_DIGITS = 9
-# Users' words for the devices of their own machine.
-_THIS_MACHINE = frozenset(
-    [
-        "cpu",
-        "cpus",
-        "cuda",
-        "device",
-        "devices",
-        "gpu",
-        "gpus",
-        "here",
-        "host",
-        "localhost",
-        "machine",
-        "this",
-    ]
+_LIMITS = 'give {"GPU:0": "10GB"}, device -> size'
+# Left out at 0, so that a cluster without them has the fingerprint that it had before there were such keys.
+_WRITTEN_ABOVE_0 = ("dispatch_ns", "tensor_ns")
+# Users' words for the devices of their own machine: ``gpu``, ``GPU:0``, ``/device:CPU:0``.
+_THIS_MACHINE = re.compile(
+    r"/?(device:)?(cpus?|cuda|devices?|gpus?|here|host|localhost|machine|this)\d*(:.*)?", re.IGNORECASE
 )
-
 _EMPTY_MESSAGE = 750  # times as long as a noticeable edge's bytes takes a message without any
 
 
@@ -66,29 +52,27 @@ def limits_by_device(name: str, value: object) -> dict[str, int]:
       value: a mapping from device to bytes, or to a text such as ``"10GB"`` or ``"9.5 GiB"``.
     """
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} is {arguments.shown(value)}; {REMEDY}")
+        raise InputError(f"{name} is {arguments.shown(value)}; {_LIMITS}")
     limits = {}
     for device, limit in value.items():
         if not isinstance(device, str) or not device:
-            raise InputError(f"{name} has the device {arguments.shown(device)}; {REMEDY}")
-        try:
+            raise InputError(f"{name} has the device {arguments.shown(device)}; {_LIMITS}")
+        with arguments.named(name):
             named_parts(device)
             limits[device] = (
                 parse_size(limit)
                 if isinstance(limit, str)
                 else arguments.whole_number(f"the limit of {device}", limit, least=1)
             )
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
     return limits
 
 
-def limits_of_texts(name: str, texts: list[str]) -> dict[str, int]:
+def limits_of_texts(name: str, texts: Sequence[str]) -> dict[str, int]:
     """Memory limits from texts like ``"GPU:0=10GB"``, as ``limits_by_device`` gives them."""
     pairs: dict[str, str] = {}
     for text in texts:
-        device, equals, limit = text.rpartition("=")
-        if not (device and equals and limit):
+        device, _, limit = text.rpartition("=")
+        if not (device and limit):
             raise InputError(f"{name}={text}: it is not of the form 'device=size'; write it like GPU:0=10GB")
         if device in pairs:
             raise InputError(f"{name}={text}: {device} has a limit already, {pairs[device]}; keep one")
@@ -96,33 +80,23 @@ def limits_of_texts(name: str, texts: list[str]) -> dict[str, int]:
     return limits_by_device(name, pairs)
 
 
-def limited(devices: tuple[Device, ...], limits: Mapping[str, int], name: str) -> tuple[Device, ...]:
-    """The devices with no more memory than their limits.
+def _of_devices(field: str, dtype: type) -> Callable[[Cluster], np.ndarray]:
+    def array(cluster: Cluster) -> np.ndarray:
+        """[D] a field of each device."""
+        return np.array([getattr(device, field) for device in cluster.devices], dtype)
 
-    Args:
-      devices: of a cluster.
-      limits: as ``limits_by_device`` gives them.
-      name: of the argument, for messages.
-    """
-    name_of_device: dict[int, str] = {}
-    for text, limit in limits.items():
-        fitting = fitting_devices(devices, text)
-        if len(fitting) != 1:
-            which = "no device" if not fitting else "more than one device"
-            names = ", ".join(device.name for device in devices)
-            raise InputError(f"{name}: {text} is {which} of the cluster; give one of {names}")
-        d = fitting[0]
-        if name_of_device.setdefault(d, text) != text:
-            raise InputError(f"{name}: {name_of_device[d]} and {text} are the same device; keep one")
-        if limit > devices[d].memory_bytes:
-            raise InputError(
-                f"{name}: {text} has {devices[d].memory_bytes} bytes ({size(devices[d].memory_bytes)}), and {limit} "
-                "is more; give no more than it has"
-            )
-    return tuple(
-        dataclasses.replace(device, memory_bytes=limits[name_of_device[d]]) if d in name_of_device else device
-        for d, device in enumerate(devices)
-    )
+    return array
+
+
+def _of_links(field: str, least: int = 0) -> Callable[[Cluster], np.ndarray]:
+    def array(cluster: Cluster) -> np.ndarray:
+        """[D, D] int64, a field of each link from row to column, rounded."""
+        values = np.zeros((cluster.num_devices, cluster.num_devices), np.int64)
+        for link in cluster.links:
+            values[link.source, link.target] = round(getattr(link, field))
+        return np.maximum(values, least)
+
+    return array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,17 +121,13 @@ class Cluster:
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
-        """A described machine by name, for example ``"p100x2"``; GPUs first, the host CPU last.
-
-        Raises:
-          InputError: unknown name; the message gives the nearest ones.
-        """
+        """A described machine by name, for example ``"p100x2"``; GPUs first, the host CPU last."""
         _, devices, links = read_cluster_file(preset_path(name))
         return cls(name, devices, links)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Cluster:
-        """A machine from a TOML file (the format: ``read_cluster_file``), live if its devices have addresses.
+        """A machine from a TOML file (the format: ``ClusterFile``), live if its devices have addresses.
 
         Raises:
           InputError: one line that names the file, the item and the remedy.
@@ -174,9 +144,6 @@ class Cluster:
           kept_in: a cluster file that is read if it is there, and written if it is not. Rates and free memory are
             probed anew in each process and differ a little; what one process measured another can take over only when
             both mean the same cluster.
-
-        Raises:
-          InputError: more workers than cores, or none; ``kept_in`` is not a valid cluster file, or cannot be written.
         """
         if cores is not None:
             cores = arguments.whole_number("cores", cores, least=0)  # how many there are is asked below
@@ -202,9 +169,6 @@ class Cluster:
 
         The caller makes TensorFlow have them (``tf.config.set_logical_device_configuration``)
         before its first op runs.
-
-        Raises:
-          InputError: ``n`` is less than 1.
         """
         devices, links = logical_devices(n)
         return cls(f"logical{n}", devices, links, kind="logical")
@@ -227,18 +191,19 @@ class Cluster:
     def num_devices(self) -> int:
         return len(self.devices)
 
-    def _of_devices(self, field: str, dtype: type) -> np.ndarray:
-        """[D] a field of each device."""
-        return np.array([getattr(device, field) for device in self.devices], dtype)
-
     @property
     def labels(self) -> tuple[str, ...]:
         """[D] short names of the devices, such as ``GPU:0``."""
         return device_labels([device.name for device in self.devices])
 
-    def capacity_bytes(self) -> np.ndarray:
-        """[D] int64, memory of each device."""
-        return self._of_devices("memory_bytes", np.int64)
+    capacity_bytes = _of_devices("memory_bytes", np.int64)
+    streams = _of_devices("streams", np.int32)
+    newest_first = _of_devices("newest_first", bool)
+    join_ns = _of_devices("join_ns", np.int64)
+    dispatch_ns = _of_devices("dispatch_ns", np.int64)
+    link_latency_ns = _of_links("latency_ns")
+    link_bytes_per_s = _of_links("bytes_per_s", least=1)  # also on the unused diagonal
+    link_tensor_ns = _of_links("tensor_ns")
 
     def accelerators(self) -> np.ndarray:
         """[D] bool: the GPUs, or all devices where there is none."""
@@ -251,51 +216,12 @@ class Cluster:
         Args:
           limits: device, by its name in whole or in part, -> bytes, or a text: ``{"GPU:0": "10GB"}``, where KB, MB,
             GB and TB are powers of 1000, and KiB, MiB, GiB and TiB of 1024.
-
-        Raises:
-          InputError: no device or more than one has such a name, a size is no size, or more than the device has.
         """
-        limit_of_device = limits_by_device("limits", limits)
-        return dataclasses.replace(self, devices=limited(self.devices, limit_of_device, "limits"))
-
-    def newest_first(self) -> np.ndarray:
-        """[D] bool, see ``Device``."""
-        return self._of_devices("newest_first", bool)
-
-    def join_ns(self) -> np.ndarray:
-        """[D] int64, see ``Device``."""
-        return self._of_devices("join_ns", np.int64)
-
-    def dispatch_ns(self) -> np.ndarray:
-        """[D] int64, see ``Device``."""
-        return self._of_devices("dispatch_ns", np.int64)
-
-    def streams(self) -> np.ndarray:
-        """[D] int32, ops that each device runs at once."""
-        return self._of_devices("streams", np.int32)
-
-    def link_latency_ns(self) -> np.ndarray:
-        """[D, D] int64, from row to column; 0 on the diagonal."""
-        return self._of_links("latency_ns")
-
-    def link_bytes_per_s(self) -> np.ndarray:
-        """[D, D] int64, from row to column; at least 1, also on the (unused) diagonal."""
-        return np.maximum(self._of_links("bytes_per_s"), 1)
-
-    def link_tensor_ns(self) -> np.ndarray:
-        """[D, D] int64, from row to column, see ``Link``; 0 on the diagonal."""
-        return self._of_links("tensor_ns")
+        return limited("limits", self, limits)
 
     def link_chores(self) -> dict[str, np.ndarray]:
         """[D, D] int64 each, from row to column: ``link_send_ns`` and the other three of ``Link``."""
-        return {f"link_{field}": self._of_links(field) for field in CHORES}
-
-    def _of_links(self, field: str) -> np.ndarray:
-        """[D, D] int64, a field of each link from row to column, rounded; 0 on the diagonal."""
-        array = np.zeros((self.num_devices, self.num_devices), np.int64)
-        for link in self.links:
-            array[link.source, link.target] = round(getattr(link, field))
-        return array
+        return {f"link_{field}": _of_links(field)(self) for field in CHORES}
 
     def noticeable_bytes(self) -> fractions.Fraction:
         """Bytes that take 1/750 of the time of an empty message, on the link with the fewest; 0 without links.
@@ -334,18 +260,15 @@ class Cluster:
 
         ``from_file`` of it gives the same devices and the same links, in (source, target) order.
         """
-        return self._toml(self.name)
-
-    def _toml(self, name: str) -> str:
         tables = [("device", dataclasses.asdict(device)) for device in self.devices]
         for link in self._ordered_links():
             names = {"source": self.devices[link.source].name, "target": self.devices[link.target].name}
             tables.append(("link", {**dataclasses.asdict(link), **names}))
-        lines = [f"name = {json.dumps(name)}"]
+        lines = [f"name = {json.dumps(self.name)}"]
         for kind, values in tables:
             lines += ["", f"[[{kind}]]"]
             for key, value in values.items():
-                if value != "" and not (key in _SAID_ABOVE_0 and value == 0):
+                if value != "" and not (key in _WRITTEN_ABOVE_0 and value == 0):
                     # JSON's texts and truth values are TOML's, too.
                     text = json.dumps(value) if isinstance(value, str | bool) else repr(value)
                     lines.append(f"{key} = {text}")
@@ -353,10 +276,28 @@ class Cluster:
 
     def fingerprint(self) -> str:
         """Hex digest of devices and links; the name and the order of ``links`` do not count."""
-        return hashlib.sha256(self._toml("").encode()).hexdigest()[:16]
+        _, _, tables = self.to_toml().partition("\n")
+        return hashlib.sha256(f'name = ""\n{tables}'.encode()).hexdigest()[:16]
 
     def _ordered_links(self) -> list[Link]:
         return sorted(self.links, key=lambda link: (link.source, link.target))
+
+
+def limited(name: str, cluster: Cluster, limits: Mapping[str, int | str]) -> Cluster:
+    """The cluster with limits as ``limits_by_device`` takes them; ``name`` is the argument's, for messages."""
+    devices, text_of_device = list(cluster.devices), dict[int, str]()
+    for text, limit in limits_by_device(name, limits).items():
+        with arguments.named(name):
+            d = device_position(devices, text)
+        if text_of_device.setdefault(d, text) != text:
+            raise InputError(f"{name}: {text_of_device[d]} and {text} are the same device; keep one")
+        has = devices[d].memory_bytes
+        if limit > has:
+            raise InputError(
+                f"{name}: {text} has {has} bytes ({size(has)}), and {limit} is more; give no more than it has"
+            )
+        devices[d] = dataclasses.replace(devices[d], memory_bytes=limit)
+    return dataclasses.replace(cluster, devices=tuple(devices))
 
 
 def given_cluster(name: str, value: object) -> Cluster:
@@ -387,32 +328,21 @@ def choose_cluster(text: str, said: str) -> Cluster:
             if not count.isdecimal() or int(count[:_MOST_DIGITS]) < 1:
                 raise InputError(f"{count!r} is no number of logical CPU devices; write logical:2, say")
             return Cluster.logical(int(count[:_MOST_DIGITS]))
-        if is_about_this_machine(text):
-            raise InputError(
-                f"unknown cluster preset {text!r}; did you mean {LOCAL!r}, this machine's GPUs, or else its CPU cores?"
-            )
-        if os.sep in text or pathlib.Path(text).suffix == ".toml":
+        if _THIS_MACHINE.fullmatch(text):
+            remedy = f"did you mean {LOCAL!r}, this machine's GPUs, or else its CPU cores?"
+        elif os.sep in text or pathlib.Path(text).suffix == ".toml":
             return Cluster.from_file(text)
-        if text and text not in preset_names():
-            raise InputError(f"unknown cluster preset {text!r}; {_remedy(text)}")
-        return Cluster.preset(text)
+        elif not text or text in preset_names():
+            return Cluster.preset(text)
+        elif pathlib.Path(f"{text}.toml").is_file():
+            remedy = f"did you mean the file {text}.toml?"
+        elif pathlib.Path(text).is_file():
+            remedy = f"a cluster file ends in .toml; rename {text}"
+        else:
+            remedy = nearest(text, (*preset_names(), LOCAL))
+        raise InputError(f"unknown cluster preset {text!r}; {remedy}")
     except InputError as error:
         raise InputError(f"{said}: {str(error).removeprefix(f'{text}: ')}") from None
-
-
-def is_about_this_machine(text: str) -> bool:
-    """True if a word that is no cluster means this machine's devices: ``gpu``, ``GPU:0``, ``/device:CPU:0``."""
-    word = text.casefold().removeprefix("/").removeprefix("device:").partition(":")[0]
-    return word.rstrip("0123456789") in _THIS_MACHINE
-
-
-def _remedy(text: str) -> str:
-    """Remedy for a word that is no preset."""
-    if pathlib.Path(f"{text}.toml").is_file():
-        return f"did you mean the file {text}.toml?"
-    if pathlib.Path(text).is_file():
-        return f"a cluster file ends in .toml; rename {text}"
-    return nearest(text, (*preset_names(), LOCAL))
 
 
 def local_cores(text: str, said: str) -> int | None:

@@ -18,7 +18,6 @@ from tf_placer.cluster.device import (
     DEVICE_TYPES,
     Device,
     Link,
-    check_addresses,
     check_devices,
     check_links,
     full_device_name,
@@ -34,51 +33,53 @@ _Rate = Annotated[float, Ge(1 / MAX_NUMBER), Le(MAX_NUMBER)]
 _Names = Text | Annotated[tuple[Text, ...], Len(1)]
 
 
-class _Table:
-    """Base of the tables of a cluster file: no key is ignored."""
+@dataclasses.dataclass(frozen=True)
+class DeviceTable:
+    """One ``[[device]]``; ``None`` is the model's value."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - that is its name and type in pydantic
 
-
-@dataclasses.dataclass(frozen=True)
-class DeviceTable(_Table):
-    """One ``[[device]]``; see ``read_cluster_file``."""
-
-    name: _Names
-    type: Literal["CPU", "GPU"] | None = None
-    model: Text | None = None
+    name: _Names  # ``"GPU:0"`` or a full device string; of a list, the entry is repeated for each
+    type: Literal["CPU", "GPU"] | None = None  # None: that of the name
+    model: Text | None = None  # in ``models.toml``; None: ``generic_gpu`` or ``generic_cpu``
     memory_bytes: _Count | None = None
     streams: _Count | None = None
     peak_flops: _Rate | None = None
     memory_bytes_per_s: _Rate | None = None
     launch_ns: _Whole | None = None
-    dispatch_ns: _Whole | None = None
-    newest_first: bool | None = None
+    dispatch_ns: _Whole | None = None  # 0 where the model has none
+    newest_first: bool | None = None  # see ``Device``; None: true for a CPU with an address
     join_ns: _Whole = 0
-    address: Text | None = None
+    address: Text = ""  # ``"host:port"`` of the task's running server; then every device has one
 
 
 @dataclasses.dataclass(frozen=True)
-class LinkTable(_Table):
-    """One ``[[link]]``; see ``read_cluster_file``."""
+class LinkTable:
+    """One ``[[link]]``; lists of devices stand for each pair of different ones."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - as above
 
     source: _Names
     target: _Names
-    type: Text | None = None
-    latency_ns: _Whole | None = None
+    type: Text | None = None  # in ``models.toml``, for what is None
+    latency_ns: _Whole | None = None  # None without a type is an error
     bytes_per_s: _Rate | None = None
-    tensor_ns: _Whole | None = None
-    channel: Text = "{source} -> {target}"
-    duplex: bool = False
+    tensor_ns: _Whole | None = None  # None of this and what follows: the type's, or 0; see ``Link``
     send_ns: _Whole | None = None
     send_ps_per_byte: _Whole | None = None
     receive_ns: _Whole | None = None
     receive_ps_per_byte: _Whole | None = None
+    # by default one of its own. ``{source}`` and ``{target}`` stand for the short device names, so that one entry
+    # can give each device a channel of its own
+    channel: Text = "{source} -> {target}"
+    duplex: bool = False  # also the way back
 
 
 @dataclasses.dataclass(frozen=True)
-class ClusterFile(_Table):
+class ClusterFile:
     """A whole file."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - as above
 
     name: Text | None = None
     device: tuple[DeviceTable, ...] = ()
@@ -86,32 +87,12 @@ class ClusterFile(_Table):
 
 
 _MODELS_PATH = pathlib.Path(__file__).parent / "models.toml"
+_PRESETS = pathlib.Path(__file__).parent / "presets"
 _DEVICE_NUMBERS = ("memory_bytes", "streams", "peak_flops", "memory_bytes_per_s", "launch_ns")
 
 
 def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, ...], tuple[Link, ...]]:
-    """Reads the name, devices and links of a cluster file.
-
-    The format, with what may be left out:
-
-    - ``name``: of the cluster; the file's own name without it.
-    - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
-      name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
-      and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``;
-      ``dispatch_ns`` (the model's, else 0), ``newest_first`` (see ``Device``; true for a CPU with an address),
-      ``join_ns`` (0) and ``address`` (``"host:port"`` of the task's running server; then every device has one).
-    - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
-      ``models.toml``), ``tensor_ns`` (the type's, else 0), ``channel`` (a channel of its own), ``duplex`` (false): also
-      the way back, and
-      ``send_ns send_ps_per_byte receive_ns receive_ps_per_byte`` (0; see ``Link``).
-    - ``name``, ``source`` and ``target`` may be lists: the entry is repeated for each (each pair of
-      different devices). In ``channel``, ``{source}`` and ``{target}`` stand for the short device names, so
-      that one entry can give each device a channel of its own.
-    - Any other key is an error; numbers say where they come from in comments.
-
-    Raises:
-      InputError: one line that names the file, the item and the remedy.
-    """
+    """Reads the name, devices and links of a cluster file: TOML of the tables above."""
     path = pathlib.Path(path)
     try:
         file = fit(ClusterFile, _load(path), "", "document")
@@ -119,7 +100,6 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
             device for i, table in enumerate(file.device) for device in _devices(table, f"device[{i}]")
         )
         check_devices(devices)
-        check_addresses(devices)
         links = tuple(
             link for i, table in enumerate(file.link) for link in _links(table, f"link[{i}]", devices)
         )
@@ -155,13 +135,15 @@ def _models() -> dict[str, Any]:
     return _load(_MODELS_PATH)
 
 
+def _listed(names: str | tuple[str, ...]) -> list[str]:
+    return [full_device_name(name) for name in ((names,) if isinstance(names, str) else names)]
+
+
 def _devices(table: DeviceTable, where: str) -> list[Device]:
     """The device or devices of one ``[[device]]``."""
-    names = [full_device_name(name) for name in _names(table.name)]
+    names = _listed(table.name)
     types = {short_device_name(name).partition(":")[0] for name in names}
-    device_type = table.type or short_device_name(names[0]).partition(":")[0]
-    if device_type not in DEVICE_TYPES:
-        raise InputError(f'{where}: type = {device_type!r} is not supported; give "CPU" or "GPU"')
+    device_type = arguments.one_of(f"{where}.type", table.type or min(types), DEVICE_TYPES)
     if types != {device_type}:
         raise InputError(
             f"{where}: the names are of {', '.join(sorted(types))} and the type is {device_type}; make them agree"
@@ -177,76 +159,53 @@ def _devices(table: DeviceTable, where: str) -> list[Device]:
     defaults = models.get(model, {"type": device_type})
     if defaults["type"] != device_type:
         raise InputError(f"{where}: model {model!r} is no {device_type}; change name, type or model")
-    numbers = {key: defaults.get(key, 0) if value is None else value for key, value in values.items()}
-    newest_first = table.newest_first
-    if newest_first is None:  # TensorFlow's own executor is behind an address
-        newest_first = bool(table.address) and device_type == "CPU"
-    return [
-        Device(
-            name,
-            device_type,
-            model,
-            newest_first=newest_first,
-            join_ns=table.join_ns,
-            address=table.address or "",
-            **numbers,
-        )
-        for name in names
-    ]
-
-
-def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else names
+    values = {key: defaults.get(key, 0) if value is None else value for key, value in values.items()}
+    # TensorFlow's own executor is behind an address.
+    is_executor = bool(table.address) and device_type == "CPU"
+    values["newest_first"] = is_executor if table.newest_first is None else table.newest_first
+    values |= {"type": device_type, "model": model, "join_ns": table.join_ns, "address": table.address}
+    with arguments.named(where):
+        return [Device(name, **values) for name in names]
 
 
 def _links(table: LinkTable, where: str, devices: tuple[Device, ...]) -> list[Link]:
     """The link or links of one ``[[link]]``; lists stand for all pairs of different devices."""
     names = [device.name for device in devices]
-    for name in (*_names(table.source), *_names(table.target)):
-        if full_device_name(name) not in names:
+    sources, targets = _listed(table.source), _listed(table.target)
+    for name in (*sources, *targets):
+        if name not in names:
             raise InputError(
-                f"{where}: no [[device]] is named {name!r}; {nearest(full_device_name(name), names)}"
+                f"{where}: no [[device]] is named {short_device_name(name)!r}; {nearest(name, names)}"
             )
-    sources, targets = (
-        [names.index(full_device_name(name)) for name in _names(ends)]
-        for ends in (table.source, table.target)
-    )
     models = _models()["link"]
     if table.type is not None and table.type not in models:
         raise InputError(f"{where}: unknown link type {table.type!r}; {nearest(table.type, models)}")
-    defaults = {} if table.type is None else models[table.type]
-    numbers = dict[str, Any]()
+    defaults = {
+        "tensor_ns": 0,
+        **dict.fromkeys(CHORES, 0),
+        **({} if table.type is None else models[table.type]),
+    }
+    values: dict[str, Any] = {}
     for key in ("latency_ns", "bytes_per_s", "tensor_ns", *CHORES):
         value = getattr(table, key)
-        numbers[key] = (
-            defaults.get(key, None if key in ("latency_ns", "bytes_per_s") else 0) if value is None else value
-        )
-        if numbers[key] is None:
+        values[key] = defaults.get(key) if value is None else value
+        if values[key] is None:
             raise InputError(f"{where}.{key} is missing; give it, or type, one of {', '.join(models)}")
-    several = len(sources) > 1 or len(targets) > 1
-    pairs = [(s, t) for s in sources for t in targets if s != t or not several]
-    if table.duplex:
-        pairs += [(t, s) for s, t in pairs]
-    short = [short_device_name(name) for name in names]
-    return [
-        Link(
-            s, t, channel=table.channel.replace("{source}", short[s]).replace("{target}", short[t]), **numbers
-        )
-        for s, t in pairs
+    has_several = len(sources) > 1 or len(targets) > 1
+    pairs = [
+        (source, target) for source in sources for target in targets if source != target or not has_several
     ]
-
-
-# Presets.
-
-_PRESETS = pathlib.Path(__file__).parent / "presets"
+    pairs += [(target, source) for source, target in pairs] if table.duplex else []
+    links = []
+    for source, target in pairs:
+        channel = table.channel.replace("{source}", short_device_name(source))
+        channel = channel.replace("{target}", short_device_name(target))
+        links.append(Link(names.index(source), names.index(target), channel=channel, **values))
+    return links
 
 
 def device_of_model(model: str) -> Device:
-    """A GPU of a model of ``models.toml`` alone, for costs of single kernels and of steps on one device.
-
-    Raises:
-      InputError: no such model, or it is no GPU.
-    """
+    """A GPU of a model of ``models.toml`` alone, for costs of single kernels and of steps on one device."""
     return _devices(DeviceTable("GPU:0", model=model), model)[0]
 
 
@@ -256,11 +215,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def preset_path(name: str) -> pathlib.Path:
-    """The cluster file of a preset.
-
-    Raises:
-      InputError: no preset has this name; the message gives the nearest ones.
-    """
+    """The cluster file of a preset."""
     arguments.text("name", name, f"give one of {', '.join(preset_names())}")
     if name not in preset_names():
         raise InputError(f"unknown cluster preset {name!r}; {nearest(name, preset_names())}")

@@ -57,9 +57,9 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
     Args:
       cores: describe this many single-core workers, GPUs or not; None for all there is.
     """
-    usable = sorted(os.sched_getaffinity(0))
+    usable = tuple(sorted(os.sched_getaffinity(0)))
     if cores is None and glob.glob("/dev/nvidia[0-9]*"):
-        return _gpu_devices(tuple(usable))
+        return _gpu_devices(usable)
     count = len(usable) if cores is None else check_cores(cores)
     memory_bytes = _available_memory_bytes() // (count + 1)
     devices = tuple(
@@ -77,6 +77,7 @@ def check_cores(cores: object) -> int:
 
 
 def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
+    compute_share, memory_share = PROBED_SHARES["GPU"]
     gpus = tuple(
         Device(
             name=f"{_WORKER}0/device:GPU:{i}",
@@ -84,11 +85,11 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
             model=f"local_{gpu['model']}".replace(" ", "_").lower(),
             memory_bytes=gpu["memory_bytes"],
             streams=1,
-            peak_flops=_peak(gpu["peak_flops"], PROBED_SHARES["GPU"][0]),
-            memory_bytes_per_s=_peak(gpu["memory_bytes_per_s"], PROBED_SHARES["GPU"][1]),
+            peak_flops=_two_digits(gpu["peak_flops"] / compute_share),
+            memory_bytes_per_s=_two_digits(gpu["memory_bytes_per_s"] / memory_share),
             launch_ns=_GPU_LAUNCH_NS,
         )
-        for i, gpu in enumerate(_probe_gpus())
+        for i, gpu in enumerate(_run_probe("devices", "GPU", str(_GPU_MATRIX_SIZE)))
     )
     if not gpus:
         raise InputError(
@@ -101,36 +102,26 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
     )
 
 
-def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]) -> Device:
-    reached, shares = _probe_core(cores[0]), PROBED_SHARES["CPU"]
+def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...]) -> Device:
+    reached, (compute_share, memory_share) = _run_probe("core", str(cores[0])), PROBED_SHARES["CPU"]
     return Device(
         name=name,
         type="CPU",
         model="local_cpu",
         memory_bytes=memory_bytes,
         streams=len(cores),
-        peak_flops=len(cores) * _peak(reached["peak_flops"], shares[0]),
-        memory_bytes_per_s=len(cores) * _peak(reached["memory_bytes_per_s"], shares[1]),
+        peak_flops=len(cores) * _two_digits(reached["peak_flops"] / compute_share),
+        memory_bytes_per_s=len(cores) * _two_digits(reached["memory_bytes_per_s"] / memory_share),
         launch_ns=_CPU_LAUNCH_NS,
         newest_first=True,
     )
 
 
-def _peak(reached: float, share: float) -> float:
-    """The rate that ``reached`` is a share of, to two digits."""
-    return float(f"{reached / share:.1e}")
+def _two_digits(rate: float) -> float:
+    return float(f"{rate:.1e}")
 
 
 @functools.cache
-def _probe_core(core: int) -> dict[str, float]:
-    return _run_probe("core", str(core))
-
-
-@functools.cache
-def _probe_gpus() -> list[dict[str, Any]]:
-    return _run_probe("devices", "GPU", str(_GPU_MATRIX_SIZE))
-
-
 def _run_probe(*arguments: str) -> Any:
     """Runs the probe by path, which avoids importing tf_placer, and reads its line of JSON."""
     command = [sys.executable, "-P", probe.__file__, *arguments]

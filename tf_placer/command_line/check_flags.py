@@ -177,9 +177,7 @@ def _check_clusters(command: str, values: flags.FlagValues) -> None:
                         "without addresses"
                     )
             if cluster is not None and _given(values, "memory_limit"):
-                limited(
-                    cluster.devices, limits_of_texts("--memory_limit", values.memory_limit), "--memory_limit"
-                )
+                limited("--memory_limit", cluster, limits_of_texts("--memory_limit", values.memory_limit))
 
 
 def _texts(values: flags.FlagValues, name: str) -> list[str]:

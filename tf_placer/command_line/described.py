@@ -170,10 +170,7 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
-    for name, values in (
-        ("priorities", plan.priority_of_op(problem)),
-        ("clusters", plan.cluster_of_op(problem)),
-    ):
+    for name, values in zip(("priorities", "clusters"), plan.per_op(problem), strict=True):
         if values is not None and complete:
             raise InputError(
                 f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "

@@ -201,7 +201,7 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
     most = int(np.bincount(on).argmax()) if len(units) else 0
     apart = [problem.name_of_unit(int(unit)) for unit in units[on != most]]
     inside = [layers.names[child] for child in layers.children[layer]]
-    elsewhere = int((layers.inside(layer) & ~member).sum())
+    elsewhere = int((layers.is_inside(layer)[layers.layer_of_op] & ~member).sum())
     devices = {}
     for d in np.unique(device[member]).tolist():
         here = member & (device == d)

@@ -386,11 +386,7 @@ class _Placing(_Finding):
         plan_file, devices = self.request.plan, self.problem.allowed.argmax(axis=1)
         is_part = self.request.complete_plan
         decided = None if plan_file is None else plan_file.op_by_op(self.problem, is_part)
-        per_op = (
-            ()
-            if decided is None
-            else (decided.priority_of_op(self.problem), decided.cluster_of_op(self.problem))
-        )
+        per_op = () if decided is None else decided.per_op(self.problem)
         plan = Placement(self.problem, devices, *per_op).decisions
         problem = build_problem(self.program, self.asked.cluster, self.request.costs, self.profiles)
         self.form = Form(problem, self.program)

@@ -148,7 +148,7 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
     source = _in_parts_of(plan or given, source, values)
     limits = limits_of_texts("--memory_limit", values.memory_limit)
     cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
-    cluster = dataclasses.replace(cluster, devices=limited(cluster.devices, limits, "--memory_limit"))
+    cluster = limited("--memory_limit", cluster, limits)
     if value("fuse"):
         check_has_xla("--fuse")
     if cluster.kind == "local" and not are_workers_open():

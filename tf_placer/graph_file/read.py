@@ -78,12 +78,22 @@ class ProfiledGraph:
     edges: tuple[Edge, ...]
 
     def problem(self, cluster: Cluster) -> Problem:
-        """The problem on a cluster; a device's own model counts before its type.
-
-        Raises:
-          InputError: two nodes of one name, an edge of none, a cycle, or a node that no device has a time for.
-        """
-        position = self._positions()
+        """The problem on a cluster; a device's own model counts before its type."""
+        position = {node.name: number for number, node in enumerate(self.nodes)}
+        if not self.nodes:
+            raise InputError(f"{self.file}: there is no node; give at least one")
+        for number, node in enumerate(self.nodes):
+            if position[node.name] != number:
+                raise InputError(
+                    f"{self.file}: two nodes are called {node.name!r}; give each a name of its own"
+                )
+        for number, edge in enumerate(self.edges):
+            for name in (edge.source, edge.target):
+                if name not in position:
+                    raise InputError(
+                        f"{self.file}: edge {number} names node {shown(name)}, which is not there; "
+                        f"{nearest(name, position)}"
+                    )
         kinds = [(device.model, device.type) for device in cluster.devices]
         times = np.array(
             [
@@ -129,26 +139,6 @@ class ProfiledGraph:
         types = tuple(self.nodes[position[name]].op for name in problem.op_names)
         return dataclasses.replace(problem, op_types=types)
 
-    def _positions(self) -> dict[str, int]:
-        """Name -> number of a node."""
-        if not self.nodes:
-            raise InputError(f"{self.file}: there is no node; give at least one")
-        position: dict[str, int] = {}
-        for number, node in enumerate(self.nodes):
-            if node.name in position:
-                raise InputError(
-                    f"{self.file}: two nodes are called {node.name!r}; give each a name of its own"
-                )
-            position[node.name] = number
-        for number, edge in enumerate(self.edges):
-            for name in (edge.source, edge.target):
-                if name not in position:
-                    raise InputError(
-                        f"{self.file}: edge {number} names node {shown(name)}, which is not there; "
-                        f"{nearest(name, position)}"
-                    )
-        return position
-
 
 @dataclasses.dataclass(frozen=True)
 class _Layer:
@@ -169,9 +159,6 @@ def read_pipedream(file: str, graph_name: str, text: str) -> ProfiledGraph:
 
     A layer is two ops that share a device, ``NAME/forward`` and ``NAME/backward``: its parameters stay with them. An
     edge carries the activation of its source forward, and as many bytes of gradient backward. Times are those of a GPU.
-
-    Raises:
-      InputError: a line that is no layer and no edge, or an edge of no layer.
     """
     nodes: list[Node] = []
     edges: list[Edge] = []
@@ -251,9 +238,6 @@ def read_operator_graph(file: str, name: str, data: Any) -> ProfiledGraph:
     latency of 10^9 ms or more says that a node may not run there. Edges of one source are one tensor, of as many bytes
     as cross 16 GB/s in the longest cost among them. Nodes of one ``colorClass`` share a device. The number of devices
     and their memory are the cluster's.
-
-    Raises:
-      InputError: a node or an edge lacks something, or has what it cannot have.
     """
     if any("TMPCs" in node for node in data["nodes"] if isinstance(node, dict)):
         raise InputError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import collections
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,9 @@ VIEWS: Mapping[str, int] = {op_type: int(position) for op_type, position in valu
 _KEEPS_ITS_OUTPUT = having("held_elsewhere")
 # A variable that one of these touches gives away copies.
 _SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
-_KEPT = {op_type: int(position) for op_type, position in values("puts").items()}
+_SPLITS = {"Split": (1, 0), "SplitV": (0, 2)}  # op type -> positions of the value and of the axis
+# Op type -> the input that is put where a loop of TensorFlow 1 holds it of all its iterations.
+_HELD = {op_type: int(position) for op_type, position in values("puts").items()}
 
 
 def _written(text: str) -> tuple[int, Sequence[int]]:
@@ -41,101 +44,63 @@ WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
 """Op type -> output, and the inputs that it may be written into, of which the first that fits is taken."""
 
 
+def _view_of(item: Item, op: int, inputs: Sequence[tuple[int, int]]) -> int | None:
+    """Position of the input (op, output) that the outputs of an op are views of."""
+    op_type, nodes = item.index.op_types[op], item.graph_def.node
+    if op_type == "Pack":
+        return 0 if len(inputs) == 1 else None
+    if op_type == "Unpack":  # rows of the first dimension lie one after the other
+        return 0 if nodes[op].attr["axis"].i == 0 else None
+    if op_type in _SPLITS:
+        value, axis = _SPLITS[op_type]
+        where = nodes[inputs[axis][0]]
+        is_first = where.op == "Const" and int(tf.make_ndarray(where.attr["value"].tensor)) == 0
+        return value if is_first else None
+    return VIEWS.get(op_type)
+
+
 def aliases(item: Item, table: TensorTable) -> np.ndarray:
-    """[T] int32: input tensor whose memory each tensor reuses on its own device, -1 for memory of its own.
-
-    Args:
-      item: the program.
-      table: its tensors.
-    """
-    return _Aliases(item, table).found
-
-
-class _Aliases:
-    """Computes ``found`` [T] tensor by tensor, an op's inputs before its outputs."""
-
-    def __init__(self, item: Item, table: TensorTable) -> None:
-        self._item, self._table = item, table
-        index = item.index
-        keys = zip(table.producer.tolist(), table.output.tolist(), strict=True)
-        self._tensor_of = {key: t for t, key in enumerate(keys)}
-        self._inputs: list[list[tuple[int, int]]] = [
-            [] for _ in range(index.num_ops)
-        ]  # (op, output), by position
-        reads: dict[tuple[int, int], int] = {}
-        for producer, output, consumer, _ in index.data_edges.tolist():
-            self._inputs[consumer].append((producer, output))
-            reads[producer, output] = reads.get((producer, output), 0) + 1
-        for fetch in item.fetches:
-            name, _, output = fetch.partition(":")
-            key = index.id_of_name[name], int(output or 0)
-            reads[key] = reads.get(key, 0) + 1
-        self._reads = reads
-        self._copied = {
-            self._inputs[op][0][0]
-            for op, op_type in enumerate(index.op_types)
-            if op_type.startswith(_SPARSE_ACCESS) and self._inputs[op]
-        }
-        self.found = np.full(len(table.producer), -1, np.int32)
-        self._is_alone = np.zeros(len(table.producer), bool)  # nobody else can hold its memory
-        for t, (op, output) in enumerate(self._tensor_of):
-            if table.num_bytes[t] > 0:
-                self._decide(t, op, output)
-
-    def _decide(self, t: int, op: int, output: int) -> None:
-        op_type, inputs, source = self._item.index.op_types[op], self._inputs[op], None
-        position = VIEWS.get(op_type)
-        if position is None and op_type in _SOMETIMES_VIEWS:
-            position = _SOMETIMES_VIEWS[op_type](self._item, op, [producer for producer, _ in inputs])
-        is_copy = op_type == "ReadVariableOp" and inputs[0][0] in self._copied
-        if position is not None and position < len(inputs) and not is_copy:
-            source = self._tensor_of.get(inputs[position])
-        if source is None:
-            source = self._written_into(op, op_type, output)
-        if source is None or source == t:
-            self._is_alone[t] = op_type not in _KEEPS_ITS_OUTPUT and self._num_reads(t) == 1
-            return
-        self.found[t] = source
-        is_only_view = len(self._item.outputs[op]) == 1
-        self._is_alone[t] = is_only_view and self._is_alone[source] and self._num_reads(t) == 1
-
-    def _written_into(self, op: int, op_type: str, output: int) -> int | None:
+    """[T] int32: input tensor whose memory each tensor reuses on its own device, -1 for memory of its own."""
+    index, keys = item.index, list(zip(table.producer.tolist(), table.output.tolist(), strict=True))
+    tensor_of = {key: t for t, key in enumerate(keys)}
+    inputs: list[list[tuple[int, int]]] = [[] for _ in range(index.num_ops)]  # (op, output), by position
+    reads: collections.Counter[tuple[int, int]] = collections.Counter()
+    for producer, output, consumer, _ in index.data_edges.tolist():
+        inputs[consumer].append((producer, output))
+        reads[producer, output] += 1
+    for fetch in item.fetches:
+        name, _, output_number = fetch.partition(":")
+        reads[index.id_of_name[name], int(output_number or 0)] += 1
+    copied = {
+        inputs[op][0][0]
+        for op, op_type in enumerate(index.op_types)
+        if op_type.startswith(_SPARSE_ACCESS) and inputs[op]
+    }
+    alias = np.full(len(keys), -1, np.int32)
+    is_alone = np.zeros(len(keys), bool)  # no other tensor can hold its memory
+    for t, (op, output) in enumerate(keys):  # an op's inputs come before its outputs
+        if table.num_bytes[t] == 0:
+            continue
+        op_type, source = index.op_types[op], None
+        position = _view_of(item, op, inputs[op])
+        is_copy = op_type == "ReadVariableOp" and inputs[op][0][0] in copied
+        if position is not None and position < len(inputs[op]) and not is_copy:
+            source = tensor_of.get(inputs[op][position])
         written, positions = WRITES_INTO.get(op_type, (-1, ()))
-        if output != written:
-            return None
-        for position in positions[: len(self._inputs[op])]:
-            key = self._inputs[op][position]
-            source = self._tensor_of.get(key)
-            if source is not None and self._is_alone[source]:
-                source_spec, spec = self._item.outputs[key[0]][key[1]], self._item.outputs[op][output]
-                if (source_spec.dtype, source_spec.num_bytes) == (spec.dtype, spec.num_bytes):
-                    return source
-        return None
-
-    def _num_reads(self, t: int) -> int:
-        return self._reads.get((int(self._table.producer[t]), int(self._table.output[t])), 0)
-
-
-def _split(position: int, axis: int) -> Callable[[Item, int, list[int]], int | None]:
-    """``Split`` and ``SplitV``, where they split the first dimension: (position of the value, of the axis)."""
-
-    def viewed(item: Item, op: int, inputs: list[int]) -> int | None:
-        where = item.graph_def.node[inputs[axis]]
-        if where.op != "Const":
-            return None
-        return position if int(tf.make_ndarray(where.attr["value"].tensor)) == 0 else None
-
-    return viewed
-
-
-_SOMETIMES_VIEWS: Mapping[str, Callable[[Item, int, list[int]], int | None]] = {
-    "Pack": lambda item, op, inputs: 0 if len(inputs) == 1 else None,
-    "Split": _split(1, 0),
-    "SplitV": _split(0, 2),
-    # Rows of the first dimension lie one after the other.
-    "Unpack": lambda item, op, inputs: 0 if item.graph_def.node[op].attr["axis"].i == 0 else None,
-}
-"""Op type -> the input that its outputs are views of, where they are."""
+        if source is None and output == written:
+            spec = item.outputs[op][output]
+            for producer, read in (inputs[op][position] for position in positions[: len(inputs[op])]):
+                candidate, read_spec = tensor_of.get((producer, read)), item.outputs[producer][read]
+                fits = (read_spec.dtype, read_spec.num_bytes) == (spec.dtype, spec.num_bytes)
+                if candidate is not None and is_alone[candidate] and fits:
+                    source = candidate
+                    break
+        if source is None or source == t:
+            is_alone[t] = op_type not in _KEEPS_ITS_OUTPUT and reads[op, output] == 1
+        else:
+            alias[t] = source
+            is_alone[t] = len(item.outputs[op]) == 1 and is_alone[source] and reads[op, output] == 1
+    return alias
 
 
 @without_collections()
@@ -154,8 +119,17 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     resident_bytes = np.zeros(units.num_units, np.int64)
     for variable in item.variables:
         resident_bytes[units.unit_of_op[item.index.id_of_name[variable.node]]] += variable.num_bytes
-    for op, num_bytes in _held_bytes(item).items():
-        resident_bytes[units.unit_of_op[op]] += num_bytes
+    # Bytes behind a handle for most of a step, which no tensor of the graph shows.
+    for op, op_type in enumerate(item.index.op_types):
+        if op_type == "TemporaryVariable":
+            (spec,) = item.outputs[op]
+            resident_bytes[units.unit_of_op[op]] += tensor_bytes(spec.shape, spec.dtype)
+    if not _HELD.keys().isdisjoint(item.index.op_types):
+        runs = frame_trips(item.index, item.outputs).runs
+        for producer, output, consumer, position in item.index.data_edges.tolist():
+            if _HELD.get(item.index.op_types[consumer]) == position:
+                num_bytes = float(runs[consumer]) * item.outputs[producer][output].num_bytes
+                resident_bytes[units.unit_of_op[consumer]] += round(num_bytes)
     table = item_tensors(item)
     return Problem(
         name=item.name,
@@ -181,25 +155,6 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         fusible_of_op=np.array([not why for why in why_not_fusible(item)], bool),
         splitting=item.splitting,
     )
-
-
-def _held_bytes(item: Item) -> dict[int, int]:
-    """Op id -> bytes held behind a handle for most of a step, which no tensor of the graph shows.
-
-    These are buffers of temporary variables, and what loops of TensorFlow 1 keep of all their iterations.
-    """
-    held = {}
-    for op, op_type in enumerate(item.index.op_types):
-        if op_type == "TemporaryVariable":
-            (spec,) = item.outputs[op]
-            held[op] = tensor_bytes(spec.shape, spec.dtype)
-    if _KEPT.keys().isdisjoint(item.index.op_types):
-        return held
-    runs = frame_trips(item.index, item.outputs).runs
-    for producer, output, consumer, position in item.index.data_edges.tolist():
-        if _KEPT.get(item.index.op_types[consumer]) == position:
-            held[consumer] = round(float(runs[consumer]) * item.outputs[producer][output].num_bytes)
-    return held
 
 
 def units_of(item: Item) -> Units:
@@ -230,7 +185,7 @@ def item_tensors(item: Item) -> TensorTable:
             output_bytes[held],
         ]
     )
-    return tensor_table(edges, tensor, num_bytes).without_self_consumers()
+    return tensor_table(edges, tensor, num_bytes)
 
 
 def _keep_on_host(allowed: np.ndarray, units: Units, item: Item, cluster: Cluster) -> None:

@@ -35,29 +35,46 @@ def shortage(problem: Problem) -> str | None:
     Proven: a unit that fits nowhere, alone with what its ops read and write while they run; and units that may be on
     some devices only and together need more than those have. That none of this is so proves nothing.
     """
-    return _unit_that_fits_nowhere(problem) or _devices_too_small_together(problem)
-
-
-def _unit_that_fits_nowhere(problem: Problem) -> str | None:
-    capacity = problem.cluster.capacity_bytes()
+    capacity, resident = problem.cluster.capacity_bytes(), problem.resident_bytes
     running, op_of_unit = bytes_while_running(problem)
-    need = problem.resident_bytes[:, np.newaxis] + running  # [U, D]
+    need = resident[:, np.newaxis] + running  # [U, D]
     lacks = np.where(problem.allowed, need - capacity, np.iinfo(np.int64).max)
     least = lacks.min(axis=1, initial=np.iinfo(np.int64).max)
-    if not len(least) or least.max() <= 0:
-        return None
-    unit = int(least.argmax())
-    device = int(lacks[unit].argmin())
-    ops = int((problem.unit_of_op == unit).sum())
-    unit_name = f"the unit of op {problem.name_of_unit(unit)!r} ({ops} op{'s' if ops > 1 else ''})"
-    held = f"{problem.resident_bytes[unit]} bytes stay there"
-    if running[unit, device]:
-        name = problem.op_names[op_of_unit[unit, device]]
-        held += f", {running[unit, device]} are held while op {name!r} runs"
-    return (
-        f"{unit_name} fits on no device: {held}, and {problem.cluster.devices[device].name} "
-        f"with {capacity[device]} bytes is {least[unit]} bytes short"
-    )
+    if len(least) and least.max() > 0:
+        unit = int(least.argmax())
+        device = int(lacks[unit].argmin())
+        ops = int((problem.unit_of_op == unit).sum())
+        unit_name = f"the unit of op {problem.name_of_unit(unit)!r} ({ops} op{'s' if ops > 1 else ''})"
+        held = f"{resident[unit]} bytes stay there"
+        if running[unit, device]:
+            name = problem.op_names[op_of_unit[unit, device]]
+            held += f", {running[unit, device]} are held while op {name!r} runs"
+        return (
+            f"{unit_name} fits on no device: {held}, and {problem.cluster.devices[device].name} "
+            f"with {capacity[device]} bytes is {least[unit]} bytes short"
+        )
+    # Units tied to a few devices, against the memory of these devices: a case of Hall's condition.
+    for mask in np.unique(problem.allowed, axis=0)[::-1]:
+        bound = ~(problem.allowed & ~mask).any(axis=1)
+        needed, has = int(resident[bound].sum()), int(capacity[mask].sum())
+        if needed > has:
+            names = [
+                device.name for device, inside in zip(problem.cluster.devices, mask, strict=True) if inside
+            ]
+            where = f"{names[0]} has" if len(names) == 1 else f"{', '.join(names)} have together"
+            tenants = "units" if bound.all() else "units that run nowhere else"
+            units = np.flatnonzero(bound)
+            largest = units[np.argsort(-resident[units], kind="stable")[:_HOLDERS]]
+            holders = ", ".join(
+                f"the unit of op {problem.name_of_unit(int(unit))!r} ({resident[unit]})"
+                for unit in largest
+                if resident[unit]
+            )
+            return (
+                f"{needed} bytes stay with {tenants} and {where} {has}: {needed - has} bytes short; "
+                f"most is with the variables in {holders}"
+            )
+    return None
 
 
 def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -96,33 +113,6 @@ def _bytes_in_use(problem: Problem) -> np.ndarray:
     return held
 
 
-def _devices_too_small_together(problem: Problem) -> str | None:
-    """Units tied to a few devices, against the memory of these devices (a case of Hall's condition)."""
-    capacity = problem.cluster.capacity_bytes()
-    resident = problem.resident_bytes
-    for mask in np.unique(problem.allowed, axis=0)[::-1]:
-        bound = ~(problem.allowed & ~mask).any(axis=1)
-        need, has = int(resident[bound].sum()), int(capacity[mask].sum())
-        if need > has:
-            names = [
-                device.name for device, inside in zip(problem.cluster.devices, mask, strict=True) if inside
-            ]
-            where = f"{names[0]} has" if len(names) == 1 else f"{', '.join(names)} have together"
-            tenants = "units" if bound.all() else "units that run nowhere else"
-            units = np.flatnonzero(bound)
-            largest = units[np.argsort(-resident[units], kind="stable")[:_HOLDERS]]
-            holders = ", ".join(
-                f"the unit of op {problem.name_of_unit(int(unit))!r} ({resident[unit]})"
-                for unit in largest
-                if resident[unit]
-            )
-            return (
-                f"{need} bytes stay with {tenants} and {where} {has}: {need - has} bytes short; "
-                f"most is with the variables in {holders}"
-            )
-    return None
-
-
 def least_share(problem: Problem, within_s: float = math.inf) -> float:
     """Lower bound on ``fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
 
@@ -139,33 +129,19 @@ def least_share(problem: Problem, within_s: float = math.inf) -> float:
     need = np.where(counted, (problem.resident_bytes[:, np.newaxis] + running) / capacity, 0.0)
     of_units = np.where(possible, need, np.inf).min(axis=1, initial=np.inf)
     of_units = of_units[np.isfinite(of_units)]  # a unit that is possible nowhere bounds nothing
-    elsewhere_devices = ~counted
-    elsewhere = _most_bytes(
-        problem,
-        unit_ns[:, elsewhere_devices],
-        possible[:, elsewhere_devices],
-        has_ns[elsewhere_devices],
-        capacity[elsewhere_devices],
-    )
-    together = max(float(problem.resident_bytes.sum()) - elsewhere, 0.0) / capacity[counted].sum()
-    return max(float(of_units.max(initial=0.0)), together)
-
-
-def _most_bytes(
-    problem: Problem, unit_ns: np.ndarray, possible: np.ndarray, has_ns: np.ndarray, capacity: np.ndarray
-) -> float:
-    """Resident bytes that some devices can hold at most, as one of the memory and time of all of them."""
-    if not possible.size:
-        return 0.0
-    least_ns = np.where(possible, unit_ns, np.inf).min(axis=1)
-    can = np.isfinite(least_ns) & (problem.resident_bytes > 0)
-    held, takes_ns = problem.resident_bytes[can].astype(float), least_ns[can]
-    order = np.argsort(takes_ns / held, kind="stable")
-    held, takes_ns = held[order], takes_ns[order]
-    before_ns = np.cumsum(takes_ns) - takes_ns
-    remaining_ns = np.maximum(float(has_ns.sum()) - before_ns, 0.0)
-    part = np.minimum(remaining_ns / np.maximum(takes_ns, 1e-9), 1.0)
-    return min(float((held * part).sum()), float(capacity.sum()))
+    together = float(problem.resident_bytes.sum())
+    others = ~counted
+    if others.any() and len(possible):
+        # Resident bytes that the others hold at most, as one device of the memory and time of all of them.
+        least_ns = np.where(possible[:, others], unit_ns[:, others], np.inf).min(axis=1)
+        can = np.isfinite(least_ns) & (problem.resident_bytes > 0)
+        held, takes_ns = problem.resident_bytes[can].astype(float), least_ns[can]
+        order = np.argsort(takes_ns / held, kind="stable")
+        held, takes_ns = held[order], takes_ns[order]
+        remaining_ns = np.maximum(float(has_ns[others].sum()) - (np.cumsum(takes_ns) - takes_ns), 0.0)
+        part = np.minimum(remaining_ns / np.maximum(takes_ns, 1e-9), 1.0)
+        together -= min(float((held * part).sum()), float(capacity[others].sum()))
+    return max(float(of_units.max(initial=0.0)), max(together, 0.0) / capacity[counted].sum())
 
 
 def possible_devices(problem: Problem) -> np.ndarray:
@@ -199,11 +175,6 @@ class EarliestTimes:
     head_ns: np.ndarray  # [N, D] float64, no step starts the op on the device sooner
     tail_ns: np.ndarray  # [N, D] float64, no step ends sooner after the end of the op on the device
 
-    @property
-    def through_ns(self) -> np.ndarray:
-        """[N, D] float64, no step with the op on the device takes less."""
-        return self.head_ns + self.cost_ns + self.tail_ns
-
 
 def earliest_times(problem: Problem, possible: np.ndarray) -> EarliestTimes:
     """Longest paths through the ops, each input arriving from the best device for the reader.
@@ -213,7 +184,6 @@ def earliest_times(problem: Problem, possible: np.ndarray) -> EarliestTimes:
     It takes O((N + E) D^2) steps, a few NumPy calls for each level of the graph.
 
     Args:
-      problem: the ops.
       possible: [U, D] bool, where units can be.
     """
     cost = np.where(possible[problem.unit_of_op], problem.compute_ns.astype(np.float64), np.inf)
@@ -264,10 +234,9 @@ def shared_work_ns(
     resident: np.ndarray | None = None,
     capacity: np.ndarray | None = None,
 ) -> float:
-    """A lower bound on the least T at which units can be shared among the devices.
+    """A lower bound on the least T [ns] at which units can be shared among the devices; without memory if nothing fits.
 
     min T with sum_u x_ud work_ud <= T streams_d, sum_u x_ud resident_u <= capacity_d, sum_d x_ud = 1 and x >= 0.
-
     For any w, m >= 0 with sum_d w_d streams_d = 1, weak duality gives
     T >= sum_u min_d (w_d work_ud + m_d resident_u) - sum_d m_d capacity_d. So w and m may come from anywhere: here
     they are the dual of the same problem with like units joined (HiGHS), and the sum is over all units.
@@ -277,9 +246,6 @@ def shared_work_ns(
       streams: [D] of each device.
       resident: [U] bytes of each unit; None for no limit of memory.
       capacity: [D] bytes of each device.
-
-    Returns:
-      Nanoseconds; as without memory where nothing fits.
     """
     units, devices = work.shape
     if not units:
@@ -365,18 +331,13 @@ class LowerBounds:
     links that they cannot avoid, and a device that takes part pays for it.
     """
 
-    critical_path_ns: int  # the longest chain of ops, each on its fastest device, transfers free
-    total_work_ns: int  # all ops shared perfectly among all streams of all devices
-    largest_unit_ns: int  # the heaviest unit alone, shared perfectly among its best device's streams
-    # the longest chain through a unit on the device that is best for it, with the cheapest links between
-    # where its ops can be
+    # ``MEANING`` says what each is.
+    critical_path_ns: int
+    total_work_ns: int
+    largest_unit_ns: int
     path_with_transfers_ns: int = 0
-    # as ``total_work_ns``, no device holding more than it can; or the hosts' dispatch of all ops, shared
-    # alike, where that takes longer
     work_in_memory_ns: int = 0
-    # the ops that cannot start before some moment, nor be among the last to end, shared perfectly, and what
-    # must come before and after (Carlier & Pinson 1989)
-    work_between_ns: int = 0
+    work_between_ns: int = 0  # Carlier & Pinson 1989
 
     @property
     def rows(self) -> tuple[tuple[str, int], ...]:
@@ -408,8 +369,18 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
     times = earliest_times(problem, possible)
     work = _unit_work(problem, problem.compute_ns, possible)
     resident, capacity = problem.resident_bytes, problem.cluster.capacity_bytes()
-    joins = _join_ns(problem, possible)
+    # [U, D] added to a step by the unit's device taking part, infinite where not possible.
+    works = np.zeros(possible.shape, bool)
+    np.logical_or.at(works, problem.unit_of_op, problem.compute_ns > 0)
+    joins = np.where(possible, works * problem.cluster.join_ns().astype(np.float64), np.inf)
     join_ns = int(joins.min(axis=1).max(initial=0))
+    # The slowest unit on its best device, with the work that must come before and after.
+    through, head, tail = np.zeros(works.shape), np.full(works.shape, np.inf), np.full(works.shape, np.inf)
+    np.maximum.at(through, problem.unit_of_op, times.head_ns + times.cost_ns + times.tail_ns)
+    np.minimum.at(head, problem.unit_of_op, times.head_ns)
+    np.minimum.at(tail, problem.unit_of_op, times.tail_ns)
+    unit_ns = np.floor(head + work / streams * (1 - 1e-12) + tail)
+    path_ns = (np.maximum(through, unit_ns) + joins).min(axis=1).max(initial=0)
     in_memory = shared_work_ns(work, streams, resident, capacity)
     if problem.cluster.dispatch_ns().any():
         # Hosts feed their devices one op after the other; devices that need not be fed work by themselves.
@@ -423,7 +394,7 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
         critical_path_ns=int(problem.op_graph.bottom_level_ns.max(initial=0)),
         total_work_ns=int(shared_work_ns(simple, streams)),
         largest_unit_ns=int(np.floor((simple / streams).min(axis=1).max(initial=0))),
-        path_with_transfers_ns=_path_ns(problem, times, work / streams, joins),
+        path_with_transfers_ns=int(path_ns),
         work_in_memory_ns=int(in_memory) + join_ns,
         work_between_ns=int(between) + join_ns,
     )
@@ -434,31 +405,6 @@ def _unit_work(problem: Problem, compute_ns: np.ndarray, possible: np.ndarray) -
     work = np.zeros(possible.shape)
     np.add.at(work, problem.unit_of_op, compute_ns.astype(np.float64))
     return np.where(possible, work, np.inf)
-
-
-def _join_ns(problem: Problem, possible: np.ndarray) -> np.ndarray:
-    """[U, D] float64: time added to a step by the unit's device taking part, infinite where not possible."""
-    works = np.zeros(possible.shape, bool)
-    np.logical_or.at(works, problem.unit_of_op, problem.compute_ns > 0)
-    return np.where(possible, works * problem.cluster.join_ns().astype(np.float64), np.inf)
-
-
-def _path_ns(problem: Problem, times: EarliestTimes, share: np.ndarray, joins: np.ndarray) -> int:
-    """The slowest unit on its best device, with the work that must come before and after.
-
-    Args:
-      problem: the ops.
-      times: before and after each op.
-      share: [U, D] work of each unit over the streams of each device.
-      joins: [U, D] see ``_join_ns``.
-    """
-    shape, unit = share.shape, problem.unit_of_op
-    through, head, tail = np.zeros(shape), np.full(shape, np.inf), np.full(shape, np.inf)
-    np.maximum.at(through, unit, times.through_ns)
-    np.minimum.at(head, unit, times.head_ns)
-    np.minimum.at(tail, unit, times.tail_ns)
-    unit_ns = np.floor(head + share * (1 - 1e-12) + tail)
-    return int((np.maximum(through, unit_ns) + joins).min(axis=1).max(initial=0))
 
 
 def _work_between(problem: Problem, times: EarliestTimes, possible: np.ndarray, streams: np.ndarray) -> float:

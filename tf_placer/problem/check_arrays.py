@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sized
+import hashlib
+from collections.abc import Mapping, Sequence, Sized
+from typing import Any
 
 import numpy as np
 
+from colocation.op_facts import topological_order
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.cluster.cluster import Cluster
-
-# Edges to tensors: the compressed rows that the simulator reads.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,17 +25,6 @@ class TensorTable:
     consumer_offset: np.ndarray  # [T + 1] int32
     consumer_op: np.ndarray  # [E'] int32
 
-    def without_self_consumers(self) -> TensorTable:
-        """Drops edges of an op to itself: their tensors stay, with nobody waiting for them."""
-        tensor = tensor_of_edge(self.consumer_offset)
-        is_other = self.consumer_op != self.producer[tensor]
-        counts = np.bincount(tensor[is_other], minlength=len(self.producer))
-        return dataclasses.replace(
-            self,
-            consumer_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-            consumer_op=self.consumer_op[is_other],
-        )
-
 
 def tensor_of_edge(consumer_offset: np.ndarray) -> np.ndarray:
     """[E] int64: the tensor of each entry of ``consumer_op``, from where each tensor's entries begin [T + 1]."""
@@ -42,24 +32,23 @@ def tensor_of_edge(consumer_offset: np.ndarray) -> np.ndarray:
 
 
 def tensor_table(edges: np.ndarray, tensor_ids: np.ndarray, bytes_of_edge: np.ndarray) -> TensorTable:
-    """Groups edges of one tensor; a consumer reading a tensor twice waits once.
+    """Groups edges of one tensor; a consumer reading a tensor twice waits once, and no op waits for itself.
 
     Args:
-      edges: [E, 2] producer op, consumer op.
+      edges: [E, 2] producer op, consumer op; an edge of an op to itself is a tensor that may have no consumer.
       tensor_ids: [E] ids; edges of one producer with one id are one tensor.
       bytes_of_edge: [E] int64; a tensor has the bytes of its largest edge.
     """
     keys = np.stack([edges[:, 0], tensor_ids, edges[:, 1]], axis=1)
     order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
     keys, num_bytes = keys[order], bytes_of_edge[order]
-    first_of_tensor = np.ones(len(keys), bool)
-    first_of_tensor[1:] = (keys[1:, :2] != keys[:-1, :2]).any(axis=1)
-    first_of_consumer = first_of_tensor.copy()
-    first_of_consumer[1:] |= keys[1:, 2] != keys[:-1, 2]
-    starts = np.flatnonzero(first_of_tensor)
-    tensor = np.cumsum(first_of_tensor) - 1
-    consumers = np.flatnonzero(first_of_consumer)
-    counts = np.bincount(tensor[consumers], minlength=len(starts))
+    begins_tensor = np.ones(len(keys), bool)
+    begins_tensor[1:] = (keys[1:, :2] != keys[:-1, :2]).any(axis=1)
+    begins_consumer = begins_tensor.copy()
+    begins_consumer[1:] |= keys[1:, 2] != keys[:-1, 2]
+    starts = np.flatnonzero(begins_tensor)
+    consumers = np.flatnonzero(begins_consumer & (keys[:, 0] != keys[:, 2]))
+    counts = np.bincount((np.cumsum(begins_tensor) - 1)[consumers], minlength=len(starts))
     largest = np.maximum.reduceat(num_bytes, starts) if len(starts) else np.zeros(0, np.int64)
     return TensorTable(
         producer=keys[starts, 0].astype(np.int32),
@@ -70,191 +59,223 @@ def tensor_table(edges: np.ndarray, tensor_ids: np.ndarray, bytes_of_edge: np.nd
     )
 
 
-# Name -> type and shape of each array of a ``Problem``: N ops, U units, D devices, T tensors, E readers of tensors.
-PROBLEM_ARRAYS: dict[str, tuple[type, str]] = {
-    "unit_of_op": (np.int32, "N"),
-    "compute_ns": (np.int64, "ND"),
-    "tensor_producer": (np.int32, "T"),
-    "tensor_bytes": (np.int64, "T"),
-    "consumer_offset": (np.int32, "T+1"),
-    "consumer_op": (np.int32, "E"),
-    "resident_bytes": (np.int64, "U"),
-    "allowed": (np.bool_, "UD"),
-    "priority": (np.int32, "N"),
+# Name -> type, shape and least entry of each array of a ``Problem``: N ops, U units, D devices, T tensors, E readers.
+PROBLEM_ARRAYS: dict[str, tuple[type, str, int | None]] = {
+    "unit_of_op": (np.int32, "N", 0),
+    "compute_ns": (np.int64, "N D", 0),
+    "tensor_producer": (np.int32, "T", 0),
+    "tensor_bytes": (np.int64, "T", 0),
+    "consumer_offset": (np.int32, "T+1", 0),
+    "consumer_op": (np.int32, "E", 0),
+    "resident_bytes": (np.int64, "U", 0),
+    "allowed": (np.bool_, "U D", None),
+    "priority": (np.int32, "N", None),
+    "alias_of_tensor": (np.int32, "T", -1),
+    "stage_of_op": (np.int32, "N", -1),
+    "fusible_of_op": (np.bool_, "N", None),
+}
+# Arrays that may be left out, as empty ones, and the entry that stands for unknown; older files lack them.
+UNKNOWN = {"alias_of_tensor": -1, "stage_of_op": -1, "fusible_of_op": False}
+# Likewise of the arguments of ``Problem.from_arrays``, but for ``edges``: N ops, E edges.
+_GIVEN_ARRAYS: dict[str, tuple[type, str, int | None]] = {
+    "compute_ns": (np.int64, "N D", 0),
+    "edge_bytes": (np.int64, "E", 0),
+    "edge_tensor": (np.int64, "E", 0),
+    "resident_bytes": (np.int64, "N", 0),
+    "output_bytes": (np.int64, "N", 0),
+    "allowed": (np.bool_, "N D", None),
+    "unit_of_op": (np.int32, "N", 0),
 }
 # Of the simulator: a step of 13 days, and more bytes than there are.
-_MOST_NS = 1 << 50
-_MOST_BYTES = 1 << 62
+_MOST_NS, _MOST_BYTES = 1 << 50, 1 << 62
 
 
-def checked_arrays(arrays: Mapping[str, object], cluster: Cluster) -> dict[str, np.ndarray]:
-    """The array arguments of ``Problem.from_arrays``, checked.
-
-    Raises:
-      InputError: one is not; names it.
-    """
-    devices = len(cluster.devices)
-    compute_ns = exact("compute_ns", arrays["compute_ns"], np.int64)
-    if compute_ns.ndim != 2 or compute_ns.shape[1] != devices:
+def _check(
+    arrays: Mapping[str, np.ndarray],
+    table: Mapping[str, tuple[type, str, int | None]],
+    sizes: Mapping[str, int],
+) -> None:
+    """Raises InputError where an array has not the shape or the entries of a table such as ``PROBLEM_ARRAYS``."""
+    for name, (_, letters, least) in table.items():
+        shape = tuple(sizes[letter] for letter in letters.split())
+        if arrays[name].shape != shape:
+            raise InputError(
+                f"{name} has shape {arrays[name].shape}, expected {shape}: [{letters.replace(' ', ', ')}]"
+            )
+        if least is not None and arrays[name].size and arrays[name].min() < least:
+            raise InputError(f"{name} has the entry {arrays[name].min()}; give at least {least}")
+    homeless = ~arrays["allowed"].any(axis=1)
+    if homeless.any():
         raise InputError(
-            f"compute_ns has shape {compute_ns.shape}, expected (units, {devices}): "
-            f"a column per device of cluster {cluster.name!r}"
+            f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one"
         )
-    num_units = len(compute_ns)
-    if not num_units:
-        raise InputError("compute_ns has no rows; give at least one unit to place")
-    edges = _pairs("edges", arrays["edges"])
-    complete = {**arrays, "edge_tensor": np.arange(len(edges))} if arrays["edge_tensor"] is None else arrays
-    checked = {"compute_ns": compute_ns, "edges": edges}
-    shapes = {
-        **dict.fromkeys(("edge_bytes", "edge_tensor"), (len(edges),)),
-        **dict.fromkeys(("resident_bytes", "output_bytes"), (num_units,)),
-        "allowed": compute_ns.shape,
-    }
-    for argument, shape in shapes.items():
-        checked[argument] = exact(argument, complete[argument], bool if argument == "allowed" else np.int64)
-        if checked[argument].shape != shape:
-            raise InputError(f"{argument} has shape {checked[argument].shape}, expected {shape}")
-    for argument in ("compute_ns", *shapes):
-        check_least("a cost, a size or an id", argument, checked[argument])
-    if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
+
+
+def checked_arrays(given: Mapping[str, Any], names: Sequence[str], cluster: Cluster) -> dict[str, np.ndarray]:
+    """The array arguments of ``Problem.from_arrays``, checked and complete; ``allowed`` is [U, D]."""
+    num_ops, edges = len(names), given["edges"]
+    default = {"edge_tensor": np.arange(len(edges)), "unit_of_op": np.arange(num_ops)}
+    arrays = {"edges": edges}
+    for key, (dtype, _, _) in _GIVEN_ARRAYS.items():
+        is_left_out = given[key] is None and key in default
+        arrays[key] = exact(key, default[key] if is_left_out else given[key], dtype)
+    _check(arrays, _GIVEN_ARRAYS, {"N": num_ops, "D": len(cluster.devices), "E": len(edges)})
+    arguments.check_positions("edges", edges, num_ops)
+    for key in ("compute_ns", "edge_bytes", "resident_bytes", "output_bytes"):
+        most, noun = (_MOST_NS, "nanoseconds") if key == "compute_ns" else (_MOST_BYTES, "bytes")
+        per_op = arrays[key].max(axis=1) if key == "compute_ns" else arrays[key]
+        total = per_op.sum(dtype=np.float64)  # which no sum of int64 overflows
+        if total >= most:
+            raise InputError(
+                f"{key} adds up to {total:.3g} {noun}, more than can be computed with; give less than {most:.3g}"
+            )
+    units, allowed = arrays["unit_of_op"], arrays["allowed"]
+    present = np.unique(units)
+    gaps = np.flatnonzero(present != np.arange(len(present)))
+    if len(gaps):
         raise InputError(
-            f"edges name unit {edges.max()} or below 0; rows of compute_ns are 0 to {num_units - 1}"
-        )
-    _check_homes(checked["allowed"])
-    _check_sum("compute_ns", compute_ns.max(axis=1), _MOST_NS, "nanoseconds")
-    for argument in ("edge_bytes", "resident_bytes", "output_bytes"):
-        _check_sum(argument, checked[argument], _MOST_BYTES, "bytes")
-    return checked
-
-
-def checked_units(
-    unit_of_op: object, allowed: np.ndarray, names: tuple[str, ...], cluster: Cluster
-) -> np.ndarray:
-    """[N] int32, the argument of ``Problem.from_arrays``: each unit has an op, and a device for all its ops.
-
-    Raises:
-      InputError: it is not so; names ops that cannot be together.
-    """
-    units = exact("unit_of_op", unit_of_op, np.int32)
-    if units.shape != (len(names),):
-        raise InputError(f"unit_of_op has shape {units.shape}, expected ({len(names)},): a unit for each op")
-    if units.min() < 0:
-        raise InputError(f"unit_of_op has a negative entry ({units.min()}); number the units from 0 on")
-    highest = int(units.max())
-    present = np.bincount(units[units < len(units)], minlength=len(units)) > 0
-    missing = np.flatnonzero(~present[: highest + 1])
-    if highest >= len(units) or len(missing):
-        raise InputError(
-            f"unit_of_op has an op in unit {highest} and none in unit {missing[0]}; number the units from 0 on, and "
+            f"unit_of_op has an op in unit {present[-1]} and none in unit {gaps[0]}; number the units from 0 on, and "
             "leave none out"
         )
-    common = np.ones((highest + 1, allowed.shape[1]), bool)
-    np.logical_and.at(common, units, allowed)
-    homeless = np.flatnonzero(~common.any(axis=1))
-    if len(homeless):
-        raise InputError(_parted(int(homeless[0]), units, allowed, names, cluster))
-    return units
+    arrays["allowed"] = np.ones((len(present), len(cluster.devices)), bool)  # where all ops of a unit may be
+    np.logical_and.at(arrays["allowed"], units, allowed)
+    has_device = arrays["allowed"].any(axis=1)
+    if not has_device.all():
+        unit = int(np.argmin(has_device))
+        ops = np.flatnonzero(units == unit)
+        # At most one op for each choice of devices.
+        ops = ops[np.unique(allowed[ops], axis=0, return_index=True)[1]]
+        disjoint = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]
+        pair = disjoint[0] if disjoint else ops[allowed[ops].sum(axis=1).argsort(kind="stable")][:2]
+        a, b = (names[int(op)] for op in pair)
+        rest = "" if disjoint else " with the rest of it"
+        raise InputError(
+            f"unit_of_op puts ops {a!r} and {b!r} into unit {unit}, but allowed has no device of cluster "
+            f"{cluster.name!r} for both{rest}; give them different units"
+        )
+    return arrays
 
 
-def _parted(
-    unit: int, units: np.ndarray, allowed: np.ndarray, names: tuple[str, ...], cluster: Cluster
-) -> str:
-    """Ops of a unit that have no device in common: two that have none by themselves, if there are such."""
-    ops = np.flatnonzero(units == unit)
-    ops = ops[np.unique(allowed[ops], axis=0, return_index=True)[1]]  # as few as there are choices of devices
-    disjoint = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]
-    a, b = disjoint[0] if disjoint else ops[allowed[ops].sum(axis=1).argsort(kind="stable")][:2]
-    addition = "" if disjoint else " with the rest of it"
-    return (
-        f"unit_of_op puts ops {names[a]!r} and {names[b]!r} into unit {unit}, but allowed has no device of "
-        f"cluster {cluster.name!r} for both{addition}; give them different units"
+def fields_of_arrays(
+    given: Mapping[str, Any], cluster: Cluster, names: Sequence[str] | None, name: str
+) -> dict[str, Any]:
+    """Field of ``Problem`` -> value, for arguments as ``Problem.from_arrays`` documents them."""
+    edges = exact("edges", given["edges"], np.int32)
+    if edges.size and (edges.ndim != 2 or edges.shape[1] != 2):
+        raise InputError(
+            f"edges has shape {edges.shape}, expected (edges, 2): producer unit and consumer unit"
+        )
+    edges, costs = edges.reshape(-1, 2), exact("compute_ns", given["compute_ns"], np.int64)
+    if costs.ndim != 2:
+        raise InputError(f"compute_ns has shape {costs.shape}, expected [N, D]: a row for each op")
+    num_ops, noun = len(costs), "unit" if given["unit_of_op"] is None else "op"
+    if not num_ops:
+        raise InputError("compute_ns has no rows; give at least one unit to place")
+    names = [f"{noun}_{op}" for op in range(num_ops)] if names is None else names
+    names = checked_names("names", names, num_ops)
+    arrays = checked_arrays({**given, "edges": edges}, names, cluster)
+    order = topological_order(num_ops, edges)
+    if len(order) != num_ops:
+        waiting = np.setdiff1d(np.arange(num_ops), order)  # on a cycle or behind one
+        inside = edges[np.isin(edges[:, 0], waiting) & np.isin(edges[:, 1], waiting)]
+        producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
+        stuck = int(waiting[0])
+        # Every waiting op waits for another one: as many steps back as there are ops end on a cycle.
+        for _ in waiting:
+            stuck = producer[stuck]
+        raise InputError(
+            f"edges form a cycle through {noun} {stuck} ({names[stuck]!r}); a step must be acyclic"
+        )
+    units, digest = arrays["unit_of_op"], hashlib.sha256()
+    in_digest = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
+    for key in in_digest if given["unit_of_op"] is None else (*in_digest, "unit_of_op"):
+        digest.update(np.ascontiguousarray(arrays[key]).tobytes())
+    resident_bytes = np.zeros(len(arrays["allowed"]), np.int64)
+    np.add.at(resident_bytes, units, arrays["resident_bytes"])
+    # Where an op makes more bytes than its edges carry, a tensor without readers has the rest.
+    tensors = tensor_table(edges, arrays["edge_tensor"], arrays["edge_bytes"])
+    rest_bytes = arrays["output_bytes"].copy()
+    np.subtract.at(rest_bytes, tensors.producer, tensors.num_bytes)
+    ops, number = np.flatnonzero(rest_bytes > 0), np.argsort(order)
+    tensors = tensor_table(
+        number[np.concatenate([edges, np.stack([ops, ops], axis=1)])],
+        np.concatenate([arrays["edge_tensor"], np.full(len(ops), -1)]),
+        np.concatenate([arrays["edge_bytes"], rest_bytes[ops]]),
     )
+    return {
+        "name": name,
+        "cluster": cluster,
+        "unit_of_op": units[order],
+        "compute_ns": arrays["compute_ns"][order],
+        "tensor_producer": tensors.producer,
+        "tensor_bytes": tensors.num_bytes,
+        "consumer_offset": tensors.consumer_offset,
+        "consumer_op": tensors.consumer_op,
+        "resident_bytes": resident_bytes,
+        "allowed": arrays["allowed"],
+        "priority": np.zeros(num_ops, np.int32),
+        "op_names": tuple(names[op] for op in order),
+        "op_types": ("",) * num_ops,
+        "output_shapes": tuple(((int(arrays["output_bytes"][op]),),) for op in order),
+        "fingerprint": digest.hexdigest(),
+    }
 
 
-def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> dict[str, np.ndarray]:
-    """The arrays of ``PROBLEM_ARRAYS`` as they are documented, for so many devices.
-
-    Raises:
-      InputError: one is not; names it.
-    """
-    checked = {name: exact(name, arrays[name], dtype) for name, (dtype, _) in PROBLEM_ARRAYS.items()}
-    sizes = {"D": num_devices}
+def checked_problem_arrays(given: Mapping[str, object], num_devices: int) -> dict[str, np.ndarray]:
+    """The arrays of ``PROBLEM_ARRAYS`` as they are documented, for so many devices."""
+    arrays = {name: exact(name, given[name], dtype) for name, (dtype, _, _) in PROBLEM_ARRAYS.items()}
+    sizes = {"D": num_devices, "T+1": arrays["tensor_bytes"].size + 1}
     for letter, name in (
         ("N", "unit_of_op"),
         ("U", "resident_bytes"),
         ("T", "tensor_bytes"),
         ("E", "consumer_op"),
     ):
-        sizes[letter] = checked[name].size
+        sizes[letter] = arrays[name].size
     if not sizes["N"]:
         raise InputError("unit_of_op has no entries; a problem needs at least one op")
-    for name, (_, letters) in PROBLEM_ARRAYS.items():
-        shape = (sizes["T"] + 1,) if letters == "T+1" else tuple(sizes[letter] for letter in letters)
-        if checked[name].shape != shape:
-            raise InputError(
-                f"{name} has shape {checked[name].shape}, expected {shape}: [{', '.join(letters)}]"
-            )
-    for name in ("compute_ns", "tensor_bytes", "resident_bytes"):
-        check_least("a cost or a size", name, checked[name])
+    for name, unknown in UNKNOWN.items():
+        dtype, letter, _ = PROBLEM_ARRAYS[name]
+        if arrays[name].shape == (0,):
+            arrays[name] = np.full(sizes[letter], unknown, dtype)
+    _check(arrays, PROBLEM_ARRAYS, sizes)
     for name, letter in (("unit_of_op", "U"), ("tensor_producer", "N"), ("consumer_op", "N")):
-        arguments.check_positions(name, checked[name], sizes[letter])
-    offset = checked["consumer_offset"]
+        arguments.check_positions(name, arrays[name], sizes[letter])
+    offset, producer = arrays["consumer_offset"], arrays["tensor_producer"]
     if offset[0] != 0 or offset[-1] != sizes["E"] or (np.diff(offset) < 0).any():
         raise InputError(
             f"consumer_offset must begin with 0, end with {sizes['E']} (the length of consumer_op) and never fall"
         )
-    if (np.diff(checked["tensor_producer"]) < 0).any():
+    if (np.diff(producer) < 0).any():
         raise InputError("tensor_producer falls; give the tensors in the order of the ops that make them")
-    if (checked["consumer_op"] <= checked["tensor_producer"][tensor_of_edge(offset)]).any():
+    tensor = tensor_of_edge(offset)
+    if (arrays["consumer_op"] <= producer[tensor]).any():
         raise InputError(
             "consumer_op has an op that is not after its producer; give ops in topological order"
         )
-    _check_homes(checked["allowed"])
-    return checked
-
-
-def checked_aliases(alias_of_tensor: object, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """[T] int32 for a problem of these arrays, -1 throughout where none are given.
-
-    Raises:
-      InputError: one is of no tensor that the producer reads, or of a tensor of 0 bytes.
-    """
-    num_tensors = len(arrays["tensor_producer"])
-    sources = exact("alias_of_tensor", alias_of_tensor, np.int32)
-    if sources.shape == (0,):
-        return np.full(num_tensors, -1, np.int32)
-    if sources.shape != (num_tensors,):
+    alias = arrays["alias_of_tensor"]
+    sharing = np.flatnonzero(alias != -1)
+    arguments.check_positions("alias_of_tensor", alias[sharing], sizes["T"])
+    reads = tensor * sizes["N"] + arrays["consumer_op"]
+    reuses = alias[sharing].astype(np.int64) * sizes["N"] + producer[sharing]
+    wrong = sharing[~np.isin(reuses, reads) | (arrays["tensor_bytes"][sharing] == 0)]
+    if len(wrong):
         raise InputError(
-            f"alias_of_tensor has shape {sources.shape}, expected ({num_tensors},): one per tensor, or none"
+            f"alias_of_tensor: tensor {wrong[0]} has the memory of tensor {alias[wrong[0]]}; give one that its op "
+            "reads, and -1 for a tensor of 0 bytes"
         )
-    sharing = np.flatnonzero(sources != -1)
-    arguments.check_positions("alias_of_tensor", sources[sharing], num_tensors)
-    offset, num_ops = arrays["consumer_offset"], len(arrays["unit_of_op"])
-    reads = tensor_of_edge(offset).astype(np.int64) * num_ops + arrays["consumer_op"]  # ascending
-    reuses = sources[sharing].astype(np.int64) * num_ops + arrays["tensor_producer"][sharing]
-    wrong = ~np.isin(reuses, reads) | (arrays["tensor_bytes"][sharing] == 0)
-    if wrong.any():
-        tensor = int(sharing[np.argmax(wrong)])
-        raise InputError(
-            f"alias_of_tensor: tensor {tensor} has the memory of tensor {sources[tensor]}; give one that its op reads, "
-            "and -1 for a tensor of 0 bytes"
-        )
-    return sources
+    return arrays
 
 
 def checked_names(argument: str, names: object, count: int) -> tuple[str, ...]:
-    """``names`` as so many distinct texts.
-
-    Raises:
-      InputError: they are not.
-    """
+    """``names`` as so many distinct texts."""
     texts = arguments.items_of(argument, names, str, "give one name for each")
     check_length(argument, texts, count)
-    if len(set(texts)) != count:
-        seen: set[str] = set()
-        twice = next(name for name in texts if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"{argument} has {twice!r} twice; a placement file needs distinct names")
+    seen: set[str] = set()
+    for name in texts:
+        if name in seen:
+            raise InputError(f"{argument} has {name!r} twice; a placement file needs distinct names")
+        seen.add(name)
     return texts
 
 
@@ -262,67 +283,3 @@ def check_length(argument: str, entries: Sized, count: int) -> None:
     """Raises InputError unless there are ``count`` entries."""
     if len(entries) != count:
         raise InputError(f"{argument} has {len(entries)} entries, expected {count}: give one for each row")
-
-
-def check_least(what: str, argument: str, array: np.ndarray) -> None:
-    """Raises InputError where an array has a negative number."""
-    if array.dtype != bool and (array < 0).any():
-        raise InputError(f"{argument} has a negative entry ({array.min()}); {what} is at least 0")
-
-
-def _pairs(argument: str, value: object) -> np.ndarray:
-    pairs = exact(argument, value, np.int32)
-    if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
-        raise InputError(
-            f"{argument} has shape {pairs.shape}, expected (edges, 2): producer unit and consumer unit"
-        )
-    return pairs.reshape(-1, 2)
-
-
-def _check_homes(allowed: np.ndarray) -> None:
-    homeless = ~allowed.any(axis=1)
-    if homeless.any():
-        raise InputError(
-            f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one"
-        )
-
-
-def _check_sum(argument: str, array: np.ndarray, most: int, unit: str) -> None:
-    # In float64, which no sum of int64 overflows.
-    total = array.sum(dtype=np.float64)
-    if total >= most:
-        raise InputError(
-            f"{argument} adds up to {total:.3g} {unit}, more than can be computed with; give less than {most:.3g}"
-        )
-
-
-def checked_stages(stage_of_op: object, num_ops: int) -> np.ndarray:
-    """[N] int32 stages from 0, or -1 for unknown; an empty array stands for -1 of every op.
-
-    Raises:
-      InputError: it is not so.
-    """
-    stages = exact("stage_of_op", stage_of_op, np.int32)
-    if not stages.size:
-        return np.full(num_ops, -1, np.int32)
-    if stages.shape != (num_ops,):
-        raise InputError(f"stage_of_op has shape {stages.shape}, expected ({num_ops},): a stage for each op")
-    if stages.min() < -1:
-        raise InputError(f"stage_of_op has the entry {stages.min()}; give stages from 0, or -1 for none")
-    return stages
-
-
-def checked_fusible(fusible_of_op: object, num_ops: int) -> np.ndarray:
-    """[N] bool; for an empty array none.
-
-    Raises:
-      InputError: it is not so.
-    """
-    fusible = exact("fusible_of_op", fusible_of_op, bool)
-    if not fusible.size:
-        return np.zeros(num_ops, bool)
-    if fusible.shape != (num_ops,):
-        raise InputError(
-            f"fusible_of_op has shape {fusible.shape}, expected ({num_ops},): one entry for each op"
-        )
-    return fusible

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact
-from tf_placer.problem.problem import Problem, placement_rows
+from tf_placer.problem.problem import Problem
 
 NO_CLUSTER = -1
 _PROBLEM = "give what tf_placer.build_problem returns"
@@ -41,8 +41,9 @@ class Decisions:
             if value is not None or name == "device_of_unit":
                 object.__setattr__(self, name, _rows(name, value))
         shapes = {name: tuple(value.shape) for name in _FIELDS if (value := getattr(self, name)) is not None}
-        per_op = [shape[1] for name, shape in shapes.items() if name in UNDECIDED]
-        if _differ([shape[0] for shape in shapes.values()]) or _differ(per_op):
+        plans = {shape[0] for shape in shapes.values()} - {None}
+        ops = {shape[1] for name, shape in shapes.items() if name in UNDECIDED} - {None}
+        if len(plans) > 1 or len(ops) > 1:
             listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise InputError(
                 f"{listed} are not of the same plans; give as many rows of each, and one entry for each op"
@@ -101,10 +102,22 @@ class Decisions:
         decided = arguments.items_of("parts", parts, Decisions, remedy)
         if not decided:
             raise InputError(f"parts is empty; {remedy}")
-        try:
-            return Decisions(**{name: _joined(name, decided) for name in _FIELDS})
-        except ValueError as error:
-            raise InputError(f"parts are of different widths ({error}); {remedy}") from error
+        values: dict[str, Any] = {}
+        for name in _FIELDS:
+            rows = [getattr(part, name) for part in decided]
+            width = next((value.shape[1] for value in rows if value is not None), None)
+            if width is None:
+                continue
+            for i, part in enumerate(
+                decided
+            ):  # what one part does not decide is filled in where another does
+                if rows[i] is None:
+                    rows[i] = np.full((len(part), width), UNDECIDED[name], np.int32)
+            try:
+                values[name] = np.concatenate([np.asarray(value) for value in rows])
+            except ValueError as error:
+                raise InputError(f"parts are of different widths ({error}); {remedy}") from error
+        return Decisions(**values)
 
 
 def ranked(*keys: np.ndarray) -> np.ndarray:
@@ -121,7 +134,7 @@ def ranked(*keys: np.ndarray) -> np.ndarray:
 def decisions_of(value: object, problem: Problem) -> Decisions:
     """Decisions from plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``."""
     if not isinstance(value, Decisions):
-        value = Decisions(value if tf.is_tensor(value) else placement_rows(value, problem))
+        value = Decisions(value)
     for name in _FIELDS:
         rows = getattr(value, name)
         letter, width = ("U", problem.num_units) if name == "device_of_unit" else ("N", problem.num_ops)
@@ -134,34 +147,12 @@ def decisions_of(value: object, problem: Problem) -> Decisions:
 
 def _rows(name: str, value: Any) -> np.ndarray | tf.Tensor:
     """[B, ...] int32."""
-    if tf.is_tensor(value) and tf.is_symbolic_tensor(value) and not _is_kept(value):
+    if tf.is_tensor(value) and value.dtype != tf.int32 and tf.is_symbolic_tensor(value):
         raise InputError(f"{name} is a tensor of {value.dtype.name}; cast it to int32")
-    rows: Any = value if _is_kept(value) else exact(name, value, np.int32)
-    rank = rows.ndim if isinstance(rows, np.ndarray) else rows.shape.rank
-    if rank != 2:
+    is_tensor = isinstance(value, tf.Tensor) and value.dtype == tf.int32
+    rows: Any = value if is_tensor else exact(name, value, np.int32)
+    if (rows.shape.rank if is_tensor else rows.ndim) != 2:
         raise InputError(f"{name} has shape {rows.shape}, expected [B, ...]: one row for each plan")
-    if isinstance(rows, np.ndarray):
+    if not is_tensor:
         rows.setflags(write=False)  # ``exact`` has made a copy
     return rows
-
-
-def _is_kept(value: object) -> bool:
-    return isinstance(value, tf.Tensor) and value.dtype == tf.int32
-
-
-def _differ(sizes: Sequence[int | None]) -> bool:
-    return len({size for size in sizes if size is not None}) > 1
-
-
-def _joined(name: str, parts: Sequence[Decisions]) -> np.ndarray | None:
-    """[B, ...] of all parts; what one does not decide is filled in where another does."""
-    values = [getattr(part, name) for part in parts]
-    width = next((value.shape[1] for value in values if value is not None), None)
-    if width is None:
-        return None
-    return np.concatenate(
-        [
-            np.full((len(part), width), UNDECIDED[name], np.int32) if value is None else np.asarray(value)
-            for part, value in zip(parts, values, strict=True)
-        ]
-    )

@@ -37,14 +37,27 @@ def scopes_of(names: Sequence[str], types: Sequence[str]) -> list[Scope]:
     """The scope of each op: ``a/dense/MatMul/ReadVariableOp`` is in ``("a", "dense")``, as is its gradient.
 
     A part of a name that is an op's own, or that TensorFlow made of a type of op, is no scope, nor is what follows it.
-
-    Args:
-      names: [N] of the ops.
-      types: [N] of the ops; "" where they are not known.
+    Unknown types are "".
     """
     scope_of_path: dict[str, Scope] = {}
     ops, kinds = set(names), set(types) - {""}
-    return [_scope(name.rpartition("/")[0], ops, kinds, scope_of_path) for name in names]
+    scopes = []
+    for name in names:
+        path = name.rpartition("/")[0]
+        if path not in scope_of_path:
+            parts = path.split("/") if path else []
+            begin = next((i for i, part in enumerate(parts) if not _PREFIX.fullmatch(part)), len(parts))
+            end = begin
+            while end < len(parts):
+                # A scope ends at an op of this name, in its own scope or as a gradient, and at a type of ops.
+                op_name = parts[end].removesuffix(_GRADIENT)
+                in_scope = {"/".join(parts[: end + 1]), "/".join((*parts[begin:end], op_name))}
+                if without_count(op_name) in kinds or in_scope & ops:
+                    break
+                end += 1
+            scope_of_path[path] = tuple(parts[begin:end])
+        scopes.append(scope_of_path[path])
+    return scopes
 
 
 def without_count(part: str) -> str:
@@ -57,52 +70,25 @@ def below(scopes: Iterable[Scope]) -> set[Scope]:
     return {scope[:depth] for scope in scopes for depth in range(1, len(scope))}
 
 
-def _scope(path: str, ops: set[str], kinds: set[str], known: dict[str, Scope]) -> Scope:
-    if path not in known:
-        parts = path.split("/") if path else []
-        begin = next((i for i, part in enumerate(parts) if not _PREFIX.fullmatch(part)), len(parts))
-        for end, part in enumerate(parts[begin:], begin):
-            # A scope ends at an op of this name, in its own scope or as a gradient, and at a type of ops.
-            op_name = part.removesuffix(_GRADIENT)
-            names = ("/".join(parts[: end + 1]), "/".join((*parts[begin:end], op_name)))
-            if without_count(op_name) in kinds or not ops.isdisjoint(names):
-                break
-        else:
-            end = len(parts)
-        known[path] = tuple(parts[begin:end])
-    return known[path]
-
-
 def layer_of_neighbours(given: Sequence[Scope], producer: np.ndarray, consumer: np.ndarray) -> list[Scope]:
     """The layer of each op: its own, or the common layer of all inputs, or of all consumers.
 
-    An op that nothing leads to from a layer, such as a constant, does not disagree with one.
-
-    Args:
-      given: [N] layers, () where the name says none; ops in topological order.
-      producer, consumer: [E] edges.
-
-    Returns:
-      [N] layers, () where neighbours disagree or there are none.
+    An op that nothing leads to from a layer, such as a constant, does not disagree with one. Ops [N] are in topological
+    order, edges are [E]; a layer is () where the name says none, or where neighbours disagree or there are none.
     """
     layers = list(given)
     edges = list(zip(producer.tolist(), consumer.tolist(), strict=True))
-    _spread(layers, sorted(edges))
-    _spread(layers, sorted(((b, a) for a, b in edges), reverse=True))
+    for ordered in (sorted(edges), sorted(((b, a) for a, b in edges), reverse=True)):
+        offered: dict[int, Scope | None] = {}  # None: edges disagree. Edges into an op precede edges out.
+        for source, target in ordered:
+            layer = layers[source] or offered.get(source)
+            if source in offered and not layers[source]:
+                layers[source] = layer or ()
+            if layer and not layers[target] and offered.setdefault(target, layer) != layer:
+                offered[target] = None
+        for op, layer in offered.items():
+            layers[op] = layers[op] or layer or ()
     return layers
-
-
-def _spread(found: list[Scope], edges: Sequence[tuple[int, int]]) -> None:
-    """Gives ops without layer the layer that all edges to them agree on; edges into an op precede edges out."""
-    offered: dict[int, Scope | None] = {}
-    for source, target in edges:
-        layer = found[source] or offered.get(source)
-        if source in offered and not found[source]:
-            found[source] = layer or ()
-        if layer and not found[target] and offered.setdefault(target, layer) != layer:
-            offered[target] = None  # they disagree
-    for op, layer in offered.items():
-        found[op] = found[op] or layer or ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +113,7 @@ def variable_scopes(
 
     Args:
       readers: variable's op -> ops that take it, in the order of the graph.
-      scopes: [N] of each op.
-      names: [N] of each op.
+      scopes, names: [N] of each op.
     """
     called = Counter((scopes[variable], without_count(names[variable])) for variable in readers)
     home: dict[int, Scope] = {}
@@ -136,23 +121,23 @@ def variable_scopes(
     for variable, ops in readers.items():
         variable_scope = scopes[variable]
         read_in = list(dict.fromkeys(scope for op in ops if (scope := scopes[op])))
-        matches = {scope: match for scope in read_in if (match := _called_alike(variable_scope, scope))}
-        for layer in matches.values():
-            named_by.setdefault(layer, variable_scope)
+        # The beginning of a scope that ends as the variable's own does, or as close to that as there is.
+        matches: dict[Scope, Scope] = {}
+        for scope in read_in:
+            candidates = (
+                scope[:depth]
+                for part in reversed(variable_scope)
+                for depth in range(len(scope), 0, -1)
+                if scope[depth - 1] == part or _counted(scope[depth - 1], part)
+            )
+            if match := next(candidates, ()):
+                matches[scope] = match
+                named_by.setdefault(match, variable_scope)
         is_of_several = called[variable_scope, without_count(names[variable])] > 1
         home[variable] = next(
             iter((*(matches if is_of_several else matches.values()), *read_in)), variable_scope
         )
     return VariableScopes(home, named_by)
-
-
-def _called_alike(own: Scope, scope: Scope) -> Scope:
-    """The beginning of ``scope`` that ends as the variable's own does, or as close to that as there is."""
-    for part in reversed(own):
-        for depth in range(len(scope), 0, -1):
-            if scope[depth - 1] == part or _counted(scope[depth - 1], part):
-                return scope[:depth]
-    return ()
 
 
 def _counted(part: str, name: str) -> bool:
@@ -223,11 +208,6 @@ class Layers:
             children[parent].append(layer)
         return children
 
-    def inside(self, layer: int) -> np.ndarray:
-        """[N] bool: the ops of a layer and of all layers inside."""
-        inside: np.ndarray = self.is_inside(layer)[self.layer_of_op]
-        return inside
-
     def is_inside(self, layer: int) -> np.ndarray:
         """[L] bool: the layer and all layers inside."""
         is_inside = np.zeros(len(self), bool)
@@ -256,8 +236,7 @@ def layers_of(problem: Problem) -> Layers:
     layer of all that it reads, or else of all that it feeds; where these disagree, in one of the optimizer's own name,
     or in ``NO_LAYER``.
 
-    Args:
-      problem: of any graph; one with names that have no scopes has one layer, ``NO_LAYER``.
+    A graph with names that have no scopes has one layer, ``NO_LAYER``.
     """
     names = problem.op_names
     if problem.splitting is not None:  # trips of a loop that is written out have the scopes of its body
@@ -268,7 +247,16 @@ def layers_of(problem: Problem) -> Layers:
     for producer, consumer in zip(edges.producer.tolist(), edges.consumer.tolist(), strict=True):
         takers[producer].append(consumer)
     readers = {op: takers[op] for op, kind in enumerate(problem.op_types) if kind in VARIABLES}
-    users = {op: _users(op, takers, problem.op_names) for op in readers}
+    users: dict[int, list[int]] = {}  # of a variable or its value, past the ops named after the variable
+    for variable in readers:
+        pending, reached = [variable], set[int]()
+        while pending:
+            for op in takers[pending.pop()]:
+                if problem.op_names[op].startswith(f"{problem.op_names[variable]}/"):
+                    pending.append(op)
+                else:
+                    reached.add(op)
+        users[variable] = sorted(reached)
     variables = variable_scopes(users, scopes, problem.op_names)
     scopes = [variables.home.get(op, scope) for op, scope in enumerate(scopes)]
     around = below(filter(None, variables.home.values()) if any(variables.home.values()) else scopes)
@@ -277,7 +265,14 @@ def layers_of(problem: Problem) -> Layers:
         scope[: next((d for d in range(1, len(scope) + 1) if scope[:d] not in around), len(scope))]
         for scope in scopes
     ]
-    updating = _updating(readers, layer_of_op, problem.op_types)
+    # Layers that write variables of others that are neither in them nor around them.
+    updating = set[Scope]()
+    for variable, ops in readers.items():
+        home = layer_of_op[variable]
+        for layer in {layer_of_op[op] for op in ops if problem.op_types[op].startswith(_UPDATES)}:
+            depth = min(len(home), len(layer))
+            if home and layer and home[:depth] != layer[:depth]:
+                updating.add(layer)
     named_layer: list[Scope] = [() if layer in updating else layer for layer in layer_of_op]
     for variable, ops in readers.items():  # they share a device with it
         for op in ops:
@@ -285,33 +280,6 @@ def layers_of(problem: Problem) -> Layers:
     inferred = layer_of_neighbours(named_layer, edges.producer, edges.consumer)
     final = [neighbour or layer for neighbour, layer in zip(inferred, layer_of_op, strict=True)]
     return _as_tree(final, variables)
-
-
-def _users(variable: int, takers: Sequence[Sequence[int]], names: Sequence[str]) -> list[int]:
-    """Consumers of a variable or its value, ascending, past the ops named after the variable."""
-    users, pending = set(), [variable]
-    while pending:
-        for op in takers[pending.pop()]:
-            if names[op].startswith(f"{names[variable]}/"):
-                pending.append(op)
-            else:
-                users.add(op)
-    return sorted(users)
-
-
-def _updating(
-    readers: dict[int, list[int]], layer_of_op: Sequence[Scope], types: Sequence[str]
-) -> set[Scope]:
-    """Layers that write variables of others that are neither in them nor around them."""
-    layers = set()
-    for variable, ops in readers.items():
-        home = layer_of_op[variable]
-        writing = {layer_of_op[op] for op in ops if types[op].startswith(_UPDATES)}
-        for layer in writing if home else ():
-            shorter = min(len(home), len(layer))
-            if layer and home[:shorter] != layer[:shorter]:
-                layers.add(layer)
-    return layers
 
 
 def _as_tree(layer_of_op: Sequence[Scope], variables: VariableScopes) -> Layers:
@@ -363,12 +331,7 @@ def with_units_whole(problem: Problem, layers: Layers) -> Layers:
 def layer_lines(
     problem: Problem, layers: Layers, device_of_unit: np.ndarray
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The fewest lines that state a placement; a layer without a line is where its parent is.
-
-    Args:
-      problem: what is placed.
-      layers: of it.
-      device_of_unit: [U].
+    """The fewest lines that state a placement [U]; a layer without a line is where its parent is.
 
     Returns:
       Layer -> device; and op -> device, one op of each unit that is not where its layer is.
@@ -402,13 +365,10 @@ def layer_lines(
 def device_of_lines(
     problem: Problem, layers: Layers, lines: Mapping[str, str], source: str, ignore_unknown: bool = False
 ) -> np.ndarray:
-    """[U] int32: device of each unit by the lines of a plan, ``NO_LINE`` for units without a line.
+    """[U] int32: device of each unit by lines layer -> device of a plan, ``NO_LINE`` for units without a line.
 
     Args:
-      problem: what is placed.
-      layers: of it.
-      lines: layer -> device.
-      source: where they are from, for messages.
+      source: the plan's, for messages.
       ignore_unknown: leave out lines of layers that are not there.
     """
     column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
@@ -452,11 +412,7 @@ class LayerRow:
         return float(self.compute_ns.sum() / 1e9)
 
     def on(self, names: Sequence[str]) -> str:
-        """Device of the layer, or several with the share of the time that each has; of ops where nothing costs.
-
-        Args:
-          names: [D] of the devices.
-        """
+        """Device of the layer by name [D], or several with their shares of the time; of ops where nothing costs."""
         part = self.compute_ns if self.compute_ns.any() else self.ops_on
         share = part / max(int(part.sum()), 1)
         used = sorted(np.flatnonzero(self.ops_on).tolist(), key=lambda d: -share[d])
@@ -475,8 +431,6 @@ def layer_rows(
     Ops count with the layer that their unit goes with.
 
     Args:
-      problem: what is placed.
-      layers: of it.
       device_of_unit: [U].
       most: rows, at least one; of the layers inside one that do not all find room, those that take least are one row.
     """

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster.device import fitting_devices, named_parts
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import device_position, named_parts
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
-from tf_placer.problem.layers import Scope, scopes_of
+from tf_placer.problem.layers import scopes_of
 from tf_placer.problem.placement import Placement, device_positions
 from tf_placer.problem.problem import Problem
 
-_NAMED = 3
+_NAMED = 3  # ops, in a message
+_TOLD = 3  # reasons; a message is one line
+_LOCALHOST = "/job:localhost/replica:0/task:0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,20 +48,12 @@ class Pin:
             raise InputError(
                 f"pin {self.ops!r} is no regular expression ({error}); write it like 'encoder/.*'"
             ) from error
-        try:
+        with arguments.named(f"pin {self.ops!r}"):
             named_parts(self.device)
-        except InputError as error:
-            raise InputError(
-                f"pin {self.ops!r} is to {self.device!r}, which is no device name; write it like /device:CPU:0"
-            ) from error
 
     @staticmethod
     def parse(text: str) -> Pin:
-        """A pin from ``"ops=device"``.
-
-        Raises:
-          InputError: it is not of this form.
-        """
+        """A pin from ``"ops=device"``."""
         ops, equals, device = text.rpartition("=")
         if not (ops and equals and device):
             raise InputError(
@@ -71,14 +67,15 @@ class Pin:
         matches = [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
         if matches:
             return matches
-        scopes = scopes_of(op_names, [""] * len(op_names))
-        return [op for op, scope in enumerate(scopes) if any(map(pattern.fullmatch, _layers_around(scope)))]
-
-
-def _layers_around(scope: Scope) -> Iterator[str]:
-    """Names of the layers that hold an op: ``("a", "dense")`` is in a, dense and a/dense."""
-    for end in range(1, len(scope) + 1):
-        yield from ("/".join(scope[begin:end]) for begin in range(end))
+        # Of an op in ("a", "dense") these are the layers a, dense and a/dense.
+        return [
+            op
+            for op, scope in enumerate(scopes_of(op_names, [""] * len(op_names)))
+            if any(
+                pattern.fullmatch("/".join(scope[begin:end]))
+                for begin, end in itertools.combinations(range(len(scope) + 1), 2)
+            )
+        ]
 
 
 def pins_of_each(op_names: Mapping[str, Sequence[str]], pins: Sequence[Pin]) -> dict[str, tuple[Pin, ...]]:
@@ -87,9 +84,6 @@ def pins_of_each(op_names: Mapping[str, Sequence[str]], pins: Sequence[Pin]) -> 
     Args:
       op_names: program -> names of its ops.
       pins: each for one of the programs at least.
-
-    Raises:
-      InputError: a pin matches no op of any.
     """
     matched = {
         program: tuple(pin for pin in pins if pin.matching(names)) for program, names in op_names.items()
@@ -114,14 +108,12 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
       item: the program.
       problem: of that item.
       pins: an op may match several, if they agree.
-
-    Raises:
-      InputError: a pin matches no op, or not one device; or as ``with_fixed_ops``.
     """
     fixed: dict[int, int] = {}
     pin_of_op: dict[int, Pin] = {}
     for pin in pins:
-        device = _device_of(pin, problem)
+        with arguments.named(f"pin {pin.ops!r}"):
+            device = device_position(problem.cluster.devices, pin.device)
         ops = pin.matching(problem.op_names)
         if not ops:
             raise InputError(
@@ -148,10 +140,6 @@ def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Place
       problem: of that item.
       device_of_op: ops -> device, as a ``Pin`` has them: names, regular expressions or layers; or another program's
         placement, of which the ops that the problem lacks are left out.
-
-    Raises:
-      InputError: the problem is of another item, nothing has one of the names, or the cluster lacks a device; or as
-        ``with_fixed_ops``.
     """
     arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
     arguments.instance_of(
@@ -181,24 +169,21 @@ def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Pr
       InputError: two ops of one unit are fixed to different devices, or one to a device where an op of its unit has no
         kernel; says which ops, and what ties them.
     """
-    allowed = problem.allowed.copy()
+    allowed, names = problem.allowed.copy(), [device.name for device in problem.cluster.devices]
     first_of_unit: dict[int, int] = {}
     for op, device in fixed.items():
-        unit = int(problem.unit_of_op[op])
+        unit, about = int(problem.unit_of_op[op]), f"op {problem.op_names[op]!r}"
         leader = first_of_unit.setdefault(unit, op)
         if fixed[leader] != device:
             raise InputError(
-                f"op {problem.op_names[leader]!r} must be on {_name(problem, fixed[leader])} and op "
-                f"{problem.op_names[op]!r} on {_name(problem, device)}, but they share a device: "
-                f"{what_ties(item, leader, op)}"
+                f"op {problem.op_names[leader]!r} must be on {names[fixed[leader]]} and {about} on {names[device]}, "
+                f"but they share a device: {what_ties(item, leader, op)}"
             )
         if not problem.allowed[unit, device]:
             raise InputError(
-                f"op {problem.op_names[op]!r} must be on {_name(problem, device)}, where "
-                f"{why_not_allowed(item, problem, op, device)}"
+                f"{about} must be on {names[device]}, where {why_not_allowed(item, problem, op, device)}"
             )
-        allowed[unit] = False
-        allowed[unit, device] = True
+        allowed[unit] = np.arange(len(names)) == device
     return dataclasses.replace(problem, allowed=allowed)
 
 
@@ -225,28 +210,6 @@ def why_not_allowed(item: Item, problem: Problem, op: int, device: int) -> str:
         f"op {problem.op_names[blocker]!r} ({problem.op_types[blocker]}) has no kernel, and they share a device: "
         f"{what_ties(item, op, blocker)}"
     )
-
-
-def _device_of(pin: Pin, problem: Problem) -> int:
-    devices = problem.cluster.devices
-    fitting = fitting_devices(devices, pin.device)
-    if len(fitting) != 1:
-        names = ", ".join(device.name for device in devices)
-        raise InputError(
-            f"pin {pin.ops!r} is to {pin.device}, which is {'no' if not fitting else 'more than one'} device of "
-            f"cluster {problem.cluster.name!r}; it has {names}"
-        )
-    return fitting[0]
-
-
-def _name(problem: Problem, device: int) -> str:
-    return problem.cluster.devices[device].name
-
-
-# Requests of the program itself, as far as the cluster has such devices.
-
-_TOLD = 3  # reasons; a message is one line
-_LOCALHOST = "/job:localhost/replica:0/task:0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +245,7 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
     allowed = problem.allowed.copy()
     asked_by: dict[int, tuple[str, str]] = {}  # unit -> the op that narrowed it first, and what it asked for
     requested = {device for devices in item.requested_devices.values() for device in devices}
-    fitting = {device: _fitting(problem, device) for device in requested}
+    fitting = {device: _fitting(problem.cluster, device) for device in requested}
     dropped: dict[tuple[str, str], list[str]] = {}  # (device, why) -> ops
     respected = set()
     for op, name in enumerate(problem.op_names):
@@ -304,50 +267,32 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
                 why = "but shares a device with {!r}, which asks for {}".format(*asked_by[unit])
             dropped.setdefault((device, why), []).append(name)
     losers = {name for names in dropped.values() for name in names}
+    # The most frequent reasons, each with the number of its ops and one example.
+    reasons = []
+    for (device, why), names in sorted(dropped.items(), key=lambda entry: -len(entry[1])):
+        subject = f"op {names[0]!r} asks" if len(names) == 1 else f"{len(names)} ops such as {names[0]!r} ask"
+        reasons.append(f"{subject} for {device}, {why}")
+    if len(reasons) > _TOLD:
+        reasons[_TOLD:] = [f"and {len(reasons) - _TOLD} other reasons"]
     return Respected(
         problem=dataclasses.replace(problem, allowed=allowed),
         num_respected=len(respected - losers),
         num_dropped=len(losers),
-        reasons=_reasons(dropped),
+        reasons="; ".join(reasons),
     )
 
 
-def _fitting(problem: Problem, device: str) -> np.ndarray:
-    """[D] whether a device has every part of a device string; none for other texts."""
-    requested, cluster = _spec(device), problem.cluster
-    if requested is None:
-        return np.zeros(len(cluster.devices), bool)
-    return np.array(
-        [
-            any(spec.make_merged_spec(requested) == spec for spec in _specs_of(problem, candidate.name))
-            for candidate in cluster.devices
-        ]
-    )
-
-
-def _specs_of(problem: Problem, name: str) -> list[tf.DeviceSpec]:
-    """A device by its name; local GPUs also by the name that they have in the process that uses them."""
-    names, cluster = [name], problem.cluster
-    if cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices):
-        names.append(_LOCALHOST + name[name.index("/device:") :])
-    return [spec for text in names if (spec := _spec(text)) is not None]
-
-
-@functools.cache
-def _spec(device: str) -> tf.DeviceSpec | None:
-    try:
-        return tf.DeviceSpec.from_string(device)
-    except ValueError:
-        return None
-
-
-def _reasons(dropped: dict[tuple[str, str], list[str]]) -> str:
-    """The most frequent reasons, each with the number of its ops and one example."""
-    ordered = sorted(dropped.items(), key=lambda entry: -len(entry[1]))
-    reasons = []
-    for (device, why), names in ordered[:_TOLD]:
-        who = f"op {names[0]!r} asks" if len(names) == 1 else f"{len(names)} ops such as {names[0]!r} ask"
-        reasons.append(f"{who} for {device}, {why}")
-    if len(ordered) > _TOLD:
-        reasons.append(f"and {len(ordered) - _TOLD} other reasons")
-    return "; ".join(reasons)
+def _fitting(cluster: Cluster, request: str) -> np.ndarray:
+    """[D] devices that have every part of a device string; none for other texts."""
+    # Local GPUs also have the name that they have in the process that uses them.
+    has_local_gpus = cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices)
+    fitting = np.zeros(len(cluster.devices), bool)
+    for d, device in enumerate(cluster.devices):
+        names = [device.name]
+        if has_local_gpus:
+            names.append(_LOCALHOST + device.name[device.name.index("/device:") :])
+        for name in names:
+            with contextlib.suppress(ValueError):  # no device string
+                spec = tf.DeviceSpec.from_string(name)
+                fitting[d] |= spec.make_merged_spec(tf.DeviceSpec.from_string(request)) == spec
+    return fitting

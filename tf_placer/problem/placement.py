@@ -23,7 +23,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import html_table, size
 from tf_placer.graph.program import Splitting
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
-from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
+from tf_placer.problem.layers import NO_LINE, device_of_lines, layer_lines, layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem
 
 DEVICES_ONLY, WITH_SCHEDULE, WITH_LAYERS = SCHEMA_VERSIONS = (1, 2, 3)
@@ -43,7 +43,8 @@ class PlanFile:
     fingerprint: str  # of the graph that it was made for
     # op name -> device string; with ``layers``, of ops that are not where their layer is
     devices: Mapping[str, str]
-    made_for: Mapping[str, Any]  # flags that it was made with; empty where that is not known
+    # flags that it was made with; empty where that is not known
+    made_for: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # op name -> priority, of every op; None where the plan decides no order
     priorities: Mapping[str, int] | None = None
     # op name -> fusion cluster, of the ops that are in one; None where the plan fuses nothing
@@ -69,11 +70,10 @@ class PlanFile:
         """Parses the text of a plan; ``source`` names the text in messages."""
         try:
             plan = json.loads(text, object_pairs_hook=functools.partial(_without_doubles, source))
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{source} is not JSON (line {error.lineno}: {error.msg}); give a placement.json"
-            ) from error
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets in brackets
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # also of thousands of digits, or of brackets in brackets
             raise InputError(
                 f"{source} is not JSON that can be read ({error}); give a placement.json"
             ) from error
@@ -92,17 +92,9 @@ class PlanFile:
                 f"{source} does not fit the schema of plans at {misfit.json_path}: "
                 f"{misfit.message[:_LONGEST_MESSAGE]}; mend it there"
             )
-        return PlanFile(
-            source=source,
-            fingerprint=plan["fingerprint"],
-            devices=plan["devices"],
-            made_for=plan.get("made_for", {}),
-            priorities=plan.get("priorities"),
-            clusters=plan.get("clusters"),
-            layers=plan.get("layers"),
-            splitting=Splitting(**plan["split"]) if "split" in plan else None,
-            cluster=plan.get("cluster", ""),
-        )
+        split = plan.pop("split", None)
+        del plan["schema_version"]
+        return PlanFile(source=source, splitting=Splitting(**split) if split else None, **plan)
 
     def _named_as(self, problem: Problem) -> PlanFile:
         """The plan renamed for a program of equal structure; unchanged for equal names or another program.
@@ -152,11 +144,18 @@ class PlanFile:
         layers = layers_of(problem)
         of_unit = device_of_lines(problem, layers, plan.layers, plan.source, is_part)
         names = [device.name for device in problem.cluster.devices]
-        listed = [op for op, name in enumerate(problem.op_names) if name in plan.devices]
-        device_of_unit = {
-            int(problem.unit_of_op[op]): plan.devices[problem.op_names[op]] for op in reversed(listed)
-        }
-        plan._check_lines(problem, layers, of_unit, device_of_unit)
+        device_of_unit: dict[int, str] = {}
+        for name, unit in zip(problem.op_names, problem.unit_of_op.tolist(), strict=True):
+            if name in plan.devices:
+                device_of_unit.setdefault(unit, plan.devices[name])
+        for unit in np.flatnonzero(of_unit != NO_LINE).tolist():
+            if unit not in device_of_unit and not problem.allowed[unit, of_unit[unit]]:
+                may = ", ".join(name for name, ok in zip(names, problem.allowed[unit], strict=True) if ok)
+                layer = layers.names[layer_of_unit(problem, layers)[unit]]
+                raise InputError(
+                    f"{plan.source}: layer {layer!r} is on {names[of_unit[unit]]!r}, where its op "
+                    f"{problem.name_of_unit(unit)!r} cannot be; give that op a line in devices, it can be on {may}"
+                )
         devices = dict(plan.devices)
         for name, unit in zip(problem.op_names, problem.unit_of_op.tolist(), strict=True):
             if unit in device_of_unit:
@@ -165,54 +164,35 @@ class PlanFile:
                 devices[name] = names[of_unit[unit]]
         return dataclasses.replace(plan, devices=devices, layers=None)
 
-    def _check_lines(
-        self, problem: Problem, layers: Layers, of_unit: np.ndarray, named: Mapping[int, str]
-    ) -> None:
-        """Raises InputError where a layer's line puts an unlisted unit on a device that is not allowed."""
-        is_free = np.array([unit not in named for unit in range(problem.num_units)])
-        illegal = is_free & (of_unit != NO_LINE) & ~problem.allowed[np.arange(problem.num_units), of_unit]
-        if illegal.any():
-            unit = int(illegal.argmax())
-            names = [device.name for device in problem.cluster.devices]
-            may = ", ".join(name for name, ok in zip(names, problem.allowed[unit], strict=True) if ok)
-            layer = layers.names[layer_of_unit(problem, layers)[unit]]
-            raise InputError(
-                f"{self.source}: layer {layer!r} is on {names[of_unit[unit]]!r}, where its op "
-                f"{problem.name_of_unit(unit)!r} cannot be; give that op a line in devices, it can be on {may}"
-            )
-
     def device_of_op(self, problem: Problem) -> dict[int, int]:
         """Op -> device, as positions in ``problem``, of the plan's ops that the graph has."""
-        try:
+        with arguments.named(self.source):
             return device_positions(problem, self.devices)
-        except InputError as error:
-            raise InputError(f"{self.source}: {error}") from None
 
-    def priority_of_op(self, problem: Problem) -> np.ndarray | None:
-        """[N] int32, or None where the plan has none."""
-        if self.priorities is None:
-            return None
-        missing = next((name for name in problem.op_names if name not in self.priorities), None)
-        if missing is not None:
-            raise InputError(
-                f"{self.source}: no priority for op {missing!r}; give one for every op of the graph, or none at all"
-            )
-        return self._per_op(problem, "priorities", self.priorities, 0)
-
-    def cluster_of_op(self, problem: Problem) -> np.ndarray | None:
-        """[N] int32, -1 for ops in no cluster, or None where the plan has none."""
-        return None if self.clusters is None else self._per_op(problem, "clusters", self.clusters, NO_CLUSTER)
-
-    def _per_op(
-        self, problem: Problem, what: str, value_of_op: Mapping[str, int], otherwise: int
-    ) -> np.ndarray:
-        stranger = next(iter(value_of_op.keys() - set(problem.op_names)), None)
-        if stranger is not None:
-            raise InputError(
-                f"{self.source} has op {stranger!r} in {what}, which the graph lacks; take it out"
-            )
-        # A JSON number such as 3.0 is a whole one, too.
-        return np.array([int(value_of_op.get(name, otherwise)) for name in problem.op_names], np.int32)
+    def per_op(self, problem: Problem) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Priorities and clusters as ``Decisions`` has them, [N] int32; None for those that the plan lacks."""
+        arrays: list[np.ndarray | None] = []
+        for key, value_of_op, otherwise in (
+            ("priorities", self.priorities, 0),
+            ("clusters", self.clusters, NO_CLUSTER),
+        ):
+            if value_of_op is None:
+                arrays.append(None)
+                continue
+            missing = next((name for name in problem.op_names if name not in value_of_op), None)
+            if missing is not None and key == "priorities":
+                raise InputError(
+                    f"{self.source}: no priority for op {missing!r}; give one for every op of the graph, or none at all"
+                )
+            stranger = next(iter(value_of_op.keys() - set(problem.op_names)), None)
+            if stranger is not None:
+                raise InputError(
+                    f"{self.source} has op {stranger!r} in {key}, which the graph lacks; take it out"
+                )
+            # A JSON number such as 3.0 is a whole one, too.
+            values = [int(value_of_op.get(name, otherwise)) for name in problem.op_names]
+            arrays.append(np.array(values, np.int32))
+        return arrays[0], arrays[1]
 
     def check_complete(self, problem: Problem) -> None:
         """Raises InputError unless the plan is for this graph and names all its ops and no other."""
@@ -302,9 +282,12 @@ class Placement:
         arguments.instance_of("problem", self.problem, Problem, _MAKE_PROBLEM)
         device_of_unit = exact("device_of_unit", self.device_of_unit, np.int32)
         self.problem.check_legal(device_of_unit)
-        per_op = {name: self._per_op(name) for name in ("priority_of_op", "cluster_of_op")}
-        decided = Decisions(device_of_unit[np.newaxis], **per_op).row(0)
-        for name in ("device_of_unit", *per_op):
+        rows: dict[str, Any] = {"device_of_unit": device_of_unit[np.newaxis]}
+        for name in ("priority_of_op", "cluster_of_op"):
+            value = getattr(self, name)
+            rows[name] = None if value is None else [value]
+        decided = decisions_of(Decisions(**rows), self.problem).row(0)
+        for name in rows:
             value = getattr(decided, name)
             object.__setattr__(self, name, None if value is None else value[0])
 
@@ -324,25 +307,9 @@ class Placement:
         state = np.bincount(self.device_of_unit, self.problem.resident_bytes, len(labels))
         return [(label, str(ops[d]), size(float(state[d]))) for d, label in enumerate(labels)]
 
-    def _per_op(self, name: str) -> np.ndarray | None:
-        """[1, N] int32 of an array [N]."""
-        value = getattr(self, name)
-        if value is None:
-            return None
-        values = exact(name, value, np.int32)
-        if values.shape != (self.problem.num_ops,):
-            raise InputError(
-                f"{name} has shape {values.shape}, expected ({self.problem.num_ops},): one entry for each op"
-            )
-        return values[np.newaxis]
-
     @staticmethod
     def from_decisions(problem: Problem, decisions: Decisions) -> Placement:
-        """The one plan of ``decisions``.
-
-        Raises:
-          InputError: it is not one plan, or not a legal one of this problem.
-        """
+        """The one plan of ``decisions``."""
         arguments.instance_of("problem", problem, Problem, _MAKE_PROBLEM)
         arguments.instance_of("decisions", decisions, Decisions, "give Decisions.row of some plans")
         if len(decisions) != 1:
@@ -377,9 +344,6 @@ class Placement:
 
         Args:
           op_names: [N] of that program.
-
-        Raises:
-          InputError: names differ by more than counts.
         """
         names = arguments.items_of("op_names", op_names, str, "give the names of the program's ops")
         if self.problem.op_names == names:
@@ -406,9 +370,6 @@ class Placement:
         Args:
           made_for: the flags that it was made with, for ``explain``.
           by_layer: say it layer by layer, with a line for an op only where its unit is not where its layer is.
-
-        Raises:
-          InputError: ``made_for`` is nothing that JSON can hold.
         """
         arguments.truth("by_layer", by_layer)
         schedule: dict[str, dict[str, int]] = {}
@@ -443,11 +404,7 @@ class Placement:
     def save(
         self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None, by_layer: bool = False
     ) -> None:
-        """Writes ``to_json`` whole or not at all.
-
-        Raises:
-          InputError: ``path`` cannot be written to.
-        """
+        """Writes ``to_json`` whole or not at all."""
         file = arguments.path("path", path, "the file to write")
         if file.is_dir() or not file.absolute().parent.is_dir():
             raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
@@ -465,11 +422,7 @@ class Placement:
 
     @staticmethod
     def from_json(text: str, problem: Problem, source: str = "placement") -> Placement:
-        """The inverse of ``to_json``; ``source`` names the text in error messages.
-
-        Raises:
-          InputError: as ``load``.
-        """
+        """The inverse of ``to_json``; ``source`` names the text in error messages."""
         arguments.text("text", text, "give the content of a placement.json")
         arguments.text("source", source, "say where the text is from")
         return Placement.from_plan(PlanFile.parse(text, source), problem)
@@ -497,8 +450,6 @@ class Placement:
                 )
             device_of_unit[unit] = device
         try:
-            return Placement(
-                problem, device_of_unit, plan.priority_of_op(problem), plan.cluster_of_op(problem)
-            )
+            return Placement(problem, device_of_unit, *plan.per_op(problem))
         except InputError as error:
             raise InputError(f"{plan.source}: {str(error).removeprefix('device_of_unit: ')}") from None

@@ -6,14 +6,12 @@ import dataclasses
 import functools
 import hashlib
 import os
-import pathlib
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from colocation.op_facts import topological_order
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import array_file_bytes, read_array_file, write_atomically
@@ -24,16 +22,11 @@ from tf_placer.graph.program import Splitting
 from tf_placer.ops.simulator import SimulatorInputs
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
-    TensorTable,
+    UNKNOWN,
     check_length,
-    checked_aliases,
-    checked_arrays,
-    checked_fusible,
     checked_names,
     checked_problem_arrays,
-    checked_stages,
-    checked_units,
-    tensor_table,
+    fields_of_arrays,
 )
 from tf_placer.problem.op_graph import OpGraph, TransferTimes
 
@@ -41,9 +34,6 @@ SCHEMA_VERSION = 1
 _KIND = "a tf_placer problem"
 _REMEDY = "give what Problem.save wrote, or save the problem again"
 _WORK = tuple(field.name for field in dataclasses.fields(OpWork))
-_NOT_IN_OLDER_WORK = ("work_class",)
-_WHERE_KNOWN = ("alias_of_tensor", "stage_of_op")  # not in older files, nor where all are -1
-_FUSIBLE = "fusible_of_op"  # not in older files, nor where none is
 _DESCRIPTIONS = (
     "name",
     "op_names",
@@ -54,135 +44,11 @@ _DESCRIPTIONS = (
     "estimated_sizes",
 )
 
-_IN_DIGEST = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
+# Left out of the digest, and where nothing is known of them.
 _NOT_IN_DIGEST = ("name", "work", "splitting", "fusible_of_op")
-_UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")
+_IN_DIGEST_IF_KNOWN = ("alias_of_tensor", "stage_of_op")
 _Made = TypeVar("_Made")
 _MADE: weakref.WeakKeyDictionary[Problem, dict[Any, Any]] = weakref.WeakKeyDictionary()
-
-
-def problem_bytes(fields: Mapping[str, Any]) -> bytes:
-    """The content of a file for a problem with these fields."""
-    work: OpWork | None = fields["work"]
-    arrays = {name: fields[name] for name in PROBLEM_ARRAYS}
-    if work is not None:
-        arrays |= {f"work_{name}": getattr(work, name) for name in _WORK}
-    arrays |= {name: fields[name] for name in _WHERE_KNOWN if (fields[name] >= 0).any()}
-    arrays |= {_FUSIBLE: fields[_FUSIBLE]} if fields[_FUSIBLE].any() else {}
-    header = {name: fields[name] for name in _DESCRIPTIONS}
-    cluster = dataclasses.asdict(fields["cluster"])
-    splitting: Splitting | None = fields["splitting"]
-    header["splitting"] = None if splitting is None else dataclasses.asdict(splitting)
-    return array_file_bytes(
-        _KIND, SCHEMA_VERSION, {**header, "cluster": cluster, "has_work": work is not None}, arrays
-    )
-
-
-def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
-    """Field of ``Problem`` -> value in the file; the cluster is checked, the arrays are not."""
-    header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
-    try:
-        fields = {name: header[name] for name in _DESCRIPTIONS} | {
-            name: arrays[name] for name in PROBLEM_ARRAYS
-        }
-        fields["output_shapes"] = tuple(tuple(map(tuple, shapes)) for shapes in header["output_shapes"])
-        for name in ("op_names", "op_types"):
-            fields[name] = tuple(header[name])
-        cluster = header["cluster"]
-        fields["cluster"] = Cluster(
-            name=cluster["name"],
-            devices=tuple(Device(**device) for device in cluster["devices"]),
-            links=tuple(Link(**link) for link in cluster["links"]),
-            kind=cluster["kind"],
-        )
-        fields |= {name: arrays[name] for name in (*_WHERE_KNOWN, _FUSIBLE) if name in arrays}
-        if header.get("splitting"):  # not in older files
-            fields["splitting"] = Splitting(**header["splitting"])
-        if header["has_work"]:
-            names = [name for name in _WORK if f"work_{name}" in arrays or name not in _NOT_IN_OLDER_WORK]
-            fields["work"] = OpWork(**{name: arrays[f"work_{name}"] for name in names})
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} lacks a part of a problem ({error}); {_REMEDY}") from error
-    return fields
-
-
-def fields_of_arrays(
-    arrays: Mapping[str, object],
-    cluster: Cluster,
-    names: Sequence[str] | None,
-    name: str,
-    unit_of_op: object | None,
-) -> dict[str, Any]:
-    """Field of ``Problem`` -> value, for arguments as ``Problem.from_arrays`` documents them."""
-    checked = checked_arrays(arrays, cluster)
-    compute_ns, edges, resident_bytes, allowed = (
-        checked[name] for name in ("compute_ns", "edges", "resident_bytes", "allowed")
-    )
-    num_ops, noun = len(compute_ns), "unit" if unit_of_op is None else "op"
-    names = [f"{noun}_{op}" for op in range(num_ops)] if names is None else names
-    names = checked_names("names", names, num_ops)
-    name = arguments.text("name", name, "give the name that reports call it by")
-    order = topological_order(num_ops, edges)
-    if len(order) != num_ops:
-        waiting = np.setdiff1d(np.arange(num_ops), order)  # on a cycle or behind one
-        inside = edges[np.isin(edges[:, 0], waiting) & np.isin(edges[:, 1], waiting)]
-        producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
-        stuck = int(waiting[0])
-        # Every waiting op waits for another one: as many steps back as there are ops end on a cycle.
-        for _ in waiting:
-            stuck = producer[stuck]
-        raise InputError(
-            f"edges form a cycle through {noun} {stuck} ({names[stuck]!r}); a step must be acyclic"
-        )
-    graph = [checked[name] for name in _IN_DIGEST]
-    if unit_of_op is None:
-        units = np.arange(num_ops, dtype=np.int32)
-    else:
-        units = checked_units(unit_of_op, allowed, names, cluster)
-        graph.append(units)
-        # [U] and [U, D]: what the ops of each unit need together, and where all of them may be.
-        needed = np.zeros(int(units.max()) + 1, np.int64)
-        may = np.ones((len(needed), allowed.shape[1]), bool)
-        np.add.at(needed, units, resident_bytes)
-        np.logical_and.at(may, units, allowed)
-        resident_bytes, allowed = needed, may
-    digest = hashlib.sha256()
-    for array in graph:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    table = _tensors(np.argsort(order), checked)
-    return {
-        "name": name,
-        "cluster": cluster,
-        "unit_of_op": units[order],
-        "compute_ns": compute_ns[order],
-        "tensor_producer": table.producer,
-        "tensor_bytes": table.num_bytes,
-        "consumer_offset": table.consumer_offset,
-        "consumer_op": table.consumer_op,
-        "resident_bytes": resident_bytes,
-        "allowed": allowed,
-        "priority": np.zeros(num_ops, np.int32),
-        "op_names": tuple(names[op] for op in order),
-        "op_types": ("",) * num_ops,
-        "output_shapes": tuple(((int(checked["output_bytes"][op]),),) for op in order),
-        "fingerprint": digest.hexdigest(),
-    }
-
-
-def _tensors(new_number: np.ndarray, of: Mapping[str, np.ndarray]) -> TensorTable:
-    """Tensors between ops by their new numbers [N], with the excess of an op's output over its read bytes."""
-    table = tensor_table(of["edges"], of["edge_tensor"], of["edge_bytes"])
-    read_bytes = np.zeros(len(new_number), np.int64)
-    np.add.at(read_bytes, table.producer, table.num_bytes)
-    excess = np.maximum(of["output_bytes"] - read_bytes, 0)
-    ops = np.flatnonzero(excess)
-    return tensor_table(
-        np.concatenate([new_number[of["edges"]], new_number[ops, np.newaxis].repeat(2, axis=1)]),
-        np.concatenate([of["edge_tensor"], np.full(len(ops), -1)]),
-        np.concatenate([of["edge_bytes"], excess[ops]]),
-    ).without_self_consumers()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -238,23 +104,20 @@ class Problem:
         for name, array in arrays.items():
             object.__setattr__(self, name, array)
         object.__setattr__(self, "op_names", checked_names("op_names", self.op_names, self.num_ops))
-        for name in ("op_types", "output_shapes"):
-            kind = str if name == "op_types" else tuple
-            entries = arguments.items_of(name, getattr(self, name), kind, "give one for each op")
+        for name, entry_kind in (("op_types", str), ("output_shapes", tuple)):
+            entries = arguments.items_of(name, getattr(self, name), entry_kind, "give one for each op")
             check_length(name, entries, self.num_ops)
         arguments.text("fingerprint", self.fingerprint, "give the digest of the graph")
-        arguments.instance_of(
-            "guessed_op_types", self.guessed_op_types, dict, "give op type -> number of ops"
-        )
-        arguments.instance_of("estimated_sizes", self.estimated_sizes, dict, "give rule -> number of tensors")
+        for name, kind, remedy in (
+            ("guessed_op_types", dict, "give op type -> number of ops"),
+            ("estimated_sizes", dict, "give rule -> number of tensors"),
+            ("work", OpWork, "give an OpWork, or None"),
+            ("splitting", Splitting, "give a Splitting, or None"),
+        ):
+            if getattr(self, name) is not None or kind is dict:
+                arguments.instance_of(name, getattr(self, name), kind, remedy)
         if self.work is not None:
-            arguments.instance_of("work", self.work, OpWork, "give an OpWork, or None")
             check_length("work", self.work.flops, self.num_ops)
-        if self.splitting is not None:
-            arguments.instance_of("splitting", self.splitting, Splitting, "give a Splitting, or None")
-        object.__setattr__(self, "alias_of_tensor", checked_aliases(self.alias_of_tensor, arrays))
-        object.__setattr__(self, "stage_of_op", checked_stages(self.stage_of_op, self.num_ops))
-        object.__setattr__(self, "fusible_of_op", checked_fusible(self.fusible_of_op, self.num_ops))
 
     def __repr__(self) -> str:
         size = f"{self.num_ops} ops in {self.num_units} units"
@@ -313,6 +176,7 @@ class Problem:
             has a cycle, ``unit_of_op`` leaves a number out, or no device is allowed for all ops of a unit.
         """
         given_cluster("cluster", cluster)
+        arguments.text("name", name, "give the name that reports call it by")
         arrays = {
             "compute_ns": compute_ns,
             "edges": edges,
@@ -321,20 +185,25 @@ class Problem:
             "resident_bytes": resident_bytes,
             "output_bytes": output_bytes,
             "allowed": allowed,
+            "unit_of_op": unit_of_op,
         }
-        return Problem(**fields_of_arrays(arrays, cluster, names, name, unit_of_op))
+        return Problem(**fields_of_arrays(arrays, cluster, names, name))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the problem, its cluster included, to one file, whole or not at all.
-
-        Raises:
-          InputError: ``path`` cannot be written to.
-        """
+        """Writes the problem, its cluster included, to one file, whole or not at all."""
         file = arguments.path("path", path, "the file to write")
         if file.is_dir() or not file.absolute().parent.is_dir():
             raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        write_atomically(file, problem_bytes(fields))
+        arrays = {name: getattr(self, name) for name in PROBLEM_ARRAYS}
+        for name, unknown in UNKNOWN.items():
+            if (arrays[name] == unknown).all():
+                del arrays[name]
+        header = {name: getattr(self, name) for name in _DESCRIPTIONS}
+        header["splitting"] = None if self.splitting is None else dataclasses.asdict(self.splitting)
+        header |= {"cluster": dataclasses.asdict(self.cluster), "has_work": self.work is not None}
+        if self.work is not None:
+            arrays |= {f"work_{name}": getattr(self.work, name) for name in _WORK}
+        write_atomically(file, array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays))
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Problem:
@@ -345,23 +214,42 @@ class Problem:
             problem, by the checks of this class.
         """
         file = arguments.path("path", path, "the file of a problem")
-        fields = read_problem_file(file)
+        header, arrays = read_array_file(file, _KIND, SCHEMA_VERSION, _REMEDY)
         try:
+            fields: dict[str, Any] = {name: header[name] for name in _DESCRIPTIONS}
+            fields |= {name: arrays[name] for name in PROBLEM_ARRAYS if name in arrays or name not in UNKNOWN}
+            fields["output_shapes"] = tuple(tuple(map(tuple, shapes)) for shapes in header["output_shapes"])
+            for name in ("op_names", "op_types"):
+                fields[name] = tuple(header[name])
+            cluster = header["cluster"]
+            fields["cluster"] = Cluster(
+                name=cluster["name"],
+                devices=tuple(Device(**device) for device in cluster["devices"]),
+                links=tuple(Link(**link) for link in cluster["links"]),
+                kind=cluster["kind"],
+            )
+            if header.get("splitting"):  # not in older files
+                fields["splitting"] = Splitting(**header["splitting"])
+            if header["has_work"]:
+                names = [name for name in _WORK if f"work_{name}" in arrays or name != "work_class"]
+                fields["work"] = OpWork(**{name: arrays[f"work_{name}"] for name in names})
             return Problem(**fields)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{file} lacks a part of a problem ({error}); {_REMEDY}") from error
 
     def digest(self) -> str:
         """Hex digest of everything that decides a search: graph, units, costs, tensors and cluster.
 
         Left out are the name and ``work``: times are in ``compute_ns``, so no result depends on them, and
         checkpoints of searches from before there was ``work`` go on. So do those of problems without stages or shared
-        memory. ``fusible_of_op`` is a matter of the graph.
+        memory. ``fusible_of_op`` follows from the graph.
         """
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name in _NOT_IN_DIGEST or (field.name in _UNKNOWN_IF_NEGATIVE and (value < 0).all()):
+            if field.name in _NOT_IN_DIGEST or (field.name in _IN_DIGEST_IF_KNOWN and (value < 0).all()):
                 continue
             if isinstance(value, np.ndarray):
                 content = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
@@ -398,11 +286,7 @@ class Problem:
         return work_ns
 
     def everything_on(self, device: int) -> np.ndarray:
-        """[U] int32: every unit on ``device``; one without a kernel there on its first legal device.
-
-        Raises:
-          InputError: the cluster has no such device.
-        """
+        """[U] int32: every unit on ``device``; one without a kernel there on its first legal device."""
         device = arguments.whole_number("device", device, 0, self.num_devices - 1)
         return self.legalized(np.full(self.num_units, device))
 
@@ -412,9 +296,6 @@ class Problem:
         Args:
           rows: [..., U] devices, legal or not.
           order: [D] all devices, in the order in which a unit takes its first legal one; by position without.
-
-        Raises:
-          InputError: wrong type or shape, or the cluster has no such device.
         """
         devices_of_rows = exact("rows", rows, np.int32)
         if not devices_of_rows.ndim or devices_of_rows.shape[-1] != self.num_units:
@@ -458,21 +339,9 @@ class Problem:
             )
 
     def name_of_unit(self, unit: int) -> str:
-        """The name of the unit's first op.
-
-        Raises:
-          InputError: there is no such unit.
-        """
+        """The name of the unit's first op."""
         unit = arguments.whole_number("unit", unit, 0, self.num_units - 1)
         return self.op_names[int(np.argmax(self.unit_of_op == unit))]
-
-
-def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
-    """``device_of_unit`` as [B, U] int32, legal or not."""
-    rows = exact("device_of_unit", device_of_unit, np.int32)
-    if rows.ndim != 2 or rows.shape[1] != problem.num_units:
-        raise InputError(f"device_of_unit has shape {rows.shape}, expected [B, {problem.num_units}]")
-    return rows
 
 
 def made_once(make: Callable[..., _Made], problem: Problem, *given: Hashable) -> _Made:

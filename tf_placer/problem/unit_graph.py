@@ -7,6 +7,7 @@ import dataclasses
 import math
 
 import numpy as np
+import scipy.sparse.csgraph
 
 from tf_placer.problem.problem import Problem
 
@@ -78,25 +79,20 @@ def landmark_distances(graph: UnitGraph, count: int, generator: np.random.Genera
     Together the distances locate a unit in the graph (You et al. 2019, "Position-aware Graph
     Neural Networks").
     """
-    neighbors = graph.neighbors("both")
+    links = scipy.sparse.coo_matrix(
+        (np.ones(len(graph.edges)), graph.edges.T), (graph.num_units, graph.num_units)
+    ).tocsr()
     nearest = np.ones(graph.num_units)
     distances = np.zeros((graph.num_units, count), np.float32)
     for column in range(count):
         weights = np.square(nearest)
         total = weights.sum()
         landmark = int(generator.choice(graph.num_units, p=weights / total if total else None))
-        hops = np.full(graph.num_units, -1, np.int32)  # -1 where there is no path
-        hops[landmark] = 0
-        queue = collections.deque([landmark])
-        while queue:
-            unit = queue.popleft()
-            for neighbor in neighbors[unit]:
-                if hops[neighbor] < 0:
-                    hops[neighbor] = hops[unit] + 1
-                    queue.append(neighbor)
-        distances[:, column] = np.where(hops >= 0, hops / max(hops.max(), 1), 2.0)
+        hops = scipy.sparse.csgraph.dijkstra(links, directed=False, indices=landmark, unweighted=True)
+        is_reached = np.isfinite(hops)
+        distances[:, column] = np.where(is_reached, hops / max(hops[is_reached].max(), 1), 2.0)
         # Isolated units reach nothing and would be drawn for ever: only reached ones count as far.
-        nearest = np.where(hops >= 0, np.minimum(nearest, distances[:, column]), nearest)
+        nearest = np.where(is_reached, np.minimum(nearest, distances[:, column]), nearest)
     return distances
 
 
@@ -178,33 +174,22 @@ def held_bytes(problem: Problem) -> np.ndarray:
 class Crossing:
     """One tensor on its way to one device."""
 
-    op: int  # position of its producer
-    # source, target: devices, as positions
-    source: int
+    op: int  # its producer
+    source: int  # device, as a position
     target: int
-    num_bytes: int  # of the tensor
+    num_bytes: int
 
 
 def crossings(problem: Problem, device_of_unit: np.ndarray) -> list[Crossing]:
-    """All transfers of one step, largest first; a tensor crosses to a device once for all readers there.
-
-    Args:
-      problem: the graph.
-      device_of_unit: [U].
-    """
+    """All transfers of one step [U], largest first; a tensor crosses to a device once for all readers there."""
     device = device_of_unit[problem.unit_of_op]
     graph = problem.op_graph
     target = device[graph.consumer]
     crossing = device[graph.producer] != target
     pairs = np.unique(np.stack([graph.tensor[crossing], target[crossing]], axis=1), axis=0)
-    tensors = pairs[:, 0]
-    order = np.argsort(-problem.tensor_bytes[tensors], kind="stable")
-    return [
-        Crossing(
-            int(problem.tensor_producer[t]),
-            int(device[problem.tensor_producer[t]]),
-            int(to),
-            int(problem.tensor_bytes[t]),
-        )
-        for t, to in pairs[order]
-    ]
+    order = np.argsort(-problem.tensor_bytes[pairs[:, 0]], kind="stable")
+    transfers = []
+    for tensor, to in pairs[order].tolist():
+        op = int(problem.tensor_producer[tensor])
+        transfers.append(Crossing(op, int(device[op]), to, int(problem.tensor_bytes[tensor])))
+    return transfers

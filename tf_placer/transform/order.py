@@ -149,7 +149,6 @@ def with_edges(inputs: SimulatorInputs, edges: np.ndarray) -> SimulatorInputs:
     ids = np.concatenate([tensor, unread, tensors + of_edge])
     num_bytes = np.append(inputs.tensor_bytes, np.zeros(len(edges), np.int64))
     table = tensor_table(number[np.concatenate([graph_edges, self_edges, edges])], ids, num_bytes[ids])
-    table = table.without_self_consumers()
     place = np.zeros(tensors + len(edges), np.int64)
     place[table.output] = np.arange(len(table.output))
     alias = np.append(inputs.alias_of_tensor, np.full(len(edges), -1))[table.output]

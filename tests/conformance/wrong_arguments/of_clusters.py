@@ -14,7 +14,6 @@ from tf_placer.cluster.device import Device, Link
 def of_clusters(scene: Scene) -> dict[str, Row]:
     box = small_cluster(2)
     tiny = scene.file(scene.cluster.to_toml(), ".toml")
-    no_memory = dataclasses.replace(box.devices[0], memory_bytes=0)
     no_file = (3, "", b"a")
     return {
         "Cluster": Row(
@@ -27,7 +26,6 @@ def of_clusters(scene: Scene) -> dict[str, Row]:
                     3,
                     "ab",
                     [1],
-                    Told((no_memory, box.devices[1]), "memory_bytes"),
                     Told(box.devices[:1], "link"),
                 ),
                 "links": (Told((), "link"), 3, [1], Told(box.links * 2, "listed twice")),
@@ -91,8 +89,9 @@ def _of_devices() -> dict[str, Row]:
             lambda: dict(device),
             {
                 **dict.fromkeys(("name", "type", "model"), (3, "")),
-                **dict.fromkeys(("memory_bytes", "streams", "launch_ns", "join_ns", "dispatch_ns"), whole),
-                **dict.fromkeys(("peak_flops", "memory_bytes_per_s"), number),
+                **dict.fromkeys(("memory_bytes", "streams"), (*whole, 0)),
+                **dict.fromkeys(("launch_ns", "join_ns", "dispatch_ns"), (*whole, -1)),
+                **dict.fromkeys(("peak_flops", "memory_bytes_per_s"), (*number, 0)),
                 "newest_first": (1, "yes"),
                 "address": (3,),
             },

@@ -203,7 +203,7 @@ def _of_items_and_clusters(scene: Scene) -> dict[str, Row]:
                     {"a": 3},
                     {3: "a"},
                     {"no such op": "CPU:0"},
-                    Told(dict.fromkeys(scene.problem.op_names, "GPU:7"), "GPU:7, which is no device"),
+                    Told(dict.fromkeys(scene.problem.op_names, "GPU:7"), "GPU:7 is no device"),
                 ),
             },
         ),

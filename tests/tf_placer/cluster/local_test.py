@@ -65,7 +65,9 @@ def test_gpus_come_before_the_host_cpu(monkeypatch):
         "memory_bytes_per_s": 9.87e11,
         "model": "Tesla T9",
     }
-    monkeypatch.setattr(local, "_probe_gpus", lambda: [gpu, gpu])
+    core = {"peak_flops": 1e11, "memory_bytes_per_s": 1e10}
+    probed = {"devices": [gpu, gpu], "core": core}
+    monkeypatch.setattr(local, "_run_probe", lambda kind, *_: probed[kind])
     monkeypatch.setattr(local.glob, "glob", lambda pattern: ["/dev/nvidia0", "/dev/nvidia1"])
     cluster = Cluster("local", *local_devices(), kind="local")
     assert [device.name for device in cluster.devices] == [

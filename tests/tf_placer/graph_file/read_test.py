@@ -24,13 +24,8 @@ OURS = {
     "name": "three",
     "nodes": [
         {"name": "w", "time_ns": {"CPU": 0, "GPU": 0}, "resident_bytes": 40, "colocation": "layer"},
-        {
-            "name": "p",
-            "time_ns": {"CPU": 90, "toy": 8, "GPU": 5},
-            "output_bytes": 6,
-            "colocation": "layer",
-            "op": "MatMul",
-        },
+        {"name": "p", "time_ns": {"CPU": 90, "toy": 8, "GPU": 5}, "output_bytes": 6, "colocation": "layer",
+         "op": "MatMul"},
         {"name": "l", "time_ns": {"GPU": 10}},
     ],
     "edges": [
@@ -38,31 +33,14 @@ OURS = {
         {"source": "w", "target": "l", "bytes": 40, "tensor": "0"},
         {"source": "p", "target": "l", "bytes": 6},
     ],
-}
+}  # fmt: skip
+FORWARD = {"id": 0, "supportedOnFpga": 1, "cpuLatency": 2, "fpgaLatency": 0.5, "size": 30, "colorClass": 7}
+BACKWARD = {"id": 1, "supportedOnFpga": 1, "cpuLatency": 4, "fpgaLatency": 1, "size": 20, "colorClass": 7}
+ON_CPU = {"id": 2, "supportedOnFpga": 0, "cpuLatency": 3, "fpgaLatency": 0, "size": 0, "isBackwardNode": 1}
 OPERATORS = {
     "maxFPGAs": 2,
     "maxSizePerFPGA": 100,
-    "nodes": [
-        {
-            "id": 0,
-            "supportedOnFpga": 1,
-            "cpuLatency": 2,
-            "fpgaLatency": 0.5,
-            "size": 30,
-            "colorClass": 7,
-            "isBackwardNode": 0,
-        },
-        {
-            "id": 1,
-            "supportedOnFpga": 1,
-            "cpuLatency": 4,
-            "fpgaLatency": 1,
-            "size": 20,
-            "colorClass": 7,
-            "isBackwardNode": 1,
-        },
-        {"id": 2, "supportedOnFpga": 0, "cpuLatency": 3, "fpgaLatency": 0, "size": 0, "isBackwardNode": 1},
-    ],
+    "nodes": [FORWARD | {"isBackwardNode": 0}, BACKWARD | {"isBackwardNode": 1}, ON_CPU],
     "edges": [{"sourceId": 0, "destId": 1, "cost": 0.25}, {"sourceId": 0, "destId": 2, "cost": 0.25}],
 }
 PIPEDREAM = (
@@ -106,7 +84,7 @@ def test_operator_graphs(read):
 
 
 def test_a_node_of_an_operator_graph_that_may_never_run_on_a_cpu(read):
-    problem = read(changed(OPERATORS, "nodes", 1, cpuLatency=9999999999))
+    problem = read(node(OPERATORS, 1, cpuLatency=9999999999))
     # Nodes 0 and 1 are one unit.
     assert problem.allowed.tolist() == [[False, True], [True, False]]
     assert problem.compute_ns[1].tolist() == [0, 1_000_000], "never is no time"
@@ -123,23 +101,26 @@ def test_pipedream(read):
         "node2/backward": 500_000,
     }
     assert problem.resident_bytes.tolist() == [8, 0] and not problem.allowed[:, 0].any()
-    tensors = sorted(
-        zip(
-            (problem.op_names[op] for op in problem.tensor_producer),
-            problem.tensor_bytes.tolist(),
-            strict=True,
-        )
-    )
+    producers = [problem.op_names[op] for op in problem.tensor_producer]
+    tensors = sorted(zip(producers, problem.tensor_bytes.tolist(), strict=True))
     # node1's activation goes to node2 and to its own backward; the gradient of it comes back; 30 + 20 stay in node2.
     assert tensors == [("node1/forward", 100), ("node2/backward", 100), ("node2/forward", 50)]
     assert problem.op_types[problem.op_names.index("node1/backward")] == "Conv2d"
     assert np.array_equal(problem.unit_of_op[[problem.op_names.index("node1/backward")]], [0])
 
 
-def changed(graph, part, number, **values):
+def changed(graph, part, number, values):
     copy = json.loads(json.dumps(graph))
     copy[part][number] |= values
     return copy
+
+
+def node(graph, number, **values):
+    return changed(graph, "nodes", number, values)
+
+
+def edge(graph, number, **values):
+    return changed(graph, "edges", number, values)
 
 
 @pytest.mark.parametrize(
@@ -150,60 +131,29 @@ def changed(graph, part, number, **values):
         ({"nodes": []}, "there is no node; give at least one"),
         ({"nodes": 3}, "nodes is 3; give a list"),
         (OURS | {"nods": []}, "unknown key nods; did you mean 'nodes'"),
-        (changed(OURS, "nodes", 1, name="w"), "two nodes are called 'w'; give"),
-        (changed(OURS, "nodes", 1, nam="w"), r"unknown key nodes\[1\]\.nam; did you mean 'name'"),
-        (
-            changed(OURS, "nodes", 1, time_ns={"GPU": -1}),
-            r"nodes\[1\]\.time_ns\[GPU\] is -1; give a whole number",
-        ),
-        (changed(OURS, "nodes", 1, time_ns=3), r"nodes\[1\]\.time_ns is 3; give a table"),
-        (
-            changed(OURS, "nodes", 2, time_ns={"TPU": 1}),
-            "node 'l' has times for TPU.*; give a time for one of CPU, GPU, toy",
-        ),
-        (
-            changed(OURS, "nodes", 0, time_ns={"CPU": 1}, colocation="")
-            | {"edges": [{"source": "w", "target": "w"}]},
-            "; ",
-        ),
-        (changed(OURS, "edges", 2, target="q"), "edge 2 names node 'q', which is not there; known: "),
-        (changed(OURS, "edges", 2, bytes=0.5), r"edges\[2\]\.bytes is 0.5; give a whole number"),
-        (changed(OPERATORS, "nodes", 1, cpuLatency="x"), r"nodes\[1\]\.cpuLatency is 'x'; give a number"),
-        (changed(OPERATORS, "edges", 0, destId=9), "edge 0 names node '9', which is not there; "),
-        (
-            changed(OURS, "nodes", 0, resident_bytes=-1),
-            r"nodes\[0\]\.resident_bytes is -1; give a whole number",
-        ),
+        (node(OURS, 1, name="w"), "two nodes are called 'w'; give"),
+        (node(OURS, 1, nam="w"), r"unknown key nodes\[1\]\.nam; did you mean 'name'"),
+        (node(OURS, 1, time_ns={"GPU": -1}), r"nodes\[1\]\.time_ns\[GPU\] is -1; give a whole number"),
+        (node(OURS, 1, time_ns=3), r"nodes\[1\]\.time_ns is 3; give a table"),
+        (node(OURS, 2, time_ns={"TPU": 1}), "node 'l' has times for TPU.*; give a time for one of CPU, GPU, toy"),
+        (node(OURS, 0, time_ns={"CPU": 1}, colocation="") | {"edges": [{"source": "w", "target": "w"}]}, "; "),
+        (edge(OURS, 2, target="q"), "edge 2 names node 'q', which is not there; known: "),
+        (edge(OURS, 2, bytes=0.5), r"edges\[2\]\.bytes is 0.5; give a whole number"),
+        (node(OPERATORS, 1, cpuLatency="x"), r"nodes\[1\]\.cpuLatency is 'x'; give a number"),
+        (edge(OPERATORS, 0, destId=9), "edge 0 names node '9', which is not there; "),
+        (node(OURS, 0, resident_bytes=-1), r"nodes\[0\]\.resident_bytes is -1; give a whole number"),
         (OURS | {"edges": [*OURS["edges"], {"source": "l", "target": "p"}]}, "cycle"),
+        (node(OPERATORS, 1, cpuLatency=10**9, fpgaLatency=9999999999), r"nodes\[1\] may run nowhere: .* give a time"),
+        (node(OPERATORS, 1, cpuLatency=999_999_999_999_999, supportedOnFpga=0), r"nodes\[1\] may run nowhere: "),
+        (edge(OPERATORS, 0, cost=1e300), r"edges\[0\]\.cost is 1e\+300; give a number from 0 to 2.8823e"),
+        (node(OPERATORS, 0, TMPCs={"1": []}), r"nodes have TMPCs: it is a graph of Piper .*; write one time"),
         (
-            changed(OPERATORS, "nodes", 1, cpuLatency=10**9, fpgaLatency=9999999999),
-            r"nodes\[1\] may run nowhere: its latencies say never; give a time",
-        ),
-        (
-            changed(OPERATORS, "nodes", 1, cpuLatency=999_999_999_999_999, supportedOnFpga=0),
-            r"nodes\[1\] may run nowhere: ",
-        ),
-        (
-            changed(OPERATORS, "edges", 0, cost=1e300),
-            r"edges\[0\]\.cost is 1e\+300; give a number from 0 to 2.8823e",
-        ),
-        (
-            changed(OPERATORS, "nodes", 0, TMPCs={"1": []}),
-            r"nodes have TMPCs: it is a graph of Piper .*; write one time",
-        ),
-        (
-            changed(OURS, "nodes", 1, time_ns={"CPU": 2**50 + 1}),
+            node(OURS, 1, time_ns={"CPU": 2**50 + 1}),
             r"nodes\[1\]\.time_ns\[CPU\] is 1125899906842625; give a whole number from 0 to 1.1259e\+15",
         ),
-        (
-            PIPEDREAM.replace("=1.5", "=1e12"),
-            "line 1: forward_compute_time is 1000000000000.0; give a number from 0 to",
-        ),
-        (changed(OPERATORS, "nodes", 0, size=-3), r"nodes\[0\]\.size is -3; give a number from 0"),
-        (
-            OPERATORS | {"edges": [*OPERATORS["edges"], {"sourceId": 1, "destId": 0, "cost": 0}]},
-            "cycle",
-        ),
+        (PIPEDREAM.replace("=1.5", "=1e12"), "line 1: forward_compute_time is 1000000000000.0; give a number from 0"),
+        (node(OPERATORS, 0, size=-3), r"nodes\[0\]\.size is -3; give a number from 0"),
+        (OPERATORS | {"edges": [*OPERATORS["edges"], {"sourceId": 1, "destId": 0, "cost": 0}]}, "cycle"),
         (PIPEDREAM.replace("=1.5", "=-1.5"), "line 1: forward_compute_time is .*-1.5.*; give a number"),
         (PIPEDREAM + "\tnode2 -- node1\n", "cycle"),
         ("name,time\na,1\n", "line 1 is no layer and no edge; give"),
@@ -213,7 +163,7 @@ def changed(graph, part, number, **values):
         (PIPEDREAM.replace("2.000", "two"), "line 1: backward_compute_time is 'two'; give a number"),
         (PIPEDREAM.replace("parameter_size=8", "size=8"), "line 1: parameter_size is missing; give a number"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_one_line(read, content, message):
     with pytest.raises(InputError, match=message) as told:
         read(content)

@@ -23,7 +23,7 @@ def layers_of_function(function, *arguments) -> tuple[Problem, Layers]:
 
 
 def ops_in(problem: Problem, layers: Layers, name: str) -> list[str]:
-    inside = layers.inside(layers.names.index(name))
+    inside = layers.is_inside(layers.names.index(name))[layers.layer_of_op]
     return [op for op, here in zip(problem.op_names, inside, strict=True) if here]
 
 
@@ -105,7 +105,7 @@ def test_a_program_without_variables_has_a_layer_for_each_scope() -> None:
     assert layers.names == ("a", "a/b", "a/c", "d")
     assert layers.parent.tolist() == [ROOT, 0, 0, ROOT]
     assert layers.layer_of_op.tolist() == [1, 2, 0, 3]
-    assert layers.inside(0).tolist() == [True, True, True, False]
+    assert layers.is_inside(0).tolist() == [True, True, True, False]
     assert layers.sums(np.array([1, 2, 4, 8])).tolist() == [7, 1, 2, 8]
     assert layers.children == [[1, 2], [], [], [], [0, 3]]
 

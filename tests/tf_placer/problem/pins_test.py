@@ -74,7 +74,7 @@ def test_a_pin_needs_both_sides(text):
 def test_what_cannot_be_read_is_told():
     with pytest.raises(InputError, match=r"pin '\(' is no regular expression"):
         Pin("(", "GPU:0")
-    with pytest.raises(InputError, match="'gpu;0', which is no device name"):
+    with pytest.raises(InputError, match=r"pin '.\*': 'gpu;0' is not a TensorFlow device name"):
         Pin(".*", "gpu;0")
 
 
@@ -82,8 +82,8 @@ def test_what_cannot_be_read_is_told():
     ("pins", "message"),
     [
         (["decoder=GPU:0"], "pin 'decoder' matches no op of 'step'"),
-        (["encoder/.*=GPU:7"], "GPU:7, which is no device of cluster 'k40x2'; it has .*GPU:0"),
-        (["encoder/.*=/job:localhost"], "more than one device of cluster"),
+        (["encoder/.*=GPU:7"], "pin 'encoder/.*': GPU:7 is no device of the cluster; give one of .*GPU:0"),
+        (["encoder/.*=/job:localhost"], "/job:localhost is more than one device of the cluster"),
         (
             ["encoder/tanh=GPU:0", "encoder/.*=GPU:1"],
             "'encoder/tanh' is pinned to GPU:0 by 'encoder/tanh' and to GPU:1 by 'encoder/.*'",

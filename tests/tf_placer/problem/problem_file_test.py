@@ -162,7 +162,7 @@ def test_another_version(tmp_path, parts):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("compute_ns", np.array([[-1, 1], [1, 1]]), "here: compute_ns has a negative entry"),
+        ("compute_ns", np.array([[-1, 1], [1, 1]]), "here: compute_ns has the entry -1"),
         ("compute_ns", np.array([[1, 1]]), "here: compute_ns has shape"),
         ("compute_ns", np.array([["a", "b"], ["c", "d"]]), "here: compute_ns: expected whole numbers"),
         ("unit_of_op", np.array([0, 7]), "here: unit_of_op has the entry 7"),
