@@ -32,7 +32,7 @@ from experiments.gpu_truth.networks import network_of, read_networks
 from experiments.gpu_truth.rows import Row, read_rows
 from experiments.main_program import run_program
 from experiments.studies.formats import header, line
-from tf_placer.cluster.cluster_file import device_of_model
+from tf_placer.cluster.device import device_of_model
 from tf_placer.costs import shares
 
 _QUICK = flags.DEFINE_bool("quick", False, "Leave out sources only, not GPUs.")

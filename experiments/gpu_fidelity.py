@@ -23,7 +23,7 @@ from experiments.main_program import out_flag, run_program
 from experiments.studies.formats import header, line, machine_lines
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
-from tf_placer.cluster.cluster_file import device_of_model
+from tf_placer.cluster.device import device_of_model
 from tf_placer.report.sentences import ALL, FIGURES
 
 _BUILD = flags.DEFINE_bool("build", False, "Trace the networks anew.")

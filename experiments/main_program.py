@@ -14,7 +14,7 @@ from experiments.studies.study import TABLES, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable, reserved
-from tf_placer.cluster.cluster_file import preset_path
+from tf_placer.cluster.device import preset_path
 from tf_placer.command_line.check_flags import parse_flags
 from tf_placer.search import methods
 

@@ -25,7 +25,7 @@ from experiments.main_program import out_flag, run
 from tf_placer import costs
 from tf_placer.agents.weights import command_of_weights
 from tf_placer.base.files import write_atomically
-from tf_placer.cluster.cluster_file import preset_path
+from tf_placer.cluster.device import preset_path
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
 PAGES = (

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.optimize
 
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
-from tf_placer.cluster.cluster_file import device_of_model
-from tf_placer.cluster.device import Device
+from tf_placer.cluster.device import Device, device_of_model
 from tf_placer.costs import shares
 from tf_placer.costs.analytic import smooth_maximum
 from tf_placer.costs.formulas import Kind, Work, WorkClass

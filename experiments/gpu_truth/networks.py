@@ -132,7 +132,7 @@ def build_ops(network: Network) -> dict[str, int]:
     item = _BUILDERS[network.name](network)
     views = op_views(item.index, item.outputs)
     return collections.Counter(
-        described_op(view) for view in views if work_of(view).work_class is not WorkClass.FREE
+        map(described_op, (v for v in views if work_of(v).work_class != WorkClass.FREE))
     )
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_placer.cluster.cluster_file import device_of_model
-from tf_placer.cluster.device import Device
+from tf_placer.cluster.device import Device, device_of_model
 from tf_placer.costs.formulas import OpView, Work, work_of
 from tf_placer.graph.sizes import OutputSpec
 

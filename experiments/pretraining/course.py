@@ -15,7 +15,7 @@ from tf_placer import workloads
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_path
+from tf_placer.cluster.device import preset_path
 
 COURSE = pathlib.Path(__file__).parent / "course.toml"
 

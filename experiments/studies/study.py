@@ -21,7 +21,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, Role
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_path
+from tf_placer.cluster.device import preset_path
 from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem

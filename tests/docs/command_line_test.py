@@ -14,7 +14,7 @@ from tests.docs.lines import command_lines
 from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster import cluster_file
+from tf_placer.cluster import device as cluster_file
 from tf_placer.command_line.check_flags import define, parse_flags
 from tf_placer.report.files import RESULTS
 

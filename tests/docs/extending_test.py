@@ -10,7 +10,7 @@ import pytest
 import tf_placer
 from tests.docs.pages import blocks
 from tf_placer import workloads
-from tf_placer.cluster import cluster_file as preset
+from tf_placer.cluster import device as preset
 from tf_placer.search import methods
 from tf_placer.workloads import registry
 

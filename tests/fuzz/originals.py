@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_path
+from tf_placer.cluster.device import preset_path
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement

@@ -87,7 +87,7 @@ def check_kind(flag: str, path: pathlib.Path, said: str) -> None:
 
 
 def kind_of(path: pathlib.Path) -> Kind | None:
-    """Kind of a file by its bytes, or of a folder by its files; None where it is missing or not recognized."""
+    """Kind of a file by its bytes, or of a folder by its files; None if missing or not recognized."""
     if path.is_dir():
         return _kind_of_folder(path)
     if not path.is_file():  # a pipe can be read only once
@@ -146,7 +146,7 @@ def _kind_of_bytes(data: bytes) -> Kind | None:
 
 
 def _kind_of_archive(data: bytes) -> Kind | None:
-    """Kind of a zip archive; None where it may hold arrays, which have their own reader."""
+    """Kind of a zip archive; None for a possible archive of arrays, which has a reader."""
     try:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except zipfile.BadZipFile:
@@ -172,7 +172,7 @@ def _kind_of_text(data: bytes) -> Kind | None:
 
 
 def _message(data: memoryview) -> tuple[Kind | None, bool]:
-    """Kind of a protocol buffer by its first fields, without a schema, and whether it is complete."""
+    """Kind of a protocol buffer by its first fields, without a schema, and True if complete."""
     values, is_whole = _fields(data)
     head, second = values.get(1), values.get(2)
     if isinstance(head, int) and isinstance(second, memoryview):
@@ -193,7 +193,7 @@ def _message(data: memoryview) -> tuple[Kind | None, bool]:
 
 
 def _fields(data: memoryview) -> tuple[dict[int, int | memoryview], bool]:
-    """First value of each field of a message, and whether the last one is complete; no fields if it is no message."""
+    """First value of each field of a message, and whether the last one is complete; no fields for other bytes."""
     values: dict[int, int | memoryview] = {}
     at = 0
     while at < len(data):
@@ -212,7 +212,7 @@ def _fields(data: memoryview) -> tuple[dict[int, int | memoryview], bool]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number with seven bits in each byte, and the position after it; beyond the end where it is cut off."""
+    """A number with seven bits in each byte, and the position after it; beyond the end if cut off."""
     value = 0
     for place in range(at, len(data)):
         value |= (data[place] & 127) << 7 * (place - at)

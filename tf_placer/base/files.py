@@ -32,7 +32,7 @@ _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES,
 
 
 def open_locked(path: pathlib.Path, waits: bool = False) -> int:
-    """Descriptor of a file, made if need be, with the system's lock on it; the lock ends with the process.
+    """Descriptor of a file, made if need be, with the system's lock; the lock ends with the process.
 
     Args:
       path: in a folder that exists.
@@ -64,7 +64,7 @@ def open_locked(path: pathlib.Path, waits: bool = False) -> int:
 
 @contextlib.contextmanager
 def exclusively(lock: pathlib.Path, refusal: str) -> Iterator[None]:
-    """Lets one process, and one thread of it, into the block at a time.
+    """Lets one thread of one process into the block at a time.
 
     Args:
       lock: a file that exists only meanwhile, in a folder that exists.
@@ -103,7 +103,7 @@ def check_writable(folder: pathlib.Path, given_as: str) -> None:
 
 @contextlib.contextmanager
 def reserved(folder: pathlib.Path, given_as: str) -> Iterator[None]:
-    """Makes a folder for results and keeps other processes that reserve it out of it.
+    """Makes a folder for results, reserved against other processes.
 
     A new folder that nothing was written to is removed afterwards. A killed process leaves a hidden ``.run.lock``,
     which the next run removes.
@@ -122,7 +122,7 @@ def reserved(folder: pathlib.Path, given_as: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _made(folder: pathlib.Path, given_as: str) -> Iterator[None]:
-    """Makes a writable folder and its parents; removes those that are new and empty in the end."""
+    """Makes a writable folder and its parents; removes new ones left empty."""
     folder = folder.absolute()
     new: list[pathlib.Path] = []
     try:
@@ -171,7 +171,7 @@ def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a folder to fill, which gets its name once it is complete and on the disk.
+    """Yields a folder to fill, which gets its name once complete and on the disk.
 
     An interruption, a kill included, leaves no ``folder``.
 
@@ -259,7 +259,7 @@ def _refused(path: pathlib.Path, error: OSError) -> InputError:
 
 
 def _sync(folder: pathlib.Path) -> None:
-    """Flushes a folder and everything in it to the disk."""
+    """Flushes a folder with its content to the disk."""
     for path in [*folder.rglob("*"), folder]:
         descriptor = os.open(path, os.O_RDONLY)
         try:

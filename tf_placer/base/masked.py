@@ -43,7 +43,7 @@ def largest(logits: tf.Tensor) -> tf.Tensor:
 
 
 def log_prob(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
-    """[...] log-probability of ``choices`` [...] under logits [..., C]; about ``ILLEGAL`` of what is not there."""
+    """[...] log-probability of ``choices`` [...] under logits [..., C]; about ``ILLEGAL`` for absent choices."""
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=logits)
 
 

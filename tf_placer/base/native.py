@@ -39,7 +39,7 @@ _op_libraries: dict[str, None] = {}  # loaded ones, in order; TensorFlow never u
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """A shared object and what it is compiled from."""
+    """A shared object and its sources."""
 
     name: str  # of its file, before the fingerprint
     purpose: str  # for messages
@@ -71,7 +71,7 @@ class Library:
 
 
 def tensorflow() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Version of the installed TensorFlow, and its flags for ``Library.flags`` and ``places``; it is not imported.
+    """Version of the installed TensorFlow, which is not imported, and its flags for ``Library.flags`` and ``places``.
 
     Raises:
       InputError: TensorFlow is not installed.
@@ -224,7 +224,7 @@ def _run_compiler(compiler: str, library: Library, inputs: Sequence[str], target
 
 
 def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
-    """Moves a compiled library to the first writable folder; leaves it where there is none."""
+    """Moves a compiled library to the first writable folder, if any."""
     reasons = []
     for folder in library.kept_in:
         try:

@@ -48,7 +48,7 @@ def user_cache_folder() -> pathlib.Path:
 
 
 def warn_once(path: pathlib.Path, warning: str) -> None:
-    """Logs a warning about a path, unless this process has logged one about it before."""
+    """Logs a warning about a path, once in a process."""
     if path not in _warned:
         _warned.add(path)
         _LOG.warning("%s", warning)
@@ -155,7 +155,7 @@ class Durations:
 
     @contextlib.contextmanager
     def timing(self, key: str) -> Iterator[None]:
-        """Keeps the duration of the block if it succeeds."""
+        """Keeps the duration of a block that succeeds."""
         start_s = time.monotonic()
         yield
         self.keep(key, time.monotonic() - start_s)

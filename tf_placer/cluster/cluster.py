@@ -17,7 +17,6 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, write_atomically
 from tf_placer.base.quantities import parse_size, size
-from tf_placer.cluster.cluster_file import preset_names, preset_path, read_cluster_file
 from tf_placer.cluster.device import (
     CHORES,
     Device,
@@ -27,10 +26,14 @@ from tf_placer.cluster.device import (
     device_labels,
     device_position,
     named_parts,
+    preset_names,
+    preset_path,
+    read_cluster_file,
+    short_device_name,
 )
 from tf_placer.cluster.local import check_cores, local_devices, logical_devices
 
-__all__ = ["Cluster", "Device", "Link"]
+__all__ = ["Cluster", "Device", "Link", "preset_names", "short_device_name"]
 KINDS = ("described", "local", "remote", "logical")
 LOCAL, LOGICAL = "local", "logical"
 _MOST_DIGITS = 9

@@ -25,8 +25,8 @@ from tf_placer.cluster.cluster import (
     limited,
     limits_of_texts,
     local_cores,
+    preset_names,
 )
-from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.planning.request import (

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_names
+from tf_placer.cluster.cluster import Cluster, preset_names
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item

@@ -105,10 +105,10 @@ class ProfiledGraph:
         allowed = times >= 0
         if not allowed.any(axis=1).all():
             node = self.nodes[int(np.argmin(allowed.any(axis=1)))]
-            known = ", ".join(sorted({word for kind in kinds for word in kind}))
+            words = ", ".join(sorted({word for kind in kinds for word in kind}))
             raise InputError(
                 f"{self.file}: node {node.name!r} has times for {', '.join(node.time_ns)}, and {cluster.name!r} has "
-                f"no such device; give a time for one of {known}"
+                f"no such device; give a time for one of {words}"
             )
         class_of_node = [(node.colocation, "" if node.colocation else node.name) for node in self.nodes]
         unit = {key: number for number, key in enumerate(dict.fromkeys(class_of_node))}

@@ -13,12 +13,11 @@ from colocation.units import Units, attach_constants, attach_pools, form_units
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import without_collections
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.analytic import OpCosts, analytic_costs
-from tf_placer.costs.trips import frame_trips
+from tf_placer.costs.analytic import OpCosts, analytic_costs, frame_trips
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import tensor_bytes
-from tf_placer.problem.check_arrays import TensorTable, tensor_table
+from tf_placer.problem.op_graph import TensorTable, tensor_table
 from tf_placer.problem.problem import Problem
 
 # Op type -> the input that its outputs are views of. Of one with several outputs: all of that input.

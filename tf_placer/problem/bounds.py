@@ -130,17 +130,17 @@ def least_share(problem: Problem, within_s: float = math.inf) -> float:
     of_units = np.where(possible, need, np.inf).min(axis=1, initial=np.inf)
     of_units = of_units[np.isfinite(of_units)]  # a unit that is possible nowhere bounds nothing
     together = float(problem.resident_bytes.sum())
-    others = ~counted
-    if others.any() and len(possible):
-        # Resident bytes that the others hold at most, as one device of the memory and time of all of them.
-        least_ns = np.where(possible[:, others], unit_ns[:, others], np.inf).min(axis=1)
+    elsewhere = ~counted
+    if elsewhere.any() and len(possible):
+        # Resident bytes that the other devices hold at most, as one device of the memory and time of all of them.
+        least_ns = np.where(possible[:, elsewhere], unit_ns[:, elsewhere], np.inf).min(axis=1)
         can = np.isfinite(least_ns) & (problem.resident_bytes > 0)
         held, takes_ns = problem.resident_bytes[can].astype(float), least_ns[can]
         order = np.argsort(takes_ns / held, kind="stable")
         held, takes_ns = held[order], takes_ns[order]
-        remaining_ns = np.maximum(float(has_ns[others].sum()) - (np.cumsum(takes_ns) - takes_ns), 0.0)
+        remaining_ns = np.maximum(float(has_ns[elsewhere].sum()) - (np.cumsum(takes_ns) - takes_ns), 0.0)
         part = np.minimum(remaining_ns / np.maximum(takes_ns, 1e-9), 1.0)
-        together -= min(float((held * part).sum()), float(capacity[others].sum()))
+        together -= min(float((held * part).sum()), float(capacity[elsewhere].sum()))
     return max(float(of_units.max(initial=0.0)), max(together, 0.0) / capacity[counted].sum())
 
 

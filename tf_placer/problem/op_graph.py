@@ -1,4 +1,4 @@
-"""The graph between ops, for planners that decide op by op."""
+"""Tensors and the graph between ops, for planners that decide op by op."""
 
 from __future__ import annotations
 
@@ -9,7 +9,50 @@ import itertools
 import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.problem.check_arrays import tensor_of_edge
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TensorTable:
+    """T tensors by ascending producer, and the consumers of each (see ``Problem``)."""
+
+    producer: np.ndarray  # [T] int32
+    output: np.ndarray  # [T] the id of each among its producer's
+    num_bytes: np.ndarray  # [T] int64
+    consumer_offset: np.ndarray  # [T + 1] int32
+    consumer_op: np.ndarray  # [E'] int32
+
+
+def tensor_of_edge(consumer_offset: np.ndarray) -> np.ndarray:
+    """[E] int64: the tensor of each entry of ``consumer_op``, from where each tensor's entries begin [T + 1]."""
+    return np.repeat(np.arange(len(consumer_offset) - 1), np.diff(consumer_offset))
+
+
+def tensor_table(edges: np.ndarray, tensor_ids: np.ndarray, bytes_of_edge: np.ndarray) -> TensorTable:
+    """Groups edges of one tensor; a consumer reading a tensor twice waits once, and no op waits for itself.
+
+    Args:
+      edges: [E, 2] producer op, consumer op; an edge of an op to itself is a tensor that may have no consumer.
+      tensor_ids: [E] ids; edges of one producer with one id are one tensor.
+      bytes_of_edge: [E] int64; a tensor has the bytes of its largest edge.
+    """
+    keys = np.stack([edges[:, 0], tensor_ids, edges[:, 1]], axis=1)
+    order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
+    keys, num_bytes = keys[order], bytes_of_edge[order]
+    begins_tensor = np.ones(len(keys), bool)
+    begins_tensor[1:] = (keys[1:, :2] != keys[:-1, :2]).any(axis=1)
+    begins_consumer = begins_tensor.copy()
+    begins_consumer[1:] |= keys[1:, 2] != keys[:-1, 2]
+    starts = np.flatnonzero(begins_tensor)
+    consumers = np.flatnonzero(begins_consumer & (keys[:, 0] != keys[:, 2]))
+    counts = np.bincount((np.cumsum(begins_tensor) - 1)[consumers], minlength=len(starts))
+    largest = np.maximum.reduceat(num_bytes, starts) if len(starts) else np.zeros(0, np.int64)
+    return TensorTable(
+        producer=keys[starts, 0].astype(np.int32),
+        output=keys[starts, 1],
+        num_bytes=largest.astype(np.int64),
+        consumer_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+        consumer_op=keys[consumers, 2].astype(np.int32),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import device_position, named_parts
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.graph.item import Item
@@ -245,7 +244,7 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
     allowed = problem.allowed.copy()
     asked_by: dict[int, tuple[str, str]] = {}  # unit -> the op that narrowed it first, and what it asked for
     requested = {device for devices in item.requested_devices.values() for device in devices}
-    fitting = {device: _fitting(problem.cluster, device) for device in requested}
+    fitting = {device: _fitting(problem, device) for device in requested}
     dropped: dict[tuple[str, str], list[str]] = {}  # (device, why) -> ops
     respected = set()
     for op, name in enumerate(problem.op_names):
@@ -282,8 +281,9 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
     )
 
 
-def _fitting(cluster: Cluster, request: str) -> np.ndarray:
+def _fitting(problem: Problem, request: str) -> np.ndarray:
     """[D] devices that have every part of a device string; none for other texts."""
+    cluster = problem.cluster
     # Local GPUs also have the name that they have in the process that uses them.
     has_local_gpus = cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices)
     fitting = np.zeros(len(cluster.devices), bool)

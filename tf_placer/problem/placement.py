@@ -170,7 +170,7 @@ class PlanFile:
             return device_positions(problem, self.devices)
 
     def per_op(self, problem: Problem) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Priorities and clusters as ``Decisions`` has them, [N] int32; None for those that the plan lacks."""
+        """Priorities and clusters as ``Decisions`` has them, [N] int32; None where the plan lacks them."""
         arrays: list[np.ndarray | None] = []
         for key, value_of_op, otherwise in (
             ("priorities", self.priorities, 0),

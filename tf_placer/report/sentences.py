@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.base.quantities import excess, gain, milliseconds, percentage, size
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.device import short_device_name
+from tf_placer.cluster.cluster import Cluster, short_device_name
 from tf_placer.graph.program import COPY, SHARED
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tf_placer.base.quantities import size
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_names
-from tf_placer.cluster.device import short_device_name
+from tf_placer.cluster.cluster import Cluster, preset_names, short_device_name
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import single_device_placements, topological_fill

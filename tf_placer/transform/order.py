@@ -24,7 +24,7 @@ from colocation.op_facts import (
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
-from tf_placer.problem.check_arrays import tensor_of_edge, tensor_table
+from tf_placer.problem.op_graph import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform.fusion.clusters import contracted

@@ -115,7 +115,7 @@ def sentence_batch(batch: int, length: int, vocabulary: int, seed: int) -> tuple
 def keras_step(
     model: keras.Model, examples: tuple, optimizer: str, training: bool = True, stages: tuple[str, ...] = ()
 ) -> Workload:
-    """A step of a Keras model: ``train_step`` with the named optimizer, or the loss alone, as inference computes it."""
+    """A step of a Keras model: ``train_step`` with the named optimizer, or the loss of inference."""
     if training:
         return Workload(train_step(model, optimizer_named(optimizer)), examples, stages)
     loss_of = keras.losses.SparseCategoricalCrossentropy()

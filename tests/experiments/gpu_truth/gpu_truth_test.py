@@ -16,7 +16,7 @@ from experiments.gpu_truth.fitting import (
 )
 from experiments.gpu_truth.networks import Kernels, Network, build_ops, network_of, read_ops, write_ops
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, read_rows
-from tf_placer.cluster.cluster_file import device_of_model
+from tf_placer.cluster.device import device_of_model
 from tf_placer.costs import shares
 from tf_placer.costs.formulas import Work, WorkClass
 

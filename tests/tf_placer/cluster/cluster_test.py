@@ -7,7 +7,7 @@ import pytest
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster, Device, Link
-from tf_placer.cluster.cluster_file import preset_names
+from tf_placer.cluster.device import preset_names
 
 _PRESETS = (
     "a100x8", "h100x8", "k40x2", "k40x4", "k40x8", "k80x2", "k80x4",

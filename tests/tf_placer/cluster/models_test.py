@@ -8,8 +8,8 @@ import tomllib
 
 import pytest
 
-from tf_placer.cluster import cluster_file as preset
-from tf_placer.cluster.cluster_file import preset_names, preset_path
+from tf_placer.cluster import device as preset
+from tf_placer.cluster.device import preset_names, preset_path
 
 MODELS = pathlib.Path(preset.__file__).parent / "models.toml"
 

@@ -9,7 +9,7 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.__main__ import COMMANDS, run
-from tf_placer.cluster.cluster_file import preset_names
+from tf_placer.cluster.device import preset_names
 from tf_placer.command_line.check_flags import CommandWords, FlagWords, completion
 from tf_placer.planning.request import SHELLS
 from tf_placer.search import methods

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import device_of_model, preset_names
-from tf_placer.cluster.device import Device, Link
+from tf_placer.cluster.device import Device, Link, device_of_model, preset_names
 from tf_placer.costs import shares
 from tf_placer.costs.analytic import OpCosts, analytic_costs, run_time_ns
 from tf_placer.costs.formulas import Kind, WorkClass

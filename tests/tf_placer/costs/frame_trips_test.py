@@ -11,8 +11,7 @@ import tensorflow as tf
 from tests.tf1_programs import made, program
 from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.trips import frame_trips
+from tf_placer.costs.analytic import analytic_costs, frame_trips
 from tf_placer.graph.item import Item
 
 v1 = tf.compat.v1

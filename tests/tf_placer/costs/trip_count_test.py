@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from colocation.op_facts import index_graph
-from tf_placer.costs.trips import trip_count
+from tf_placer.costs.analytic import trip_count
 from tf_placer.graph.item import Item
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_placer.problem.check_arrays import tensor_table
+from tf_placer.problem.op_graph import tensor_table
 
 
 def test_edges_are_grouped_by_producer_and_tensor():

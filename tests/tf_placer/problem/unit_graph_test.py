@@ -7,7 +7,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import LATENCY_NS, problem_of, small_cluster
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_names
+from tf_placer.cluster.device import preset_names
 from tf_placer.problem.unit_graph import (
     breadth_first_rank,
     landmark_distances,

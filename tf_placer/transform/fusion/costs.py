@@ -9,8 +9,8 @@ import numpy as np
 from colocation.op_facts import topological_order
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import in_unit
-from tf_placer.problem.check_arrays import tensor_table
 from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.op_graph import tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.fusion.clusters import PREFIX, convex_roots, large_enough
