@@ -1,20 +1,16 @@
 """Branches, loops, arrays of tensors, recursion of functions into each other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
-@program
 def autograph_branches_and_loops(make: Make) -> Any:
     """Python's if, while, for, break and continue on tensors."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, n):
         total = tf.zeros_like(x)
         for i in tf.range(n):
@@ -31,13 +27,11 @@ def autograph_branches_and_loops(make: Make) -> Any:
     return [f(x, tf.constant(n)) for n in (0, 3, 9)]
 
 
-@program
 def gradients_through_loops(make: Make) -> Any:
     """A loop with weights, whose trip count is an argument, under a tape inside and outside."""
     w = tf.Variable([[0.5, -0.25], [1.0, 0.75]])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, n):
         for _ in tf.range(n):
             x = tf.tanh(x @ w)
@@ -52,13 +46,11 @@ def gradients_through_loops(make: Make) -> Any:
     return results
 
 
-@program
 def nested_branches(make: Make) -> Any:
     """A branch in a branch in a loop, with a switch of four cases, each touching a variable."""
     v = tf.Variable(1.0)
 
-    @make
-    @tf.function
+    @make.traced
     def f(which, flag):
         for i in tf.range(2):
             value = tf.switch_case(which, [lambda: v * 1.0, lambda: v + 2.0, lambda: v - 3.0, lambda: -v])
@@ -72,12 +64,10 @@ def nested_branches(make: Make) -> Any:
     return [f(tf.constant(which), tf.constant(which % 2 == 0)) for which in range(4)], v.numpy()
 
 
-@program
 def arrays_of_tensors(make: Make) -> Any:
     """A TensorArray that is written in a loop, of known and of unknown size."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, n):
         known = tf.TensorArray(tf.float32, 3)
         for i in range(3):
@@ -91,12 +81,10 @@ def arrays_of_tensors(make: Make) -> Any:
     return f(x, tf.constant(2)), f(x, tf.constant(5))
 
 
-@program
 def maps_scans_and_folds(make: Make) -> Any:
     """Functions of higher order, with gradients."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -109,32 +97,28 @@ def maps_scans_and_folds(make: Make) -> Any:
     return f(tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
 
 
-@program
 def vectorized_map(make: Make) -> Any:
     """A loop that TensorFlow turns into one batch."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make(tf.function(lambda x: tf.vectorized_map(lambda row: tf.linalg.matvec(w, row), x)))
+    f = make.traced(lambda x: tf.vectorized_map(lambda row: tf.linalg.matvec(w, row), x))
     return f(tf.constant([[1.0, 0.0], [0.5, 2.0], [3.0, 1.0]]))
 
 
-@program
 def functions_that_call_functions(make: Make) -> Any:
     """Placed functions in placed functions, three deep, one of them called twice."""
     v = tf.Variable(2.0)
-    inner = make(tf.function(lambda x: x * v))
-    middle = make(tf.function(lambda x: inner(x) + inner(x + 1.0)))
-    outer = make(tf.function(lambda x: tf.sin(middle(x))))
+    inner = make.traced(lambda x: x * v)
+    middle = make.traced(lambda x: inner(x) + inner(x + 1.0))
+    outer = make.traced(lambda x: tf.sin(middle(x)))
     with tf.GradientTape() as tape:
         y = outer(tf.constant([1.0, 2.0]))
     return y, tape.gradient(y, v)
 
 
-@program
 def a_loop_of_parallel_iterations_with_state(make: Make) -> Any:
     """A while_loop over a structure, with a maximum and shapes that grow."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         def body(i, state):
             return i + 1, {"all": tf.concat([state["all"], x * float(2)], 0), "last": state["last"] * 0.5}
@@ -149,12 +133,10 @@ def a_loop_of_parallel_iterations_with_state(make: Make) -> Any:
     return f(tf.constant([1.0, 2.0]))
 
 
-@program
 def early_returns(make: Make) -> Any:
     """Returns from inside branches, one of which leaves a loop behind."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         if tf.reduce_sum(x) > 10.0:
             return x * 2.0

@@ -1,12 +1,10 @@
 """Datasets and iterators: as arguments, as captures, and with placed functions inside."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
 def batches() -> tf.data.Dataset:
@@ -15,13 +13,11 @@ def batches() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((x, x[:, 0])).batch(2)
 
 
-@program
 def an_iterator_as_argument(make: Make) -> Any:
     """The step takes its batch from an iterator, as Keras' own does."""
     w = tf.Variable([[0.5], [0.25]])
 
-    @make
-    @tf.function
+    @make.traced
     def step(iterator):
         x, y = next(iterator)
         w.assign_sub(0.01 * tf.matmul(x, x @ w - y[:, tf.newaxis], transpose_a=True))
@@ -31,10 +27,9 @@ def an_iterator_as_argument(make: Make) -> Any:
     return [step(iterator) for _ in range(4)], w.numpy()
 
 
-@program
 def an_iterator_that_ends(make: Make) -> Any:
     """The end of the data is the same error."""
-    step = make(tf.function(lambda iterator: next(iterator)[0] * 2.0))
+    step = make.traced(lambda iterator: next(iterator)[0] * 2.0)
     iterator, seen = iter(batches()), []
     try:
         while True:
@@ -44,21 +39,18 @@ def an_iterator_that_ends(make: Make) -> Any:
     return seen
 
 
-@program
 def a_captured_iterator(make: Make) -> Any:
     """The iterator is a closure's."""
     iterator = iter(batches())
-    step = make(tf.function(lambda scale: next(iterator)[0] * scale))
+    step = make.traced(lambda scale: next(iterator)[0] * scale)
     return step(2.0), step(2.0), next(iterator)[1]
 
 
-@program
 def a_loop_over_a_dataset(make: Make) -> Any:
     """A whole epoch inside the function."""
     w = tf.Variable(1.0)
 
-    @make
-    @tf.function
+    @make.traced
     def epoch(dataset):
         total = 0.0
         for x, y in dataset:
@@ -69,7 +61,6 @@ def a_loop_over_a_dataset(make: Make) -> Any:
     return epoch(batches()), epoch(batches()), w.numpy()
 
 
-@program
 def a_captured_dataset(make: Make) -> Any:
     """The dataset is a closure's, and is reduced."""
     dataset = batches()
@@ -79,24 +70,21 @@ def a_captured_dataset(make: Make) -> Any:
     return f(tf.constant(0.0)), f(tf.constant(5.0))
 
 
-@program
 def inside_map(make: Make) -> Any:
     """A dataset maps a placed function."""
-    f = make(tf.function(lambda x: tf.tanh(x) * 2.0 + 1.0))
+    f = make.traced(lambda x: tf.tanh(x) * 2.0 + 1.0)
     dataset = tf.data.Dataset.from_tensor_slices(tf.range(6.0)).map(f, num_parallel_calls=2).batch(3)
     return [batch.numpy() for batch in dataset]
 
 
-@program
 def inside_map_with_a_generator(make: Make) -> Any:
     """Elements come from Python, and a placed function filters them."""
-    keep = make(tf.function(lambda x: x % 2 == 0))
+    keep = make.traced(lambda x: x % 2 == 0)
     spec = tf.TensorSpec([], tf.int32)
     dataset = tf.data.Dataset.from_generator(lambda: iter(range(6)), output_signature=spec).filter(keep)
     return [element.numpy() for element in dataset]
 
 
-@program
 def batches_of_changing_size(make: Make) -> Any:
     """The last batch is smaller, and the signature says that it may be."""
     w = tf.Variable(tf.ones([2, 2]))
@@ -105,13 +93,11 @@ def batches_of_changing_size(make: Make) -> Any:
     return [f(batch) for batch in data]
 
 
-@program
 def a_queue(make: Make) -> Any:
     """A queue that the function fills and empties."""
     queue = tf.queue.FIFOQueue(8, [tf.float32], [[2]])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         queue.enqueue(x * 2.0)
         return queue.size()

@@ -1,22 +1,18 @@
 """Side effects: prints, Python functions, assertions, summaries, files, state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
-@program
 def prints_in_order(make: Make) -> Any:
     """Prints come once, and in the program's order."""
     log = make.folder / "log"
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         tf.print("first", x, output_stream=f"file://{log}")
         y = x * 2.0
@@ -28,7 +24,6 @@ def prints_in_order(make: Make) -> Any:
     return log.read_text()
 
 
-@program
 def python_functions(make: Make) -> Any:
     """Python inside the graph sees what it is given, once, and its gradients flow."""
     seen = []
@@ -37,8 +32,7 @@ def python_functions(make: Make) -> Any:
         seen.append(float(x))
         return x * x
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -49,13 +43,11 @@ def python_functions(make: Make) -> Any:
     return f(tf.constant(3.0)), f(tf.constant(4.0)), seen
 
 
-@program
 def assertions_that_hold_and_fail(make: Make) -> Any:
     """An assertion that fails ends the call as it does undecorated, and its message is there."""
     v = tf.Variable(0.0)
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         tf.debugging.assert_positive(x, message="not positive")
         tf.debugging.assert_shapes([(x, ("n",))])
@@ -71,13 +63,11 @@ def assertions_that_hold_and_fail(make: Make) -> Any:
     return good, outcome, after  # TensorFlow does not say whether an update waits for an assertion that fails
 
 
-@program
 def summaries_are_written(make: Make) -> Any:
     """A summary writer that the function captures gets its events."""
     writer = tf.summary.create_file_writer(str(make.folder / "logs"))
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, step):
         with writer.as_default():
             tf.summary.write("x", x, step=step)
@@ -93,29 +83,25 @@ def summaries_are_written(make: Make) -> Any:
     return results, events
 
 
-@program
 def files_are_written_and_read(make: Make) -> Any:
     """Files that the graph itself writes and reads."""
     path = str(make.folder / "file")
 
-    @make
-    @tf.function
+    @make.traced
     def f(text):
         tf.io.write_file(path, text)
         with tf.control_dependencies([tf.no_op()]):
             return tf.strings.length(text)
 
     lengths = [f(tf.constant("hello")), f(tf.constant("bye"))]
-    return lengths, make(tf.function(lambda: tf.io.read_file(path)))()
+    return lengths, make.traced(lambda: tf.io.read_file(path))()
 
 
-@program
 def state_in_order(make: Make) -> Any:
     """Reads and writes of variables keep the program's order."""
     a, b = tf.Variable(1.0), tf.Variable(2.0)
 
-    @make
-    @tf.function
+    @make.traced
     def f():
         before = a.read_value()
         a.assign(b * 2.0)
@@ -126,26 +112,22 @@ def state_in_order(make: Make) -> Any:
     return [f() for _ in range(3)], a.numpy(), b.numpy()
 
 
-@program
 def a_function_without_results(make: Make) -> Any:
     """Only its effects count."""
     v = tf.Variable([1.0, 2.0])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         v.scatter_nd_add([[0]], x)
 
     return f(tf.constant([3.0])), f(tf.constant([4.0])), v.numpy()
 
 
-@program
 def python_side_effects_of_tracing(make: Make) -> Any:
     """What Python does while a function is traced is done once for each signature."""
     traced = []
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         traced.append(x.shape.as_list())
         return x + 1.0
@@ -153,14 +135,12 @@ def python_side_effects_of_tracing(make: Make) -> Any:
     return f(tf.zeros([2])), f(tf.ones([2])), f(tf.zeros([3])), traced
 
 
-@program
 def an_exponential_moving_average(make: Make) -> Any:
     """Shadow variables that are made when the function is first called."""
     v = tf.Variable(1.0)
     average = tf.train.ExponentialMovingAverage(0.5)
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         v.assign(x)
         average.apply([v])

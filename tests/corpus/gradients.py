@@ -1,12 +1,10 @@
 """Gradients in all the ways that users take them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 X = tf.constant([[0.5, -1.0], [2.0, 0.25]])
 
@@ -16,22 +14,20 @@ def network(w: tf.Variable, x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.tanh(x @ w) * tf.sin(x))
 
 
-@program
 def a_tape_around_the_call(make: Make) -> Any:
     """A tape outside of the placed function, for its argument and its variable."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make(tf.function(lambda x: network(w, x)))
+    f = make.traced(lambda x: network(w, x))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(X)
         y = f(X)
     return y, tape.gradient(y, X), tape.gradient(y, w)
 
 
-@program
 def second_order(make: Make) -> Any:
     """A tape around a tape around the call."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make(tf.function(lambda x: network(w, x)))
+    f = make.traced(lambda x: network(w, x))
     with tf.GradientTape() as outer:
         with tf.GradientTape() as inner:
             y = f(X)
@@ -39,13 +35,11 @@ def second_order(make: Make) -> Any:
     return gradient, outer.gradient(gradient, w)
 
 
-@program
 def a_tape_in_a_tape_inside(make: Make) -> Any:
     """Second-order gradients taken within the function."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as outer:
             with tf.GradientTape() as inner:
@@ -57,24 +51,21 @@ def a_tape_in_a_tape_inside(make: Make) -> Any:
     return f(X)
 
 
-@program
 def forward_mode(make: Make) -> Any:
     """A forward accumulator around the call, for its argument."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make(tf.function(lambda x: network(w, x)))
+    f = make.traced(lambda x: network(w, x))
     f(X)
     with tf.autodiff.ForwardAccumulator(X, tf.ones_like(X)) as accumulator:
         y = f(X)
     return y, accumulator.jvp(y)
 
 
-@program
 def forward_over_backward(make: Make) -> Any:
     """Products with the Hessian: an accumulator around a tape, inside and outside."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
             with tf.GradientTape() as tape:
@@ -83,7 +74,7 @@ def forward_over_backward(make: Make) -> Any:
             gradient = tape.gradient(y, x)
         return gradient, accumulator.jvp(gradient)
 
-    g = make(tf.function(lambda x: tf.reduce_sum(tf.sin(x) ** 3)))
+    g = make.traced(lambda x: tf.reduce_sum(tf.sin(x) ** 3))
     g(X)
     with tf.autodiff.ForwardAccumulator(X, tf.ones_like(X)) as accumulator:
         with tf.GradientTape() as tape:
@@ -93,17 +84,15 @@ def forward_over_backward(make: Make) -> Any:
     return f(X), gradient, accumulator.jvp(gradient)
 
 
-@program
 def jacobians(make: Make) -> Any:
     """A Jacobian, row by row in one batch, outside and inside."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make(tf.function(lambda x: tf.tanh(x @ w)))
+    f = make.traced(lambda x: tf.tanh(x @ w))
     with tf.GradientTape() as tape:
         y = f(X)
     outside = tape.jacobian(y, w)
 
-    @make
-    @tf.function
+    @make.traced
     def g(x):
         with tf.GradientTape() as tape:
             y = tf.tanh(x @ w)
@@ -112,7 +101,6 @@ def jacobians(make: Make) -> Any:
     return outside, g(X)
 
 
-@program
 def a_custom_gradient(make: Make) -> Any:
     """A function with a gradient of its own, which is not the derivative."""
 
@@ -120,14 +108,13 @@ def a_custom_gradient(make: Make) -> Any:
     def clipped(x):
         return x * 3.0, lambda upstream: tf.clip_by_value(upstream, -0.1, 0.1)
 
-    f = make(tf.function(lambda x: tf.reduce_sum(clipped(x) ** 2)))
+    f = make.traced(lambda x: tf.reduce_sum(clipped(x) ** 2))
     with tf.GradientTape() as tape:
         tape.watch(X)
         y = f(X)
     return y, tape.gradient(y, X)
 
 
-@program
 def a_custom_gradient_with_variables(make: Make) -> Any:
     """A custom gradient that is told of the variables it uses."""
     w = tf.Variable(2.0)
@@ -139,8 +126,7 @@ def a_custom_gradient_with_variables(make: Make) -> Any:
 
         return x * w, gradient
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -150,14 +136,12 @@ def a_custom_gradient_with_variables(make: Make) -> Any:
     return f(X)
 
 
-@program
 def recomputed_activations(make: Make) -> Any:
     """``tf.recompute_grad`` computes the forward pass again for the gradient."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
     block = tf.recompute_grad(lambda x: tf.tanh(x @ w))
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             y = tf.reduce_sum(block(block(x)))
@@ -166,15 +150,11 @@ def recomputed_activations(make: Make) -> Any:
     return f(X)
 
 
-@program
 def stopped_and_unconnected(make: Make) -> Any:
     """Gradients that are stopped, and inputs that nothing depends on."""
-
-    @make
-    @tf.function
-    def f(x, unused):
-        return tf.reduce_sum(x * tf.stop_gradient(x)) + 0.0 * tf.reduce_sum(tf.zeros([2]))
-
+    f = make.traced(
+        lambda x, unused: tf.reduce_sum(x * tf.stop_gradient(x)) + 0.0 * tf.reduce_sum(tf.zeros([2]))
+    )
     unused = tf.constant(1.0)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([X, unused])
@@ -183,12 +163,10 @@ def stopped_and_unconnected(make: Make) -> Any:
     return tape.gradient(y, X), tape.gradient(y, unused), tape.gradient(y, unused, unconnected_gradients=zero)
 
 
-@program
 def linear_algebra(make: Make) -> Any:
     """Decompositions and solvers, and gradients through them."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -201,13 +179,11 @@ def linear_algebra(make: Make) -> Any:
     return f(X)
 
 
-@program
 def complex_numbers_and_transforms(make: Make) -> Any:
     """A Fourier transform, complex weights, and their gradients."""
     w = tf.Variable([1.0 + 2.0j, 0.5 - 1.0j], dtype=tf.complex64)
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             y = tf.signal.fft(tf.cast(x, tf.complex64)) * w

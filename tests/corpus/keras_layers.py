@@ -1,14 +1,13 @@
 """Keras layers of every kind, called on a batch, with the gradients of what they learn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
 def data(*shape: int) -> tf.Tensor:
@@ -16,12 +15,11 @@ def data(*shape: int) -> tf.Tensor:
     return tf.constant(np.random.default_rng(0).normal(size=shape), tf.float32)
 
 
-def called_and_differentiated(make: Make, layers: list[keras.layers.Layer], x: tf.Tensor) -> Any:
+def called_and_differentiated(make: Make, stack: list[layers.Layer], x: tf.Tensor) -> Any:
     """Outputs, loss and gradients of a stack of layers, as one step."""
-    model = keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype), *layers])
+    model = keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype), *stack])
 
-    @make
-    @tf.function
+    @make.traced
     def step(x):
         with tf.GradientTape() as tape:
             y = model(x, training=True)
@@ -32,19 +30,15 @@ def called_and_differentiated(make: Make, layers: list[keras.layers.Layer], x: t
     return first, step(x), [variable.numpy() for variable in model.variables]
 
 
-@program
 def dense_and_activations(make: Make) -> Any:
     """Dense layers with activations that have weights, too."""
-    layers = keras.layers
     return called_and_differentiated(
         make, [layers.Dense(8, "gelu"), layers.PReLU(), layers.Dense(4), layers.Softmax()], data(6, 5)
     )
 
 
-@program
 def convolutions_and_pooling(make: Make) -> Any:
     """Convolutions, strided, dilated, depthwise and transposed, and pooling."""
-    layers = keras.layers
     return called_and_differentiated(
         make,
         [
@@ -59,10 +53,8 @@ def convolutions_and_pooling(make: Make) -> Any:
     )
 
 
-@program
 def normalization_in_training(make: Make) -> Any:
     """Batch, layer, group and unit normalization; batch normalization updates its moving means."""
-    layers = keras.layers
     stack = [
         layers.BatchNormalization(momentum=0.5),
         layers.LayerNormalization(),
@@ -72,27 +64,20 @@ def normalization_in_training(make: Make) -> Any:
     return called_and_differentiated(make, stack, data(4, 5, 8))
 
 
-@program
 def dropout_with_a_seed(make: Make) -> Any:
     """Dropout draws the same masks, step after step."""
-    stack = [
-        keras.layers.Dense(16),
-        keras.layers.Dropout(0.5, seed=3),
-        keras.layers.GaussianNoise(0.1, seed=4),
-    ]
+    stack = [layers.Dense(16), layers.Dropout(0.5, seed=3), layers.GaussianNoise(0.1, seed=4)]
     return called_and_differentiated(make, stack, data(4, 8))
 
 
-@program
 def embedding_and_attention(make: Make) -> Any:
     """Tokens, embedded, attend to each other."""
     tokens = keras.Input((7,), dtype="int32")
-    x = keras.layers.Embedding(11, 8, mask_zero=True)(tokens)
-    x = keras.layers.MultiHeadAttention(2, 4)(x, x)
-    model = keras.Model(tokens, keras.layers.Dense(3)(keras.layers.GlobalMaxPooling1D()(x)))
+    x = layers.Embedding(11, 8, mask_zero=True)(tokens)
+    x = layers.MultiHeadAttention(2, 4)(x, x)
+    model = keras.Model(tokens, layers.Dense(3)(layers.GlobalMaxPooling1D()(x)))
 
-    @make
-    @tf.function
+    @make.traced
     def step(batch):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(model(batch) ** 2)
@@ -103,10 +88,8 @@ def embedding_and_attention(make: Make) -> Any:
     return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-@program
 def preprocessing_inside_a_model(make: Make) -> Any:
     """Rescaling, resizing, flips with a seed and one-hot encoding are part of the program."""
-    layers = keras.layers
     stack = [
         layers.Rescaling(1 / 255.0),
         layers.Resizing(6, 6),
@@ -116,26 +99,23 @@ def preprocessing_inside_a_model(make: Make) -> Any:
     return called_and_differentiated(make, stack, tf.abs(data(2, 9, 9, 3)) * 100)
 
 
-@program
 def merging_layers(make: Make) -> Any:
     """Several inputs and outputs, shared weights, merges of every kind."""
     left, right = keras.Input((6,), name="left"), keras.Input((6,), name="right")
-    shared = keras.layers.Dense(6, "tanh")
+    shared = layers.Dense(6, "tanh")
     a, b = shared(left), shared(right)
-    merged = keras.layers.concatenate([keras.layers.add([a, b]), keras.layers.multiply([a, b])])
+    merged = layers.concatenate([layers.add([a, b]), layers.multiply([a, b])])
     model = keras.Model(
-        {"left": left, "right": right},
-        {"sum": keras.layers.Dense(2)(merged), "dot": keras.layers.dot([a, b], 1)},
+        {"left": left, "right": right}, {"sum": layers.Dense(2)(merged), "dot": layers.dot([a, b], 1)}
     )
     f = make(model)
     return f({"left": data(3, 6), "right": data(3, 6) + 1.0})
 
 
-@program
 def a_layer_of_ones_own(make: Make) -> Any:
     """A layer with state that its call updates and a loss that it adds."""
 
-    class Counting(keras.layers.Layer):
+    class Counting(layers.Layer):
         def __init__(self) -> None:
             super().__init__()
             self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
@@ -148,8 +128,7 @@ def a_layer_of_ones_own(make: Make) -> Any:
     layer = Counting()
     layer.build((3,))
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         y = layer(x)
         return y, layer.losses[0]
@@ -157,10 +136,8 @@ def a_layer_of_ones_own(make: Make) -> Any:
     return f(data(2, 3)), f(data(2, 3) + 1.0), layer.count.numpy()
 
 
-@program
 def three_dimensional_and_separable(make: Make) -> Any:
     """Convolutions in one and three dimensions, separable ones, cropping, padding, permutation and reshapes."""
-    layers = keras.layers
     stack = [
         layers.Conv3D(3, 2),
         layers.Cropping3D(1),
@@ -174,8 +151,7 @@ def three_dimensional_and_separable(make: Make) -> Any:
     return called_and_differentiated(make, stack, data(2, 6, 6, 6, 2))
 
 
-@program
 def mixed_precision(make: Make) -> Any:
     """Layers that compute in bfloat16 and keep their weights in float32."""
-    stack = [keras.layers.Dense(8, "relu", dtype="mixed_bfloat16"), keras.layers.Dense(2, dtype="float32")]
+    stack = [layers.Dense(8, "relu", dtype="mixed_bfloat16"), layers.Dense(2, dtype="float32")]
     return called_and_differentiated(make, stack, data(4, 6))

@@ -1,14 +1,13 @@
 """Keras models: fit, evaluate, predict, saving and loading, models built twice, models called as functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
-from tests.corpus.program import Make, program, runs_as_it_is
+from tests.corpus.program import Make, runs_as_it_is
 
 X = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)
 Y = X[:, :1] * 2.0
@@ -16,7 +15,7 @@ Y = X[:, :1] * 2.0
 
 def compiled(optimizer: Any = "sgd", **options: Any) -> keras.Model:
     """A small model whose steps XLA does not compile."""
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(8, "tanh"), layers.Dense(1)])
     model.compile(optimizer=optimizer, loss="mse", **{"jit_compile": False, **options})
     return model
 
@@ -26,7 +25,6 @@ def state(model: keras.Model) -> list[np.ndarray]:
     return [np.array(variable) for variable in (*model.variables, *model.optimizer.variables)]
 
 
-@program
 def fit_evaluate_and_predict(make: Make) -> Any:
     """The steps of a compiled model are placed; Keras goes on calling them."""
     model = compiled(metrics=["mae"])
@@ -37,7 +35,6 @@ def fit_evaluate_and_predict(make: Make) -> Any:
     return history, model.evaluate(X, Y, batch_size=8, verbose=0), model.predict(X, verbose=0), state(model)
 
 
-@program
 def fit_with_adam_and_a_last_small_batch(make: Make) -> Any:
     """The last batch of an epoch is smaller: a second signature."""
     model = compiled(keras.optimizers.AdamW(0.01))
@@ -54,7 +51,6 @@ def fit_compiled_by_xla(make: Make) -> Any:
     return model.fit(X, Y, batch_size=8, epochs=1, shuffle=False, verbose=0).history["loss"], state(model)
 
 
-@program
 def the_same_model_built_twice(make: Make) -> Any:
     """A notebook cell that runs again: the second model's layers have other names."""
     results = []
@@ -68,7 +64,6 @@ def the_same_model_built_twice(make: Make) -> Any:
     return results
 
 
-@program
 def a_model_as_a_function(make: Make) -> Any:
     """A model itself is wrapped: it is called, and its attributes are still there."""
     model = compiled()
@@ -77,33 +72,30 @@ def a_model_as_a_function(make: Make) -> Any:
     return f(X), f(X[:3]), names, model.count_params()
 
 
-@program
 def attributes_of_a_wrapped_model(make: Make) -> Any:
     """What the wrapper is asked for and set to is the model's."""
     model = compiled()
-    f = make(tf.function(model))
+    f = make.traced(model)
     f(X)
     wrapper = f if hasattr(f, "trainable_variables") else model
     wrapper.trainable = False
     return len(model.trainable_variables), wrapper.count_params(), wrapper.predict(X, verbose=0)
 
 
-@program
 def a_tf_function_of_a_model(make: Make) -> Any:
     """``tf.function(model)`` is placed like any other."""
     model = compiled()
-    return make(tf.function(model))(X)
+    return make.traced(model)(X)
 
 
-@program
 def a_model_of_ones_own_with_a_train_step(make: Make) -> Any:
     """A subclass with its own step, layers that are built at the first call, and a metric."""
 
     class Model(keras.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.hidden = keras.layers.Dense(8, "relu")
-            self.out = keras.layers.Dense(1)
+            self.hidden = layers.Dense(8, "relu")
+            self.out = layers.Dense(1)
             self.mean = keras.metrics.Mean(name="mean_loss")
 
         def call(self, x):
@@ -124,7 +116,6 @@ def a_model_of_ones_own_with_a_train_step(make: Make) -> Any:
     return history, state(model)
 
 
-@program
 def saved_and_loaded_in_every_format(make: Make) -> Any:
     """A model that was trained placed is saved as .keras, weights and SavedModel, and loaded."""
     model = compiled("adam")
@@ -145,7 +136,6 @@ def saved_and_loaded_in_every_format(make: Make) -> Any:
     )
 
 
-@program
 def an_exported_model_is_loaded_and_placed(make: Make) -> Any:
     """The signature and the function of a SavedModel from ``model.export`` are placed."""
     model = compiled()
@@ -156,7 +146,6 @@ def an_exported_model_is_loaded_and_placed(make: Make) -> Any:
     return make(loaded.serve)(tf.constant(X)), values
 
 
-@program
 def a_custom_training_loop(make: Make) -> Any:
     """Loss, metric and optimizer objects in a loop of one's own, with clipping and a schedule."""
     model = compiled()
@@ -164,8 +153,7 @@ def a_custom_training_loop(make: Make) -> Any:
     optimizer = keras.optimizers.SGD(schedule, momentum=0.9, nesterov=True, global_clipnorm=1.0)
     loss_of, accuracy = keras.losses.Huber(), keras.metrics.MeanAbsoluteError()
 
-    @make
-    @tf.function
+    @make.traced
     def step(x, y):
         with tf.GradientTape() as tape:
             prediction = model(x, training=True)
@@ -179,7 +167,6 @@ def a_custom_training_loop(make: Make) -> Any:
     return losses, accuracy.result(), [np.array(v) for v in (*model.variables, *optimizer.variables)]
 
 
-@program
 def layers_frozen_between_steps(make: Make) -> Any:
     """Weights that stop being trained; the step is traced anew for that."""
     model = compiled()
@@ -194,12 +181,11 @@ def layers_frozen_between_steps(make: Make) -> Any:
             optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
             return loss
 
-        placed = make(tf.function(step))
+        placed = make.traced(step)
         results.append([placed(X, Y) for _ in range(2)])
     return results, model.get_weights()
 
 
-@program
 def steps_per_execution_and_accumulation(make: Make) -> Any:
     """Several batches a call, and gradients that accumulate over two of them."""
     optimizer = keras.optimizers.SGD(0.05, gradient_accumulation_steps=2)

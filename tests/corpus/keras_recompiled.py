@@ -1,16 +1,15 @@
 """Keras models that are compiled, frozen, changed and run in other ways after their step was placed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
 from tests.corpus.keras_models import X, Y, compiled, state
-from tests.corpus.program import Make, program, runs_as_it_is
+from tests.corpus.program import Make, runs_as_it_is
 
 
 def fit(model: keras.Model, epochs: int = 1, **options: Any) -> dict[str, list[float]]:
@@ -31,7 +30,7 @@ class OwnStep(keras.Model):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hidden, self.out = keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)
+        self.hidden, self.out = layers.Dense(4, "tanh"), layers.Dense(1)
         self.penalty = 0.0
 
     def call(self, x):
@@ -46,7 +45,7 @@ class OwnStep(keras.Model):
         return {"own": loss}
 
 
-def own_model(make: Make) -> keras.Model:
+def _own_model(make: Make) -> keras.Model:
     """A model with a step of its own, placed, trained for an epoch."""
     model = OwnStep()
     model.compile(optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
@@ -55,7 +54,6 @@ def own_model(make: Make) -> keras.Model:
     return model
 
 
-@program
 def a_layer_is_frozen(make: Make) -> Any:
     """A layer is frozen and thawed again, and the model compiled each time."""
     model = placed_model(make)
@@ -67,7 +65,6 @@ def a_layer_is_frozen(make: Make) -> Any:
     return results
 
 
-@program
 def another_optimizer(make: Make) -> Any:
     """Compiled with other optimizers, whose slots are new."""
     model = placed_model(make)
@@ -78,10 +75,9 @@ def another_optimizer(make: Make) -> Any:
     return results
 
 
-@program
 def another_optimizer_with_a_step_of_ones_own(make: Make) -> Any:
     """The new optimizer's learning rate is nothing: the weights stay."""
-    model = own_model(make)
+    model = _own_model(make)
     before = model.get_weights()
     model.compile(optimizer=keras.optimizers.SGD(0.0), jit_compile=False)
     history = fit(model)
@@ -90,7 +86,6 @@ def another_optimizer_with_a_step_of_ones_own(make: Make) -> Any:
     return history, moved, fit(model), state(model)
 
 
-@program
 def another_loss_and_metric(make: Make) -> Any:
     """Compiled with another loss, another metric and weights of the loss."""
     model = placed_model(make, metrics=["mae"])
@@ -101,7 +96,6 @@ def another_loss_and_metric(make: Make) -> Any:
     return results
 
 
-@program
 def all_steps_are_placed_and_compiled_anew(make: Make) -> Any:
     """Training, evaluating and predicting, before and after compiling."""
     model = compiled("adam", metrics=["mae"])
@@ -116,10 +110,9 @@ def all_steps_are_placed_and_compiled_anew(make: Make) -> Any:
     return results
 
 
-@program
 def a_changed_attribute(make: Make) -> Any:
     """A Python attribute that the step reads: it counts when Keras makes its function anew."""
-    model = own_model(make)
+    model = _own_model(make)
     results = []
     for penalty in (0.1, 0.5):
         model.penalty = penalty
@@ -129,7 +122,6 @@ def a_changed_attribute(make: Make) -> Any:
     return results
 
 
-@program
 def functions_are_made_anew(make: Make) -> Any:
     """``make_train_function(force=True)`` and its like, where nothing changed."""
     model = placed_model(make)
@@ -142,7 +134,6 @@ def functions_are_made_anew(make: Make) -> Any:
     return results
 
 
-@program
 def eagerly_after_a_while(make: Make) -> Any:
     """Compiled with ``run_eagerly=True``: Python runs once for each batch."""
     seen: list[bool] = []
@@ -163,10 +154,9 @@ def eagerly_after_a_while(make: Make) -> Any:
     return [*results, fit(model), model.get_weights()]
 
 
-@program
 def all_functions_run_eagerly(make: Make) -> Any:
     """``tf.config.run_functions_eagerly(True)`` while a model trains: the step's Python runs for each batch."""
-    model = own_model(make)
+    model = _own_model(make)
     seen: list[bool] = []
     original = OwnStep.call
 
@@ -183,7 +173,6 @@ def all_functions_run_eagerly(make: Make) -> Any:
     return eager, model.get_weights()
 
 
-@program
 def eager_from_the_beginning(make: Make) -> Any:
     """A model that runs eagerly sees the numbers of each batch, in Python."""
     seen: list[float] = []
@@ -203,7 +192,6 @@ def eager_from_the_beginning(make: Make) -> Any:
     return history, fit(model), model.get_weights()
 
 
-@program
 def eagerly_however_it_is_decorated(make: Make) -> Any:
     """A step decorated in its class, one behind a lambda, and a helper of an eager step: each runs as Python."""
     seen: list[str] = []
@@ -236,7 +224,6 @@ def eagerly_however_it_is_decorated(make: Make) -> Any:
     return results, eagerly, fit(model)
 
 
-@program
 def callbacks(make: Make) -> Any:
     """A schedule of learning rates, early stopping that restores the best weights, checkpoints, and Python."""
     model = compiled(keras.optimizers.SGD(0.5))
@@ -257,7 +244,6 @@ def callbacks(make: Make) -> Any:
     return {key: history[key] for key in ("loss", "val_loss")}, seen, stopped, fit(model), state(model)
 
 
-@program
 def one_batch_at_a_time(make: Make) -> Any:
     """``train_on_batch``, ``test_on_batch`` and ``predict_on_batch``, and a learning rate that is set between."""
     model = placed_model(make)
@@ -270,7 +256,6 @@ def one_batch_at_a_time(make: Make) -> Any:
     return results, state(model)
 
 
-@program
 def weights_of_samples_and_classes(make: Make) -> Any:
     """Other signatures of one step: sample weights, class weights, a dataset, a generator."""
     model = placed_model(make)
@@ -285,7 +270,6 @@ def weights_of_samples_and_classes(make: Make) -> Any:
     )
 
 
-@program
 def gradients_that_accumulate(make: Make) -> Any:
     """A step of one's own that keeps gradients in variables, and applies them every second batch."""
 
@@ -317,7 +301,6 @@ def gradients_that_accumulate(make: Make) -> Any:
     return fit(model, 3), model.get_weights(), [v.numpy() for v in model.kept], model.count.numpy()
 
 
-@program
 def two_optimizers_in_one_step(make: Make) -> Any:
     """An adversarial pair: each has its optimizer, and the step trains one after the other."""
 
@@ -325,8 +308,8 @@ def two_optimizers_in_one_step(make: Make) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.maker, self.judge = (
-                keras.Sequential([keras.Input((6,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(6)]),
-                keras.Sequential([keras.Input((6,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(1)]),
+                keras.Sequential([keras.Input((6,)), layers.Dense(4, "tanh"), layers.Dense(6)]),
+                keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dense(1)]),
             )
 
         def compile(self, maker_optimizer, judge_optimizer):
@@ -357,18 +340,16 @@ def two_optimizers_in_one_step(make: Make) -> Any:
     return first, second, model.get_weights()
 
 
-@program
 def a_layer_is_put_in_its_place(make: Make) -> Any:
     """A layer is replaced by another one, and the model compiled: the step trains the new one."""
     model = placed_model(make)
     model.pop()
-    model.add(keras.layers.Dense(3, "relu"))
-    model.add(keras.layers.Dense(1))
+    model.add(layers.Dense(3, "relu"))
+    model.add(layers.Dense(1))
     model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
     return fit(model, 2), state(model)
 
 
-@program
 def low_rank_adapters(make: Make) -> Any:
     """A trained layer gets low-rank adapters, which then train alone."""
     model = placed_model(make)
@@ -377,7 +358,6 @@ def low_rank_adapters(make: Make) -> Any:
     return fit(model, 2), state(model)
 
 
-@program
 def averages_of_weights_in_the_optimizer(make: Make) -> Any:
     """An optimizer that keeps averages of the weights, and writes them back at the end."""
     model = compiled(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2))
@@ -385,7 +365,6 @@ def averages_of_weights_in_the_optimizer(make: Make) -> Any:
     return fit(model, 2), state(model)
 
 
-@program
 def a_scaled_loss(make: Make) -> Any:
     """Mixed precision with a dynamic scale, which is a variable, under a branch."""
     optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=4.0)
@@ -394,7 +373,6 @@ def a_scaled_loss(make: Make) -> Any:
     return fit(model, 2), state(model)
 
 
-@program
 def a_clone_and_its_original(make: Make) -> Any:
     """A clone of a placed model is trained unplaced, and gives its weights back."""
     model = placed_model(make)
@@ -406,7 +384,6 @@ def a_clone_and_its_original(make: Make) -> Any:
     return [*results, fit(model), state(model), state(clone)]
 
 
-@program
 def trained_again_from_a_file(make: Make) -> Any:
     """A saved model with its optimizer's state is loaded, placed and trained on."""
     model = compiled("adam")
@@ -428,12 +405,11 @@ def compiled_by_xla_later(make: Make) -> Any:
     return fit(model), state(model)
 
 
-def decorated(make: Make) -> Callable[[], keras.Model]:
+def _decorated(make: Make) -> Callable[[], keras.Model]:
     """A class of models whose step is decorated where it is defined."""
 
     class Model(OwnStep):
-        @make
-        @tf.function
+        @make.traced
         def train_step(self, data):
             x, y = data
             with tf.GradientTape() as tape:
@@ -441,8 +417,7 @@ def decorated(make: Make) -> Callable[[], keras.Model]:
             self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
             return {**self.compute_metrics(x, y, None), "own": loss}
 
-        @make
-        @tf.function
+        @make.traced
         def test_step(self, data):
             x, y = data
             return {"loss": self.compute_loss(x, y, self(x))}
@@ -450,20 +425,18 @@ def decorated(make: Make) -> Callable[[], keras.Model]:
     return Model
 
 
-@program
 def a_step_that_is_decorated_in_its_class(make: Make) -> Any:
     """The training and the test step of two models of one class."""
     results = []
-    for model in [decorated(make)() for _ in range(2)]:
+    for model in [_decorated(make)() for _ in range(2)]:
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
         results += [fit(model, 2), model.evaluate(X, Y, verbose=0), state(model)]
     return results
 
 
-@program
 def a_decorated_step_that_is_inherited(make: Make) -> Any:
     """A subclass calls the decorated step of its base, and another overrides what that calls."""
-    base = decorated(make)
+    base = _decorated(make)
 
     class Longer(base):
         def train_step(self, data):
@@ -481,27 +454,24 @@ def a_decorated_step_that_is_inherited(make: Make) -> Any:
     return results
 
 
-@program
 def a_decorated_call(make: Make) -> Any:
     """A model and a layer whose ``call`` is decorated in the class, with the training flag."""
 
-    class Noisy(keras.layers.Layer):
+    class Noisy(layers.Layer):
         def __init__(self) -> None:
             super().__init__()
-            self.dense, self.drop = keras.layers.Dense(4), keras.layers.Dropout(0.5, seed=3)
+            self.dense, self.drop = layers.Dense(4), layers.Dropout(0.5, seed=3)
 
-        @make
-        @tf.function
+        @make.traced
         def call(self, x, training=False):
             return self.drop(tf.tanh(self.dense(x)), training=training)
 
     class Model(keras.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.noisy, self.out = Noisy(), keras.layers.Dense(1)
+            self.noisy, self.out = Noisy(), layers.Dense(1)
 
-        @make
-        @tf.function
+        @make.traced
         def call(self, x, training=False):
             return self.out(self.noisy(x, training=training))
 

@@ -1,7 +1,5 @@
 """Functions that are decorated where a class defines them."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools
@@ -13,12 +11,11 @@ import keras
 import sonnet as snt
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 X = tf.constant([[3.0, 4.0], [0.5, -1.0]])
 
 
-@program
 def of_a_module(make: Make) -> Any:
     """A ``tf.Module`` whose methods are decorated, with two objects, one of which is made after the first call."""
 
@@ -27,13 +24,11 @@ def of_a_module(make: Make) -> Any:
             super().__init__()
             self.scale, self.w = scale, tf.Variable([[1.0, 2.0], [-0.5, 0.25]])
 
-        @make
-        @tf.function
+        @make.traced
         def __call__(self, x):
             return x @ self.w * self.scale
 
-        @make
-        @tf.function
+        @make.traced
         def update(self, x):
             self.w.assign_sub(0.1 * self(x))
             return tf.reduce_sum(self.w)
@@ -44,7 +39,6 @@ def of_a_module(make: Make) -> Any:
     return results, other(X), other.update(X), one.update(X), one.w.numpy(), other.w.numpy()
 
 
-@program
 def of_a_class_that_calls_its_own(make: Make) -> Any:
     """Decorated and plain methods, private names and properties call each other."""
 
@@ -61,14 +55,12 @@ def of_a_class_that_calls_its_own(make: Make) -> Any:
         def total(self):
             return self.__total * 1.0
 
-        @make
-        @tf.function
+        @make.traced
         def add(self, x):
             self._grown(x)
             return self.total
 
-        @make
-        @tf.function
+        @make.traced
         def twice(self, x):
             return self.add(x) + self.add(x * 10.0)
 
@@ -78,7 +70,6 @@ def of_a_class_that_calls_its_own(make: Make) -> Any:
     return one.add(x), other.twice(x), one.twice(x), one.total, other.total
 
 
-@program
 def inherited(make: Make) -> Any:
     """Subclasses call the decorated method of their base, override what it calls, or override it, decorated."""
 
@@ -89,8 +80,7 @@ def inherited(make: Make) -> Any:
         def factor(self):
             return 2.0
 
-        @make
-        @tf.function
+        @make.traced
         def step(self, x):
             return self.v.assign_add(x * self.factor())
 
@@ -103,8 +93,7 @@ def inherited(make: Make) -> Any:
             return super().step(x) * 10.0
 
     class Both(Base):
-        @make
-        @tf.function
+        @make.traced
         def step(self, x):
             return super().step(x) - 1.0
 
@@ -113,7 +102,6 @@ def inherited(make: Make) -> Any:
     return [(one.step(x), one.step(x), one.v.numpy()) for one in objects], Base.step(objects[1], x)
 
 
-@program
 def of_the_class(make: Make) -> Any:
     """A class method, a static one, and a property that gives a decorated method."""
 
@@ -121,14 +109,12 @@ def of_the_class(make: Make) -> Any:
         factor = tf.Variable(3.0)
 
         @classmethod
-        @make
-        @tf.function
+        @make.traced
         def scaled(cls, x):
             return x * cls.factor
 
         @staticmethod
-        @make
-        @tf.function
+        @make.traced
         def shifted(x):
             return x + 1.0
 
@@ -143,7 +129,6 @@ def of_the_class(make: Make) -> Any:
     return Scale.scaled(x), Scale().scaled(x), Larger.scaled(x), Scale.shifted(x), Larger().both(x)
 
 
-@program
 def of_abstract_and_generic_classes(make: Make) -> Any:
     """An abstract method is decorated where it is implemented; a mixin brings a decorated one."""
 
@@ -152,8 +137,7 @@ def of_abstract_and_generic_classes(make: Make) -> Any:
         def call(self, x): ...
 
     class Trains:
-        @make
-        @tf.function
+        @make.traced
         def train(self, x):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(self.call(x) ** 2)
@@ -164,8 +148,7 @@ def of_abstract_and_generic_classes(make: Make) -> Any:
         def __init__(self) -> None:
             self.w = tf.Variable(2.0)
 
-        @make
-        @tf.function
+        @make.traced
         def call(self, x):
             return x * self.w
 
@@ -173,7 +156,6 @@ def of_abstract_and_generic_classes(make: Make) -> Any:
     return scaled.call(X), scaled.train(X), scaled.train(X), scaled.w.numpy()
 
 
-@program
 def of_objects_that_compare(make: Make) -> Any:
     """Frozen dataclasses are equal where their fields are; each object's method works on its own."""
 
@@ -181,8 +163,7 @@ def of_objects_that_compare(make: Make) -> Any:
     class Loss:
         weight: float
 
-        @make
-        @tf.function
+        @make.traced
         def of(self, x):
             return tf.reduce_sum(x) * self.weight
 
@@ -190,8 +171,7 @@ def of_objects_that_compare(make: Make) -> Any:
         def __eq__(self, other: object) -> bool:
             return True
 
-        @make
-        @tf.function
+        @make.traced
         def of(self, x):
             return x * 2.0
 
@@ -203,7 +183,6 @@ def of_objects_that_compare(make: Make) -> Any:
     return one.of(X), other.of(X), outcome
 
 
-@program
 def of_objects_that_delegate(make: Make) -> Any:
     """An object answers for attributes that it does not have."""
 
@@ -216,8 +195,7 @@ def of_objects_that_delegate(make: Make) -> Any:
                 raise AttributeError(name)
             return getattr(self.inner, name)
 
-        @make
-        @tf.function
+        @make.traced
         def apply(self, x):
             return x * self.w
 
@@ -228,7 +206,6 @@ def of_objects_that_delegate(make: Make) -> Any:
     return one.apply(X), other.apply(X)
 
 
-@program
 def partial_and_wrapped(make: Make) -> Any:
     """A partial method, and a decorator of one's own around and inside of the placed one."""
 
@@ -246,21 +223,18 @@ def partial_and_wrapped(make: Make) -> Any:
         def __init__(self) -> None:
             self.w = tf.Variable(2.0)
 
-        @make
-        @tf.function
+        @make.traced
         def scale(self, x, by):
             return x * self.w * by
 
         doubled = functools.partialmethod(scale, by=2.0)
 
         @logged
-        @make
-        @tf.function
+        @make.traced
         def outside(self, x):
             return x + self.w
 
-        @make
-        @tf.function
+        @make.traced
         @logged
         def inside(self, x):
             return x - self.w
@@ -270,7 +244,6 @@ def partial_and_wrapped(make: Make) -> Any:
     return results, calls
 
 
-@program
 def with_a_signature_and_saved(make: Make) -> Any:
     """Decorated methods with a given signature are saved with the module, and loaded."""
 
@@ -298,7 +271,6 @@ def with_a_signature_and_saved(make: Make) -> Any:
     return results, loaded.signatures["serving_default"](X), loaded.update(X), loaded.serve(X), model.serve(X)
 
 
-@program
 def called_by_an_outer_function(make: Make) -> Any:
     """An undecorated method in a tf.function, a loop and a tape calls decorated ones of two objects."""
 
@@ -307,8 +279,7 @@ def called_by_an_outer_function(make: Make) -> Any:
             super().__init__()
             self.w = tf.Variable(start)
 
-        @make
-        @tf.function
+        @make.traced
         def step(self, state, x):
             return tf.tanh(state * self.w + x)
 
@@ -331,7 +302,6 @@ def called_by_an_outer_function(make: Make) -> Any:
     return chain.run(X, tf.constant(3)), chain.run(X, tf.constant(1))
 
 
-@program
 def of_a_sonnet_module(make: Make) -> Any:
     """A Sonnet module makes its variables in a decorated call, once."""
 
@@ -341,8 +311,7 @@ def of_a_sonnet_module(make: Make) -> Any:
             ones = snt.initializers.Ones()
             self.linear, self.out = snt.Linear(3, w_init=ones), snt.Linear(1, w_init=ones)
 
-        @make
-        @tf.function
+        @make.traced
         def __call__(self, x):
             return self.out(tf.tanh(self.linear(x)))
 
@@ -350,7 +319,6 @@ def of_a_sonnet_module(make: Make) -> Any:
     return one(X), other(X[:1]), one(X), len(one.trainable_variables), other(X)
 
 
-@program
 def of_a_keras_layer(make: Make) -> Any:
     """Extra methods of a layer and a model are decorated; weights are those of the layer."""
 
@@ -361,8 +329,7 @@ def of_a_keras_layer(make: Make) -> Any:
         def call(self, x):
             return x @ self.kernel
 
-        @make
-        @tf.function
+        @make.traced
         def transposed(self, y):
             return tf.matmul(y, tf.convert_to_tensor(self.kernel), transpose_b=True)
 
@@ -374,7 +341,6 @@ def of_a_keras_layer(make: Make) -> Any:
     return before, layer.transposed(y), model.predict(X, verbose=0), layer.transposed(tf.ones([1, 3]))
 
 
-@program
 def objects_that_are_let_go(make: Make) -> Any:
     """An object whose decorated method was called is freed with its variables."""
 
@@ -382,8 +348,7 @@ def objects_that_are_let_go(make: Make) -> Any:
         def __init__(self) -> None:
             self.w = tf.Variable(tf.ones([100]))
 
-        @make
-        @tf.function
+        @make.traced
         def f(self, x):
             return self.w * x
 

@@ -1,7 +1,5 @@
 """What a program returned, as plain Python values that are equal only if every bit is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Placed functions inside outer ones: prints, draws, tables, queues, files and Python keep their order, too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras
@@ -9,18 +7,16 @@ import numpy as np
 import tensorflow as tf
 
 from tests.corpus.order import TIMES, calls, late
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
-@program
 def prints_on_both_sides(make: Make) -> Any:
     """Lines of the placed function stand between those of the outer one."""
     # TensorFlow orders prints among each other and among calls that capture no variable.
     log = f"file://{make.folder / 'log'}"
     w = tf.Variable(0.0)
 
-    @make
-    @tf.function
+    @make.traced
     def p(x):
         tf.print("inside", x, output_stream=log)
         return x * 2.0
@@ -37,11 +33,10 @@ def prints_on_both_sides(make: Make) -> Any:
     return (make.folder / "log").read_text()
 
 
-@program
 def draws_from_one_generator(make: Make) -> Any:
     """Both functions draw from one generator, by turns, and one of them splits it."""
     generator = tf.random.Generator.from_seed(5)
-    p = make(tf.function(lambda: generator.normal([512])))
+    p = make.traced(lambda: generator.normal([512]))
 
     @tf.function
     def outer():
@@ -51,23 +46,17 @@ def draws_from_one_generator(make: Make) -> Any:
     return calls(outer, 20), generator.state.numpy()
 
 
-@program
 def stateful_draws(make: Make) -> Any:
     """Ops with seeds, in both functions; the placed one is called twice, by two outer functions."""
-    p = make(tf.function(lambda: tf.random.normal([4], seed=1)))
-
-    @tf.function
-    def outer():
-        return p(), tf.random.uniform([4], seed=2), p()
-
+    p = make.traced(lambda: tf.random.normal([4], seed=1))
+    outer = tf.function(lambda: (p(), tf.random.uniform([4], seed=2), p()))
     other = tf.function(lambda: p() + tf.random.normal([4], seed=1))
     return calls(outer, 5), calls(other, 3), calls(p, 3)
 
 
-@program
 def draws_without_seeds_around(make: Make) -> Any:
     """Only the global seed is set: what else draws, eagerly, in graphs and in NumPy, draws as without placing."""
-    p = make(tf.function(lambda x: x * tf.random.uniform([3])))
+    p = make.traced(lambda x: x * tf.random.uniform([3]))
 
     @tf.function
     def outer(x):
@@ -82,12 +71,11 @@ def draws_without_seeds_around(make: Make) -> Any:
     return early, first, second
 
 
-@program
 def a_table_that_changes(make: Make) -> Any:
     """The placed function looks up what the outer one inserts, before and after it."""
     table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
     w = tf.Variable(tf.ones([2]))
-    p = make(tf.function(lambda keys: tf.cast(table.lookup(keys), tf.float32) * w))
+    p = make.traced(lambda keys: tf.cast(table.lookup(keys), tf.float32) * w)
 
     @tf.function
     def outer(keys, value):
@@ -101,14 +89,12 @@ def a_table_that_changes(make: Make) -> Any:
     return [outer(keys, tf.constant(i, tf.int64)) for i in range(TIMES)]
 
 
-@program
 def a_table_that_the_placed_function_fills(make: Make) -> Any:
     """The placed function inserts, the outer one looks up and counts."""
     table = tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, 0.0, empty_key=-1, deleted_key=-2)
     w = tf.Variable(0.5)
 
-    @make
-    @tf.function
+    @make.traced
     def p(keys, values):
         table.insert(keys, values * w)
 
@@ -125,7 +111,6 @@ def a_table_that_the_placed_function_fills(make: Make) -> Any:
     ]
 
 
-@program
 def python_functions_by_turns(make: Make) -> Any:
     """Python that the graph calls from both functions runs in their order."""
     seen: list[str] = []
@@ -133,8 +118,7 @@ def python_functions_by_turns(make: Make) -> Any:
     def note(text: str) -> Any:
         return lambda x: seen.append(f"{text} {float(x)}") or x
 
-    @make
-    @tf.function
+    @make.traced
     def p(x):
         y = tf.py_function(note("in"), [x], tf.float32)
         return tf.py_function(note("out"), [y * 2.0], tf.float32)
@@ -150,17 +134,15 @@ def python_functions_by_turns(make: Make) -> Any:
     return [outer(tf.constant(float(i))) for i in range(20)], seen
 
 
-@program
 def a_queue_between(make: Make) -> Any:
     """The placed function puts in what the outer one takes out, and the other way round."""
     queue = tf.queue.FIFOQueue(8, [tf.float32], [[64]])
 
-    @make
-    @tf.function
+    @make.traced
     def put(x):
         queue.enqueue(tf.sin(x) * 2.0)
 
-    take = make(tf.function(lambda: queue.dequeue() + 1.0))
+    take = make.traced(lambda: queue.dequeue() + 1.0)
 
     @tf.function
     def outer(x):
@@ -173,23 +155,17 @@ def a_queue_between(make: Make) -> Any:
     return [outer(tf.fill([64], float(i))) for i in range(TIMES)]
 
 
-@program
 def an_iterator_between(make: Make) -> Any:
     """Both functions take elements from one iterator."""
     iterator = iter(tf.data.Dataset.range(200))
-    p = make(tf.function(lambda: next(iterator) * 10))
-
-    @tf.function
-    def outer():
-        return next(iterator), p(), next(iterator), p()
-
+    p = make.traced(lambda: next(iterator) * 10)
+    outer = tf.function(lambda: (next(iterator), p(), next(iterator), p()))
     return calls(outer, 40)
 
 
-@program
 def an_iterator_that_is_handed_on(make: Make) -> Any:
     """The outer function gives its iterator to the placed one."""
-    p = make(tf.function(lambda iterator: tf.cast(next(iterator), tf.float32) * 0.5))
+    p = make.traced(lambda iterator: tf.cast(next(iterator), tf.float32) * 0.5)
 
     @tf.function
     def outer(iterator):
@@ -202,13 +178,11 @@ def an_iterator_that_is_handed_on(make: Make) -> Any:
     return [outer(iterator) for _ in range(10)]
 
 
-@program
 def files_between(make: Make) -> Any:
     """The placed function writes a file that the outer one writes, too: the last one stands."""
     path = str(make.folder / "file")
 
-    @make
-    @tf.function
+    @make.traced
     def p(text):
         tf.io.write_file(path, tf.strings.join([text, " inside"]))
 
@@ -229,14 +203,12 @@ def files_between(make: Make) -> Any:
     return seen
 
 
-@program
 def summaries_on_both_sides(make: Make) -> Any:
     """Events of one writer come in the order of the program."""
     writer = tf.summary.create_file_writer(str(make.folder / "logs"))
     w = tf.Variable(0.0)
 
-    @make
-    @tf.function
+    @make.traced
     def p(step):
         with writer.as_default():
             tf.summary.scalar("inside", w * 2.0, step=step)
@@ -259,11 +231,10 @@ def summaries_on_both_sides(make: Make) -> Any:
     ]
 
 
-@program
 def an_array_of_what_is_read(make: Make) -> Any:
     """The outer loop writes into a TensorArray what the placed function reads while a variable changes."""
     w = tf.Variable(tf.zeros([512]))
-    p = make(tf.function(lambda i: tf.gather(w, i)))
+    p = make.traced(lambda i: tf.gather(w, i))
 
     @tf.function
     def outer(n):
@@ -276,13 +247,11 @@ def an_array_of_what_is_read(make: Make) -> Any:
     return calls(lambda: outer(tf.constant(4)), 20)
 
 
-@program
 def an_assertion_guards_a_write(make: Make) -> Any:
     """The outer function writes only behind the assertion of the placed one."""
     w = tf.Variable(0.0)
 
-    @make
-    @tf.function
+    @make.traced
     def checked(x):
         tf.debugging.assert_less(tf.reduce_sum(x), 10.0, message="too much")
         return x * 2.0
@@ -303,12 +272,11 @@ def an_assertion_guards_a_write(make: Make) -> Any:
     return outcomes
 
 
-@program
 def keras_calls_a_placed_forward_pass(make: Make) -> Any:
     """A Keras step of one's own calls the placed forward pass, and updates what that reads."""
     layers = [keras.layers.Dense(16, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     network = keras.Sequential([keras.Input((6,)), *layers])
-    forward = make(tf.function(lambda x: network(x, training=True)))
+    forward = make.traced(lambda x: network(x, training=True))
 
     class Model(keras.Model):
         def __init__(self) -> None:
@@ -333,12 +301,11 @@ def keras_calls_a_placed_forward_pass(make: Make) -> Any:
     return history, [np.array(v) for v in model.variables]
 
 
-@program
 def a_custom_gradient_around(make: Make) -> Any:
     """A function with a gradient of its own calls the placed one, forward and backward."""
     w = tf.Variable(tf.ones([128]))
-    forward = make(tf.function(lambda x: tf.tanh(x * w)))
-    backward = make(tf.function(lambda upstream: upstream * w * 3.0))
+    forward = make.traced(lambda x: tf.tanh(x * w))
+    backward = make.traced(lambda upstream: upstream * w * 3.0)
 
     @tf.custom_gradient
     def f(x):

@@ -1,36 +1,34 @@
 """What a program of the corpus is: something a TensorFlow user writes, run undecorated and placed.
 
-A program is a function of a ``Make``: it calls it on each function that a user would decorate, runs what it gets, and
-returns all that can be observed. Undecorated, that is a ``tf.function``; placed, it is ``auto_place``'s.
+A program is a function of a ``Make`` alone, in one of the modules of ``TOPICS``: it calls it on each function that a
+user would decorate, runs what it gets, and returns all that can be observed. Undecorated, that is a ``tf.function``;
+placed, it is ``auto_place``'s.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import importlib
+import inspect
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-PLACED, AS_IT_IS = "placed", "as it is"
+TOPICS = (
+    *("keras_layers", "keras_models", "recurrent", "composites", "strings_and_tables", "datasets"),
+    *("control_flow", "randomness", "effects", "gradients", "surroundings", "python_objects", "order"),
+    *("order_of_effects", "held_variables", "shared_state", "keras_recompiled", "methods", "traces"),
+)
 
 
 @dataclasses.dataclass
 class Make:
-    """Makes of a function what runs.
+    """Makes of a function what runs."""
 
-    Attributes:
-      folder: an empty one, for what the program saves.
-      decorate: of a ``tf.function`` or what one can be made of.
-      is_placed: whether that is ``auto_place``'s.
-      made: all that it gave, in order.
-    """
-
-    folder: pathlib.Path
-    decorate: Callable[[Any], Any]
-    is_placed: bool = False
-    made: list[Any] = dataclasses.field(default_factory=list)
+    folder: pathlib.Path  # an empty one, for what the program saves
+    decorate: Callable[[Any], Any]  # of a ``tf.function`` or what one can be made of.
+    is_placed: bool = False  # whether that is ``auto_place``'s
+    made: list[Any] = dataclasses.field(default_factory=list)  # all that it gave, in order
 
     def __call__(self, function: Any, **options: Any) -> Any:
         """``options`` are those of ``tf.function``."""
@@ -39,6 +37,10 @@ class Make:
         self.made.append(self.decorate(function))
         return self.made[-1]
 
+    def traced(self, function: Any) -> Any:
+        """Of a ``tf.function`` of a function, as most users decorate."""
+        return self(tf.function(function))
+
     def of_plain(self, function: Any) -> Any:
         """Of a function that is traced as part of others, as Keras' steps are: undecorated it stays what it is."""
         return self(function) if self.is_placed else function
@@ -46,41 +48,34 @@ class Make:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """One program.
+    """One program."""
 
-    Attributes:
-      topic: what it is about: the module that it is in.
-      name: of its function.
-      shows: its docstring's first line.
-      run: returns what can be observed.
-      outcome: ``PLACED``: every function is; ``AS_IT_IS``: some run unplaced, with a warning.
-      why: a pattern that the warning matches; empty where all are placed.
-    """
-
-    topic: str
-    name: str
-    shows: str
-    run: Callable[[Make], Any]
-    outcome: str
-    why: str
-
-
-PROGRAMS: dict[str, Program] = {}
-
-
-def program(run: Callable[[Make], Any]) -> Callable[[Make], Any]:
-    """Adds a program all of whose functions can be placed."""
-    return _add(run, PLACED, "")
+    topic: str  # what it is about: the module that it is in
+    name: str  # of its function
+    shows: str  # its docstring's first line
+    run: Callable[[Make], Any]  # returns what can be observed
+    # a pattern that the warning matches of what runs as it is; empty where all functions are placed
+    why: str = ""
 
 
 def runs_as_it_is(why: str) -> Callable[[Callable[[Make], Any]], Callable[[Make], Any]]:
-    """Adds a program of which something cannot be placed; ``why`` is a pattern that the warning matches."""
-    return lambda run: _add(run, AS_IT_IS, why)
+    """Marks a program of which something cannot be placed; ``why`` is a pattern that the warning matches."""
+
+    def marked(run: Callable[[Make], Any]) -> Callable[[Make], Any]:
+        run.why = why  # type: ignore[attr-defined]
+        return run
+
+    return marked
 
 
-def _add(run: Callable[[Make], Any], outcome: str, why: str) -> Callable[[Make], Any]:
-    topic = run.__module__.rpartition(".")[2]
-    name = f"{topic}.{run.__name__}"
-    assert name not in PROGRAMS, f"{name} is there twice"
-    PROGRAMS[name] = Program(topic, run.__name__, str(run.__doc__).splitlines()[0], run, outcome, why)
-    return run
+def programs() -> dict[str, Program]:
+    """All of them, by topic and name."""
+    corpus = {}
+    for topic in TOPICS:
+        module = importlib.import_module(f"tests.corpus.{topic}")
+        for name, run in vars(module).items():
+            is_own = inspect.isfunction(run) and run.__module__ == module.__name__ and name[0] != "_"
+            if is_own and list(inspect.signature(run).parameters) == ["make"]:
+                shows = str(run.__doc__).splitlines()[0]
+                corpus[f"{topic}.{name}"] = Program(topic, name, shows, run, getattr(run, "why", ""))
+    return corpus

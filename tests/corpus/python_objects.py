@@ -1,7 +1,5 @@
 """What is decorated, and what becomes of it: methods, partials, signatures, copies, modules that are saved."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any
@@ -9,15 +7,13 @@ from typing import Any
 import sonnet as snt
 import tensorflow as tf
 
-from tests.corpus.program import Make, program, runs_as_it_is
+from tests.corpus.program import Make, runs_as_it_is
 
 
-@program
 def arguments_of_every_kind(make: Make) -> Any:
     """Defaults, keywords, Python values that are part of the signature, nested structures, None."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, scale=2.0, *rest, flag: bool = False, extra: Any = None, **more):
         y = tf.convert_to_tensor(x) * scale + sum(rest)
         if flag:
@@ -37,7 +33,6 @@ def arguments_of_every_kind(make: Make) -> Any:
     )
 
 
-@program
 def an_input_signature(make: Make) -> Any:
     """A signature that is given: one trace for all sizes, and a concrete function without arguments."""
     spec = {"x": tf.TensorSpec([None], tf.float32, "x"), "n": tf.TensorSpec([], tf.int32, "n")}
@@ -47,7 +42,6 @@ def an_input_signature(make: Make) -> Any:
     return f({"x": x, "n": n}), concrete({"x": x, "n": n}), len(concrete.structured_input_signature[0])
 
 
-@program
 def methods_and_static_methods(make: Make) -> Any:
     """A method of each object, a class's, a static one, and one through inheritance."""
 
@@ -58,13 +52,13 @@ def methods_and_static_methods(make: Make) -> Any:
         def add(self, x):
             return self.v.assign_add(x)
 
-        add = make(tf.function(add))
+        add = make.traced(add)
 
         @staticmethod
         def double(x):
             return x * 2.0
 
-        double = staticmethod(make(tf.function(double)))
+        double = staticmethod(make.traced(double))
 
     class Child(Base):
         def add(self, x):
@@ -75,7 +69,6 @@ def methods_and_static_methods(make: Make) -> Any:
     return one.add(x), other.add(x), one.add(x), Base.double(x), child.add(x), Base.add(one, x)
 
 
-@program
 def bound_methods_and_partials(make: Make) -> Any:
     """What is wrapped is a bound method, a partial, a callable object."""
 
@@ -98,20 +91,17 @@ def bound_methods_and_partials(make: Make) -> Any:
     )
 
 
-@program
 def variables_made_at_the_first_call(make: Make) -> Any:
     """Variables that the first trace makes, with first values that do and do not depend on the argument."""
     made: dict[str, tf.Variable] = {}
 
-    @make
-    @tf.function
+    @make.traced
     def plain(x):
         if "plain" not in made:
             made["plain"] = tf.Variable(tf.ones([2]))
         return made["plain"].assign_add(x)
 
-    @make
-    @tf.function
+    @make.traced
     def dependent(x):
         if "dependent" not in made:
             made["dependent"] = tf.Variable(x * 2.0)
@@ -121,21 +111,18 @@ def variables_made_at_the_first_call(make: Make) -> Any:
     return [plain(x), plain(x)], [dependent(x), dependent(x)], [v.numpy() for v in made.values()]
 
 
-@program
 def copies(make: Make) -> Any:
     """Copied, deep before the first call, shallow before and after it."""
-    f = make(tf.function(lambda x: tf.tanh(x) * 2.0))
+    f = make.traced(lambda x: tf.tanh(x) * 2.0)
     shallow, deep = copy.copy(f), copy.deepcopy(f)
     x = tf.constant([1.0, 2.0])
     return f(x), shallow(x), deep(x), copy.copy(f)(x)
 
 
-@program
 def documentation_and_names(make: Make) -> Any:
     """The wrapper tells the name, docstring and signature of what it wraps."""
 
-    @make
-    @tf.function
+    @make.traced
     def area(width, height=2.0):
         """Says how large."""
         return width * height
@@ -144,7 +131,6 @@ def documentation_and_names(make: Make) -> Any:
     return area.__name__, area.__doc__, area.python_function.__name__, area.experimental_get_tracing_count()
 
 
-@program
 def a_module_that_is_saved(make: Make) -> Any:
     """A module's function is saved with it, is there after loading, and trains on."""
 
@@ -153,7 +139,7 @@ def a_module_that_is_saved(make: Make) -> Any:
             super().__init__()
             self.w = tf.Variable([[1.0], [2.0]])
             self.predict = make(self._predict, input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
-            self.train = make(tf.function(self._train))
+            self.train = make.traced(self._train)
 
         def _predict(self, x):
             return {"y": x @ self.w}
@@ -177,13 +163,12 @@ def a_module_that_is_saved(make: Make) -> Any:
     )
 
 
-@program
 def several_signatures_of_a_saved_module(make: Make) -> Any:
     """Signatures by name, one of them a concrete function."""
     module = tf.Module()
     module.v = tf.Variable(2.0)
     f = make(lambda x: x * module.v, input_signature=[tf.TensorSpec([None], name="x")])
-    g = make(tf.function(lambda x: x + module.v))
+    g = make.traced(lambda x: x + module.v)
     folder = str(make.folder / "model")
     concrete = g.get_concrete_function(tf.TensorSpec([2], name="x"))
     tf.saved_model.save(module, folder, signatures={"times": f, "plus": concrete})
@@ -191,7 +176,6 @@ def several_signatures_of_a_saved_module(make: Make) -> Any:
     return sorted(loaded.signatures), loaded.signatures["times"](x=x), loaded.signatures["plus"](x=x)
 
 
-@program
 def a_loaded_function_is_placed(make: Make) -> Any:
     """A function from a SavedModel, and its gradients."""
     module = tf.Module()
@@ -205,7 +189,6 @@ def a_loaded_function_is_placed(make: Make) -> Any:
     return y, tape.gradient(y, loaded.w)
 
 
-@program
 def sonnet_modules(make: Make) -> Any:
     """A Sonnet network with its optimizer and batch normalization."""
     network = snt.Sequential([snt.Linear(6), tf.nn.relu, snt.Linear(1)])
@@ -213,8 +196,7 @@ def sonnet_modules(make: Make) -> Any:
     x = tf.reshape(tf.range(12.0) / 7.0, [4, 3])
     network(norm(x, is_training=True))
 
-    @make
-    @tf.function
+    @make.traced
     def step(x):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(network(norm(x, is_training=True)) ** 2)
@@ -225,11 +207,10 @@ def sonnet_modules(make: Make) -> Any:
     return [step(x) for _ in range(3)], [v.numpy() for v in (*network.variables, *norm.variables)]
 
 
-@program
 def checkpoints(make: Make) -> Any:
     """State is written before and after it is placed, and read back."""
     v = tf.Variable([1.0, 2.0])
-    f = make(tf.function(lambda x: v.assign(v * x)))
+    f = make.traced(lambda x: v.assign(v * x))
     checkpoint = tf.train.Checkpoint(v=v)
     early = checkpoint.write(str(make.folder / "early"))
     f(tf.constant(3.0))
@@ -244,8 +225,7 @@ def checkpoints(make: Make) -> Any:
 def a_variable_as_argument(make: Make) -> Any:
     """The function takes variables and updates them."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(v, x):
         v.assign_add(x)
         return v * 2.0
@@ -254,29 +234,24 @@ def a_variable_as_argument(make: Make) -> Any:
     return f(one, tf.constant(1.0)), f(other, tf.constant(1.0)), one.numpy(), other.numpy()
 
 
-@program
 def results_of_every_kind(make: Make) -> Any:
     """Python values, None, variables, tuples with names, lists and the argument itself."""
     v = tf.Variable(3.0)
-    f = make(tf.function(lambda x: [x, (x + 1.0, None, 5, "text"), {"v": v.read_value(), "true": True}]))
+    f = make.traced(lambda x: [x, (x + 1.0, None, 5, "text"), {"v": v.read_value(), "true": True}])
     return f(tf.constant([1.0]))
 
 
-@program
 def types_of_every_kind(make: Make) -> Any:
     """Integers, halves, doubles, booleans, strings and quantized numbers through one function."""
-
-    @make
-    @tf.function
-    def f(i, h, d, b, s):
-        return (
+    f = make.traced(
+        lambda i, h, d, b, s: (
             tf.bitwise.bitwise_xor(i, i + 1),
             tf.cast(h * 2, tf.float64) + d,
             tf.logical_not(b),
             tf.strings.join([s, s]),
             tf.cast(h, tf.bfloat16) * tf.cast(2.0, tf.bfloat16),
         )
-
+    )
     return f(
         tf.constant([1, 2], tf.uint8),
         tf.constant([1.5, 2.5], tf.float16),
@@ -286,15 +261,9 @@ def types_of_every_kind(make: Make) -> Any:
     )
 
 
-@program
 def large_constants_and_captured_tensors(make: Make) -> Any:
     """Tensors that are closures, some large, some strings."""
     table = tf.reshape(tf.range(4096.0), [64, 64])
     words = tf.constant(["x", "y"])
-
-    @make
-    @tf.function
-    def f(i):
-        return tf.gather(table, i), tf.gather(words, i), tf.constant(table.numpy())[i]
-
+    f = make.traced(lambda i: (tf.gather(table, i), tf.gather(words, i), tf.constant(table.numpy())[i]))
     return f(tf.constant(1))

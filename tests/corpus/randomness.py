@@ -1,40 +1,29 @@
 """Random numbers: op seeds, generators, stateless ones, shuffles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
-@program
 def ops_with_seeds(make: Make) -> Any:
     """Stateful random ops go on where they were, call after call."""
-
-    @make
-    @tf.function
-    def f():
-        return tf.random.normal([3], seed=1), tf.random.uniform([2], 0, 9, tf.int32, seed=2)
-
+    f = make.traced(lambda: (tf.random.normal([3], seed=1), tf.random.uniform([2], 0, 9, tf.int32, seed=2)))
     return [f() for _ in range(3)]
 
 
-@program
 def a_generator(make: Make) -> Any:
     """A ``tf.random.Generator`` that the function captures moves on."""
     generator = tf.random.Generator.from_seed(7)
-    f = make(tf.function(lambda x: x + generator.normal([2]) * generator.uniform([])))
+    f = make.traced(lambda x: x + generator.normal([2]) * generator.uniform([]))
     return f(1.0), f(2.0), generator.normal([2]), generator.state.numpy()
 
 
-@program
 def stateless_numbers(make: Make) -> Any:
     """Numbers that depend on a seed tensor alone."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(seed):
         split = tf.random.experimental.stateless_split(seed, 2)
         return tf.random.stateless_normal([3], split[0]), tf.random.stateless_categorical(
@@ -44,27 +33,25 @@ def stateless_numbers(make: Make) -> Any:
     return f(tf.constant([1, 2])), f(tf.constant([3, 4]))
 
 
-@program
 def shuffles_and_dropout(make: Make) -> Any:
     """A shuffle and a dropout mask, each with a seed."""
-
-    @make
-    @tf.function
-    def f(x):
-        return tf.random.shuffle(x, seed=3), tf.nn.dropout(x, 0.5, seed=4), tf.random.gamma([2], 1.5, seed=5)
-
+    f = make.traced(
+        lambda x: (
+            tf.random.shuffle(x, seed=3),
+            tf.nn.dropout(x, 0.5, seed=4),
+            tf.random.gamma([2], 1.5, seed=5),
+        )
+    )
     x = tf.range(8.0)
     return f(x), f(x)
 
 
-@program
 def randomness_in_a_loop(make: Make) -> Any:
     """Each iteration draws anew."""
     # Not with tf.random.normal: iterations draw from it in any order, and sums differ in their last bit.
     generator = tf.random.Generator.from_seed(3)
 
-    @make
-    @tf.function
+    @make.traced
     def f(n):
         total = tf.zeros([2])
         for i in tf.range(n):

@@ -5,14 +5,11 @@
 ``corpus_test.py`` holds the page against what happens.
 """
 
-from __future__ import annotations
-
 import datetime
 import itertools
 from collections.abc import Iterable
 
-from tests.corpus.corpus_process import programs
-from tests.corpus.program import PLACED, Program
+from tests.corpus.program import Program, programs
 from tests.logical_devices import REPOSITORY
 
 PAGE = "docs/results/corpus.md"
@@ -42,9 +39,7 @@ def table(corpus: Iterable[Program]) -> str:
 
 
 def _what(program: Program) -> str:
-    if program.outcome == PLACED:
-        return "placed"
-    return f"as it is: “{_cell(program.why.replace('.', '').strip())}”"
+    return f"as it is: “{_cell(program.why.replace('.', '').strip())}”" if program.why else "placed"
 
 
 def _cell(text: str) -> str:
@@ -53,7 +48,7 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     corpus = list(programs().values())
-    placed = sum(program.outcome == PLACED for program in corpus)
+    placed = sum(not program.why for program in corpus)
     head = _HEAD.format(
         date=datetime.date.today(), count=len(corpus), placed=placed, as_it_is=len(corpus) - placed
     )

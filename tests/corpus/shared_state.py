@@ -1,15 +1,14 @@
 """State that others own, too: checkpoints, averages, optimizers, modules, copies, metrics, datasets of them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
-from tests.corpus.program import Make, program, runs_as_it_is
+from tests.corpus.program import Make, runs_as_it_is
 
 X = tf.constant([[3.0, 4.0], [0.5, -1.0]])
 
@@ -22,8 +21,7 @@ def weights() -> tf.Variable:
 def step_of(make: Make, v: tf.Variable, w: tf.Variable) -> Any:
     """A step that reads both and writes both."""
 
-    @make
-    @tf.function
+    @make.traced
     def step(x):
         v.assign_add(x @ w)
         w.assign_sub(0.1 * v)
@@ -32,7 +30,6 @@ def step_of(make: Make, v: tf.Variable, w: tf.Variable) -> Any:
     return step
 
 
-@program
 def a_checkpoint_manager(make: Make) -> Any:
     """Numbered checkpoints during training; the best is restored, and training goes on from there."""
     v, w = weights(), weights()
@@ -50,7 +47,6 @@ def a_checkpoint_manager(make: Make) -> Any:
     return kept, restored, step(X), v.numpy(), manager.restore_or_initialize() == manager.latest_checkpoint
 
 
-@program
 def restored_before_there_are_variables(make: Make) -> Any:
     """A checkpoint is restored first; the variables, which the first call makes, take their values from it."""
     kept = tf.train.Checkpoint(v=weights(), w=tf.Variable([7.0, 8.0])).write(str(make.folder / "kept"))
@@ -67,24 +63,22 @@ def restored_before_there_are_variables(make: Make) -> Any:
 
     module = Module()
     status = tf.train.Checkpoint(module).read(kept)
-    f = make(tf.function(module.add))
+    f = make.traced(module.add)
     results = [f(X), f(X)]
     status.assert_consumed()
     return results, module.v.numpy(), module.w.numpy()
 
 
-@program
 def restored_into_keras_slots_later(make: Make) -> Any:
     """Weights and optimizer slots are read from a checkpoint after both were placed."""
 
     def trained(steps: int) -> Any:
         keras.utils.set_random_seed(1)
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+        model = keras.Sequential([keras.Input((2,)), layers.Dense(3), layers.Dense(1)])
         optimizer = keras.optimizers.Adam(0.1)
         optimizer.build(model.trainable_variables)
 
-        @make
-        @tf.function
+        @make.traced
         def step(x):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(model(x) ** 2)
@@ -102,7 +96,6 @@ def restored_into_keras_slots_later(make: Make) -> Any:
     return losses, other_losses, step(X), other_step(X), [v.numpy() for v in (*variables, *others)]
 
 
-@program
 def an_average_beside_the_step(make: Make) -> Any:
     """An exponential moving average that eager code updates between placed steps, and reads back."""
     v, w = weights(), weights()
@@ -118,15 +111,13 @@ def an_average_beside_the_step(make: Make) -> Any:
     return means, step(X), average.average(w).numpy(), v.numpy()
 
 
-@program
 def an_average_that_is_placed(make: Make) -> Any:
     """The update of the average is placed, and the step is not."""
     v, w = weights(), weights()
     average = tf.train.ExponentialMovingAverage(0.9, zero_debias=False)
     average.apply([v, w])
 
-    @make
-    @tf.function
+    @make.traced
     def update():
         average.apply([v, w])
 
@@ -139,7 +130,6 @@ def an_average_that_is_placed(make: Make) -> Any:
     return results
 
 
-@program
 def an_optimizer_on_both_sides(make: Make) -> Any:
     """Keras' optimizer applies gradients eagerly and in a placed step, by turns."""
     w = keras.Variable(np.ones((2, 2), np.float32))
@@ -151,8 +141,7 @@ def an_optimizer_on_both_sides(make: Make) -> Any:
             loss = tf.reduce_sum(tf.tanh(X @ w.value) ** 2)
         return tape.gradient(loss, [w.value])
 
-    @make
-    @tf.function
+    @make.traced
     def step():
         optimizer.apply(gradients(), [w])
 
@@ -163,7 +152,6 @@ def an_optimizer_on_both_sides(make: Make) -> Any:
     return [v.numpy() for v in (w, *optimizer.variables)]
 
 
-@program
 def optimizers_of_tensorflow_1(make: Make) -> Any:
     """Momentum and Adam of ``compat.v1``, eagerly and in placed steps; their slots are made by the first call."""
 
@@ -176,7 +164,7 @@ def optimizers_of_tensorflow_1(make: Make) -> Any:
             optimizer.apply_gradients([(tape.gradient(loss, w), w)])
             return loss
 
-        step = make(tf.function(update))
+        step = make.traced(update)
         losses = step(X), update(X), step(X)
         slots = [optimizer.get_slot(w, name).numpy() for name in optimizer.get_slot_names()]
         return losses, w.numpy(), slots
@@ -185,7 +173,6 @@ def optimizers_of_tensorflow_1(make: Make) -> Any:
     return trained(train.MomentumOptimizer(0.1, 0.9)), trained(train.AdamOptimizer(0.1))
 
 
-@program
 def a_module_in_two_models(make: Make) -> Any:
     """Two models share a module; each has a placed step, and a third one is not placed."""
     shared = tf.Module()
@@ -202,18 +189,17 @@ def a_module_in_two_models(make: Make) -> Any:
             return tf.reduce_sum(self.body.w)
 
     one, other, third = Model(1.0), Model(2.0), Model(3.0)
-    steps = make(tf.function(one.step)), make(tf.function(other.step)), tf.function(third.step)
+    steps = make.traced(one.step), make.traced(other.step), tf.function(third.step)
     results = [step(X) for _ in range(3) for step in steps]
     return results, shared.w.numpy(), [len(model.trainable_variables) for model in (one, other)]
 
 
-@program
 def layers_in_two_keras_models(make: Make) -> Any:
     """An encoder that two Keras models train by turns, placed and not."""
-    encoder = keras.layers.Dense(4, "tanh")
+    encoder = layers.Dense(4, "tanh")
     models = []
     for units in (1, 2):
-        model = keras.Sequential([keras.Input((2,)), encoder, keras.layers.Dense(units)])
+        model = keras.Sequential([keras.Input((2,)), encoder, layers.Dense(units)])
         model.compile("sgd", "mse", jit_compile=False)
         models.append(model)
     x = np.asarray(X)
@@ -227,7 +213,6 @@ def layers_in_two_keras_models(make: Make) -> Any:
     return before, losses, encoder.get_weights()
 
 
-@program
 def copies_of_a_module(make: Make) -> Any:
     """A deep copy after placing has variables of its own; a shallow one has the same."""
 
@@ -238,12 +223,7 @@ def copies_of_a_module(make: Make) -> Any:
             self.parts = [tf.Variable(1.0), {"a": tf.Variable(2.0)}]
 
     module = Module()
-
-    @make
-    @tf.function
-    def f(x):
-        return module.w.assign_add(x) * module.parts[0] + module.parts[1]["a"].assign_add(1.0)
-
+    f = make.traced(lambda x: module.w.assign_add(x) * module.parts[0] + module.parts[1]["a"].assign_add(1.0))
     first = f(X)
     shallow, deep = copy.copy(module), copy.deepcopy(module)
     deep.w.assign_add(X * 10.0)
@@ -252,14 +232,12 @@ def copies_of_a_module(make: Make) -> Any:
     return first, second, [v.numpy() for m in (module, shallow, deep) for v in m.variables]
 
 
-@program
 def variables_in_lists_and_dicts(make: Make) -> Any:
     """Tracked containers: a variable in them is replaced after the first call, the function keeps the old one."""
     module = tf.Module()
     module.all, module.by_name = [weights(), weights()], {"w": weights()}
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         total = tf.add_n([v * x for v in module.all])
         module.all[1].assign_add(x)
@@ -271,14 +249,13 @@ def variables_in_lists_and_dicts(make: Make) -> Any:
     return first, f(X), old.numpy(), [v.numpy() for v in module.all], module.by_name["w"].numpy()
 
 
-@program
 def weights_are_set(make: Make) -> Any:
     """``set_weights``, ``load_weights`` and ``assign`` after placing are seen by the placed step, and by Keras."""
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(3, "tanh"), layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
     early = model.get_weights()
     model.save_weights(make.folder / "early.weights.h5")
-    f = make(tf.function(lambda x: model(x)))
+    f = make.traced(lambda x: model(x))
     x, results = np.asarray(X), []
     results += [f(X), model.predict(x, verbose=0)]
     model.fit(x, x[:, :1], epochs=2, verbose=0)
@@ -291,17 +268,15 @@ def weights_are_set(make: Make) -> Any:
     return [*results, f(X), model.predict(x, verbose=0)]
 
 
-@program
 def a_model_that_predicted_before(make: Make) -> Any:
     """Keras' own functions were made before the step was placed, and go on after it."""
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(3, "tanh"), layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"], jit_compile=False)
     x = np.asarray(X)
     y = x[:, :1]
     results = [model.predict(x, verbose=0), model.evaluate(x, y, verbose=0)]
 
-    @make
-    @tf.function
+    @make.traced
     def step(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
@@ -314,13 +289,11 @@ def a_model_that_predicted_before(make: Make) -> Any:
     return results, model.get_weights()
 
 
-@program
 def metrics_on_both_sides(make: Make) -> Any:
     """A metric is updated by a placed function and eagerly, read, and reset."""
     mean, auc = keras.metrics.Mean(), keras.metrics.AUC(num_thresholds=5)
 
-    @make
-    @tf.function
+    @make.traced
     def update(y, p):
         mean.update_state(p)
         auc.update_state(y, p)
@@ -336,7 +309,6 @@ def metrics_on_both_sides(make: Make) -> Any:
     return [*results, mean.result(), update(y, p), auc.result(), [v.numpy() for v in auc.variables]]
 
 
-@program
 def sparse_and_aggregated_variables(make: Make) -> Any:
     """A variable with an aggregation is updated row by row, inside and outside."""
     table = tf.Variable(
@@ -345,8 +317,7 @@ def sparse_and_aggregated_variables(make: Make) -> Any:
         synchronization=tf.VariableSynchronization.ON_WRITE,
     )
 
-    @make
-    @tf.function
+    @make.traced
     def f(i, rows):
         table.scatter_add(tf.IndexedSlices(rows, i))
         table.scatter_max(tf.IndexedSlices(rows * 0.5, i + 1))
@@ -364,8 +335,7 @@ def a_variable_that_changes_its_shape(make: Make) -> Any:
     """A variable without a static shape takes values of other sizes, from inside and outside."""
     v = tf.Variable([1.0, 2.0], shape=tf.TensorShape([None]))
 
-    @make
-    @tf.function
+    @make.traced
     def grow(x):
         v.assign(tf.concat([v, x], 0))
         return tf.reduce_sum(v), tf.size(v)
@@ -375,14 +345,12 @@ def a_variable_that_changes_its_shape(make: Make) -> Any:
     return results, grow(tf.constant([6.0])), v.numpy()
 
 
-@program
 def variables_of_every_type(make: Make) -> Any:
     """Integers, booleans, strings and complex numbers are kept in variables, and updated on both sides."""
     count, flag = tf.Variable(3, dtype=tf.int64), tf.Variable(False)
     text, z = tf.Variable("a"), tf.Variable(1.0 + 2.0j, dtype=tf.complex64)
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         count.assign_add(x)
         flag.assign(count % 2 == 0)
@@ -396,7 +364,6 @@ def variables_of_every_type(make: Make) -> Any:
     return results, f(tf.constant(2, tf.int64)), [v.numpy() for v in (count, flag, text, z)]
 
 
-@program
 def saved_while_it_trains(make: Make) -> Any:
     """A SavedModel is written between two placed steps: it has the values of that moment."""
     module = tf.Module()
@@ -414,7 +381,6 @@ def saved_while_it_trains(make: Make) -> Any:
     return answers, [one.serve(X) for one in loaded], [one.w.numpy() for one in loaded], module.serve(X)
 
 
-@program
 def eager_steps_without_waiting(make: Make) -> Any:
     """Eager ops that are queued and not waited for are done before the placed step reads."""
     v, w = weights(), weights()
@@ -428,7 +394,6 @@ def eager_steps_without_waiting(make: Make) -> Any:
     return results, v.numpy(), w.numpy()
 
 
-@program
 def summaries_beside_it(make: Make) -> Any:
     """Eager code writes summaries of the variables between placed steps."""
     v, w = weights(), weights()

@@ -1,21 +1,17 @@
 """Strings, lookup tables, vocabularies and parsing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make
 
 
-@program
 def strings_in_and_out(make: Make) -> Any:
     """Strings are joined, split by length, matched and turned into numbers."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(words):
         joined = tf.strings.join([words, "!"])
         return (
@@ -28,13 +24,11 @@ def strings_in_and_out(make: Make) -> Any:
     return f(tf.constant(["cat", "hat"])), f(tf.constant(["banana", ""]))
 
 
-@program
 def words_of_sentences(make: Make) -> Any:
     """Sentences are split into words: a ragged tensor, hashed into an embedding."""
     table = tf.Variable(tf.reshape(tf.range(20.0), [10, 2]))
 
-    @make
-    @tf.function
+    @make.traced
     def f(sentences):
         words = tf.strings.split(sentences)
         ids = tf.strings.to_hash_bucket_fast(words, 10)
@@ -43,7 +37,6 @@ def words_of_sentences(make: Make) -> Any:
     return f(tf.constant(["a b c", "d"])), f(tf.constant(["x y"]))
 
 
-@program
 def a_static_table(make: Make) -> Any:
     """A lookup table that the function captures."""
     table = tf.lookup.StaticHashTable(
@@ -51,8 +44,7 @@ def a_static_table(make: Make) -> Any:
     )
     w = tf.Variable([[1.0], [2.0], [3.0]])
 
-    @make
-    @tf.function
+    @make.traced
     def f(keys):
         ids = table.lookup(keys)
         return ids, tf.one_hot(ids, 3) @ w, table.size()
@@ -60,13 +52,11 @@ def a_static_table(make: Make) -> Any:
     return f(tf.constant(["a", "x", "b"]))
 
 
-@program
 def a_table_that_grows(make: Make) -> Any:
     """A mutable table: inserts happen once, in order, and are seen outside."""
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
 
-    @make
-    @tf.function
+    @make.traced
     def f(key, value):
         before = table.lookup(key)
         table.insert(key, value)
@@ -77,27 +67,24 @@ def a_table_that_grows(make: Make) -> Any:
     return first, second, table.lookup(tf.constant(["a", "b"]))
 
 
-@program
 def a_vocabulary_layer(make: Make) -> Any:
     """Keras' StringLookup before an embedding."""
     lookup = keras.layers.StringLookup(vocabulary=["red", "green", "blue"])
     embedding = keras.layers.Embedding(4, 2)
     embedding.build((None,))
-    f = make(tf.function(lambda words: embedding(lookup(words))))
+    f = make.traced(lambda words: embedding(lookup(words)))
     return f(tf.constant([["red", "pink"], ["blue", "green"]]))
 
 
-@program
 def text_vectorization(make: Make) -> Any:
     """Text is standardized, split and looked up inside the program."""
     layer = keras.layers.TextVectorization(max_tokens=10, output_sequence_length=4)
     layer.adapt(["the cat sat", "the dog ran away"])
     w = tf.Variable(tf.ones([10, 2]))
-    f = make(tf.function(lambda text: (layer(text), tf.gather(w, layer(text)))))
+    f = make.traced(lambda text: (layer(text), tf.gather(w, layer(text))))
     return f(tf.constant(["The cat ran!", "a dog"]))
 
 
-@program
 def examples_are_parsed(make: Make) -> Any:
     """Serialized examples with fields of fixed and varying length."""
 
@@ -108,8 +95,7 @@ def examples_are_parsed(make: Make) -> Any:
         }
         return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
-    @make
-    @tf.function
+    @make.traced
     def f(serialized):
         parsed = tf.io.parse_example(
             serialized, {"x": tf.io.VarLenFeature(tf.float32), "word": tf.io.FixedLenFeature([], tf.string)}
@@ -119,12 +105,10 @@ def examples_are_parsed(make: Make) -> Any:
     return f(tf.constant([example([1.0, 2.0], b"a"), example([3.0], b"b")]))
 
 
-@program
 def numbers_from_text(make: Make) -> Any:
     """Lines of text are decoded as CSV and raw bytes."""
 
-    @make
-    @tf.function
+    @make.traced
     def f(lines, raw):
         x, y = tf.io.decode_csv(lines, [0.0, 0])
         return x * 2.0, y, tf.io.decode_raw(raw, tf.uint8), tf.strings.to_number(tf.constant(["1.5", "2"]))
@@ -132,13 +116,11 @@ def numbers_from_text(make: Make) -> Any:
     return f(tf.constant(["1.5,2", "3,4"]), tf.constant([b"ab", b"cd"]))
 
 
-@program
 def images_are_decoded(make: Make) -> Any:
     """An image of a size that the bytes tell, resized to a known one."""
     png = tf.io.encode_png(tf.cast(tf.reshape(tf.range(48), [4, 4, 3]), tf.uint8))
 
-    @make
-    @tf.function
+    @make.traced
     def f(data):
         image = tf.io.decode_png(data)
         return tf.shape(image), tf.image.resize(tf.cast(image, tf.float32), [2, 2])
@@ -146,7 +128,6 @@ def images_are_decoded(make: Make) -> Any:
     return f(png)
 
 
-@program
 def tables_in_a_saved_module(make: Make) -> Any:
     """A module with a table is saved and loaded with the function that uses it."""
 

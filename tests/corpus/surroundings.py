@@ -1,13 +1,11 @@
 """Where functions are called: strategies, compiled functions, devices, eager mode, graphs, threads."""
 
-from __future__ import annotations
-
 import concurrent.futures
 from typing import Any
 
 import tensorflow as tf
 
-from tests.corpus.program import Make, program, runs_as_it_is
+from tests.corpus.program import Make, runs_as_it_is
 
 
 @runs_as_it_is("a tf.distribute strategy runs replicas of it")
@@ -16,7 +14,7 @@ def a_mirrored_strategy(make: Make) -> Any:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         w = tf.Variable(1.0)
-    step = make(tf.function(lambda x: w * x))
+    step = make.traced(lambda x: w * x)
 
     @tf.function
     def train(x):
@@ -32,7 +30,7 @@ def in_the_scope_of_a_strategy(make: Make) -> Any:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         w = tf.Variable(1.0)
-        f = make(tf.function(lambda x: w * x))
+        f = make.traced(lambda x: w * x)
         return f(tf.constant(2.0))
 
 
@@ -43,8 +41,7 @@ def a_step_around_a_strategy(make: Make) -> Any:
     with strategy.scope():
         w = tf.Variable(1.0)
 
-    @make
-    @tf.function
+    @make.traced
     def train(x):
         per_replica = strategy.run(lambda: w.assign_add(x))
         return strategy.reduce("MEAN", per_replica, None)
@@ -62,27 +59,24 @@ def compiled_by_xla(make: Make) -> Any:
 @runs_as_it_is("inside a function with jit_compile=True")
 def inside_what_xla_compiles(make: Make) -> Any:
     """A placed function is called by one that XLA compiles."""
-    inner = make(tf.function(lambda x: tf.tanh(x) * 2.0))
+    inner = make.traced(lambda x: tf.tanh(x) * 2.0)
     outer = tf.function(lambda x: tf.reduce_sum(inner(x)), jit_compile=True)
     return outer(tf.constant([1.0, 2.0]))
 
 
-@program
 def around_what_xla_compiles(make: Make) -> Any:
     """A part of the program is compiled by XLA: it stays one op."""
     inner = tf.function(lambda x: tf.tanh(x) * 2.0, jit_compile=True)
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make(tf.function(lambda x: tf.reduce_sum(inner(x @ w) @ w)))
+    f = make.traced(lambda x: tf.reduce_sum(inner(x @ w) @ w))
     return f(tf.constant([[1.0, 2.0]]))
 
 
-@program
 def run_eagerly(make: Make) -> Any:
     """With ``run_functions_eagerly`` Python runs, step by step."""
     seen = []
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         seen.append(x.numpy().tolist() if tf.executing_eagerly() else "traced")
         return x * 2.0
@@ -96,22 +90,19 @@ def run_eagerly(make: Make) -> Any:
     return eager, seen
 
 
-@program
 def under_a_device_scope(make: Make) -> Any:
     """The caller is in a device scope."""
     w = tf.Variable([1.0, 2.0])
-    f = make(tf.function(lambda x: tf.reduce_sum(x * w)))
+    f = make.traced(lambda x: tf.reduce_sum(x * w))
     with tf.device("CPU:0"):
         return f(tf.constant([3.0, 4.0]))
 
 
-@program
 def device_scopes_inside(make: Make) -> Any:
     """The program says where some of its ops are to be, on devices that there are and are not."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.device("CPU:1"):
             y = x @ w
@@ -125,22 +116,20 @@ def device_scopes_inside(make: Make) -> Any:
 @runs_as_it_is("graph of TensorFlow 1")
 def in_a_graph_of_tensorflow_1(make: Make) -> Any:
     """A session runs a graph that calls the function."""
-    f = make(tf.function(lambda x: tf.tanh(x) * 2.0))
+    f = make.traced(lambda x: tf.tanh(x) * 2.0)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         return session.run(f(tf.constant([1.0, 2.0])))
 
 
-@program
 def from_several_threads(make: Make) -> Any:
     """The first calls come from four threads at once; the sum of their updates is right."""
     v = tf.Variable(0.0)
-    f = make(tf.function(lambda x: v.assign_add(x) * 0.0 + x * 2.0))
+    f = make.traced(lambda x: v.assign_add(x) * 0.0 + x * 2.0)
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda i: float(f(tf.constant(float(i)))), range(16)))
     return results, v.numpy()
 
 
-@program
 def names_and_scopes(make: Make) -> Any:
     """Name scopes, and modules that give their methods one."""
 
@@ -148,7 +137,7 @@ def names_and_scopes(make: Make) -> Any:
         def __init__(self, name: str) -> None:
             super().__init__(name)
             self.w = tf.Variable(3.0)
-            self.call = make(tf.function(self.scaled))
+            self.call = make.traced(self.scaled)
 
         @tf.Module.with_name_scope
         def scaled(self, x):
@@ -158,11 +147,10 @@ def names_and_scopes(make: Make) -> Any:
         return Scaled("inner").call(tf.constant(2.0))
 
 
-@program
 def in_another_functions_loop(make: Make) -> Any:
     """An undecorated function calls the placed one in a loop and a branch."""
     w = tf.Variable(1.5)
-    f = make(tf.function(lambda x: tf.tanh(x * w)))
+    f = make.traced(lambda x: tf.tanh(x * w))
 
     @tf.function
     def outer(x, n):

@@ -1,7 +1,5 @@
 """What makes TensorFlow trace a function anew, and what does not; errors; eager mode; calls from odd places."""
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import functools
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.corpus.program import Make, program, runs_as_it_is
+from tests.corpus.program import Make, runs_as_it_is
 
 X = tf.constant([[3.0, 4.0], [0.5, -1.0]])
 
@@ -25,13 +23,11 @@ def raised(call: Callable[[], Any]) -> str:
     return "nothing"
 
 
-@program
 def a_second_signature_with_another_variable(make: Make) -> Any:
     """Each signature touches variables that the others do not, and one that all do."""
     shared, by_name = tf.Variable(1.0), {"a": tf.Variable(10.0), "b": tf.Variable([20.0, 30.0])}
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, name):
         by_name[name].assign_add(x)
         return shared.assign_add(1.0) * by_name[name]
@@ -41,14 +37,12 @@ def a_second_signature_with_another_variable(make: Make) -> Any:
     return results, shared.numpy(), [v.numpy() for v in by_name.values()]
 
 
-@program
 def variables_of_the_first_call_then_others(make: Make) -> Any:
     """The first call makes its variables; a later signature touches one that was there before."""
     made: dict[str, tf.Variable] = {}
     early = tf.Variable(5.0)
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, training=False):
         if not made:
             made["w"] = tf.Variable(tf.ones([2, 2]))
@@ -60,46 +54,33 @@ def variables_of_the_first_call_then_others(make: Make) -> Any:
     return f(X), f(X, training=True), f(X[:1], training=True), f(X), early.numpy(), made["w"].numpy()
 
 
-@program
 def layers_in_training_and_not(make: Make) -> Any:
     """Dropout and batch normalization: the training flag makes another trace, which writes other variables."""
     norm = tf.keras.layers.BatchNormalization(momentum=0.5)
     drop = tf.keras.layers.Dropout(0.5, seed=2)
-
-    @make
-    @tf.function
-    def f(x, training):
-        return drop(norm(x, training=training), training=training)
-
+    f = make.traced(lambda x, training: drop(norm(x, training=training), training=training))
     results = [f(X, False), f(X, True), f(X, True), f(X, False)]
     return results, [np.array(v) for v in (*norm.variables, *drop.variables)]
 
 
-@program
 def attributes_do_not_trace_again(make: Make) -> Any:
     """A global or an attribute that changed counts in new traces alone."""
 
     class Settings:
         scale = 2.0
 
-    @make
-    @tf.function
-    def f(x, mode="a"):
-        return x * Settings.scale
-
+    f = make.traced(lambda x, mode="a": x * Settings.scale)
     results = [f(X)]
     Settings.scale = 10.0
     return results, f(X), f(X, "b"), f(X[:1]), f(X), f.experimental_get_tracing_count()
 
 
-@program
 def python_values_trace_again(make: Make) -> Any:
     """Numbers, strings, enumerations, types, functions, tuples and objects as arguments."""
     Mode = enum.Enum("Mode", "ADD MULTIPLY")
     traced: list[str] = []
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, how):
         traced.append(type(how).__name__)
         if isinstance(how, Mode):
@@ -116,7 +97,6 @@ def python_values_trace_again(make: Make) -> Any:
     return [f(X, value) for value in values], f(X, 1), f(X, Mode.ADD), traced
 
 
-@program
 def shapes_that_are_relaxed(make: Make) -> Any:
     """``reduce_retracing`` and partial shapes: how often a function is traced is the same, too."""
     w = tf.Variable([[1.0], [2.0]])
@@ -127,22 +107,20 @@ def shapes_that_are_relaxed(make: Make) -> Any:
     return [f(x) for x in rows], [g(x) for x in rows], counts, f.experimental_get_tracing_count()
 
 
-@program
 def many_signatures(make: Make) -> Any:
     """More traces than TensorFlow warns of, all with one variable, each called twice."""
     w = tf.Variable([1.0])
-    f = make(tf.function(lambda x: w.assign_add(tf.reduce_sum(x, keepdims=True)) * 1.0))
+    f = make.traced(lambda x: w.assign_add(tf.reduce_sum(x, keepdims=True)) * 1.0)
     return [f(tf.ones([n])) for n in (1, 2, 3, 4, 5, 6, 7, 3, 1)], w.numpy()
 
 
-@program
 def calls_that_are_wrong(make: Make) -> Any:
     """Wrong shapes, types, numbers and names of arguments are the same errors, and harm nothing."""
     w = tf.Variable([[1.0], [2.0]])
     f = make(
         lambda x, scale=1.0: x @ w * scale, input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([])]
     )
-    g = make(tf.function(lambda x: x @ w))
+    g = make.traced(lambda x: x @ w)
     wrong = [
         lambda: f(tf.ones([2, 3])),
         lambda: f(tf.constant("text")),
@@ -159,7 +137,6 @@ def calls_that_are_wrong(make: Make) -> Any:
     return before, results, [raised(call) for call in wrong], g(X)
 
 
-@program
 def python_errors_while_tracing(make: Make) -> Any:
     """An exception of the function's Python comes through, and the next call traces again."""
     attempts: list[int] = []
@@ -167,8 +144,7 @@ def python_errors_while_tracing(make: Make) -> Any:
     class OwnError(RuntimeError):
         pass
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         attempts.append(1)
         if len(attempts) < 3:
@@ -178,13 +154,11 @@ def python_errors_while_tracing(make: Make) -> Any:
     return raised(lambda: f(X)), raised(lambda: f(X)), f(X), len(attempts)
 
 
-@program
 def errors_name_the_line(make: Make) -> Any:
     """An error at run time has its type, its message and the line of the program that asked for the op."""
     w = tf.Variable(1.0)
 
-    @make
-    @tf.function
+    @make.traced
     def f(x, i):
         y = tf.gather(x * w, i)  # line of the gather
         tf.debugging.assert_less(tf.reduce_sum(y), 10.0, message="too large")
@@ -201,13 +175,11 @@ def errors_name_the_line(make: Make) -> Any:
     return told([1.0, 2.0], 0), told([1.0, 2.0], 5), told([50.0], 0), told([-1.0], 0), told([1.0, 2.0], 1)
 
 
-@program
 def errors_inside_an_outer_function(make: Make) -> Any:
     """The error of a placed function ends the outer one; what came before it has happened."""
     w = tf.Variable(0.0)
 
-    @make
-    @tf.function
+    @make.traced
     def p(x):
         tf.debugging.assert_positive(x, message="not positive")
         return x * 2.0
@@ -230,14 +202,12 @@ def errors_inside_an_outer_function(make: Make) -> Any:
     return outcomes, w.numpy()
 
 
-@program
 def a_loss_of_labels_without_times(make: Make) -> Any:
     """``ctc_loss``, which is built from functions of an older kind, and its gradient."""
     labels, lengths = tf.constant([[1, 2, 0], [2, 0, 0]]), tf.constant([2, 1])
     w = tf.Variable(tf.ones([4, 3]) * tf.constant([1.0, 0.5, 0.25]))
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         with tf.GradientTape() as tape:
             logits = tf.transpose(x @ w, [1, 0, 2])
@@ -248,14 +218,12 @@ def a_loss_of_labels_without_times(make: Make) -> Any:
     return f(x), f(x * 0.5)
 
 
-@program
 def the_older_loss_of_labels(make: Make) -> Any:
     """``compat.v1.nn.ctc_loss`` of sparse labels, and a decoder."""
     labels = tf.sparse.from_dense([[1, 2, 1], [2, 1, 0]])
     w = tf.Variable(tf.ones([4, 4]) * tf.constant([1.0, 0.5, 0.25, -0.5]))
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         logits = x @ w
         loss = tf.compat.v1.nn.ctc_loss(labels, logits, tf.constant([6, 5]))
@@ -265,22 +233,16 @@ def the_older_loss_of_labels(make: Make) -> Any:
     return f(tf.reshape(tf.sin(tf.range(48.0)), [6, 2, 4]))
 
 
-@program
 def eager_by_turns(make: Make) -> Any:
     """``run_functions_eagerly`` is switched on and off; inner and outer functions, and their variables."""
     w, seen = tf.Variable(1.0), []
 
-    @make
-    @tf.function
+    @make.traced
     def inner(x):
         seen.append(float(x) if tf.executing_eagerly() else "traced")
         return w.assign_add(x)
 
-    @make
-    @tf.function
-    def outer(x):
-        return inner(x) * inner(x * 2.0)
-
+    outer = make.traced(lambda x: inner(x) * inner(x * 2.0))
     x, results = tf.constant(1.0), []
     for is_eager in (False, True, False, True):
         tf.config.run_functions_eagerly(is_eager)
@@ -291,13 +253,11 @@ def eager_by_turns(make: Make) -> Any:
     return results, seen.count("traced") > 0, [one for one in seen if one != "traced"], w.numpy()
 
 
-@program
 def eager_first(make: Make) -> Any:
     """The very first call is eager; Python runs each time, and a later call traces."""
     counts, w = [], tf.Variable([1.0, 2.0])
 
-    @make
-    @tf.function
+    @make.traced
     def f(x):
         counts.append(tf.executing_eagerly())
         return tf.reduce_sum(w.assign_add(tf.stack([x, x])))
@@ -312,7 +272,6 @@ def eager_first(make: Make) -> Any:
     return results, list(counts), f(tf.constant(3.0)), w.numpy()
 
 
-@program
 def functions_that_make_variables_inside(make: Make) -> Any:
     """A placed function calls undecorated ones, which make variables when they are first called."""
     made: list[tf.Variable] = []
@@ -325,18 +284,16 @@ def functions_that_make_variables_inside(make: Make) -> Any:
 
     other = tf.Variable(3.0)
     inner(X)
-    f = make(tf.function(lambda x: inner(x) * other))
+    f = make.traced(lambda x: inner(x) * other)
     return f(X), f(X[:1]), made[0].numpy()
 
 
-@program
 def variables_that_every_trace_makes(make: Make) -> Any:
     """A function that makes variables at each call is the same error."""
-    f, w = make(tf.function(lambda x: tf.Variable(1.0) * x)), tf.Variable(2.0)
-    return raised(lambda: f(X)), raised(lambda: f(X)), make(tf.function(lambda x: x * w))(X)
+    f, w = make.traced(lambda x: tf.Variable(1.0) * x), tf.Variable(2.0)
+    return raised(lambda: f(X)), raised(lambda: f(X)), make.traced(lambda x: x * w)(X)
 
 
-@program
 def options_of_functions(make: Make) -> Any:
     """Without autograph, with type hints, attributes of the graph, and options of autograph."""
     w = tf.Variable(2.0)
@@ -349,36 +306,31 @@ def options_of_functions(make: Make) -> Any:
     return f(X), g(X), h(X), h(-X)
 
 
-@program
 def from_python_inside_a_graph(make: Make) -> Any:
     """Python that a graph calls, in its own thread, calls the placed function for the first time."""
     w = tf.Variable(2.0)
-    f = make(tf.function(lambda x: tf.tanh(x * w)))
-
-    @tf.function
-    def outer(x):
-        return tf.ensure_shape(tf.py_function(lambda x: f(x) + 1.0, [x], tf.float32), [2, 2])
-
+    f = make.traced(lambda x: tf.tanh(x * w))
+    outer = tf.function(
+        lambda x: tf.ensure_shape(tf.py_function(lambda x: f(x) + 1.0, [x], tf.float32), [2, 2])
+    )
     by_numpy = tf.function(lambda x: tf.numpy_function(lambda x: f(x).numpy(), [x], tf.float32))
     return outer(X), by_numpy(X), f(X), outer(X * 2.0)
 
 
-@program
 def from_a_generator_of_data(make: Make) -> Any:
     """A dataset's Python generator calls the placed function for each element."""
     w = tf.Variable(1.0)
-    f = make(tf.function(lambda x: w.assign_add(x) * 1.0))
+    f = make.traced(lambda x: w.assign_add(x) * 1.0)
     dataset = tf.data.Dataset.from_generator(
         lambda: (f(tf.constant(float(i))) for i in range(4)), output_signature=tf.TensorSpec([])
     )
     return list(dataset.as_numpy_iterator()), f(tf.constant(5.0)), w.numpy()
 
 
-@program
 def from_coroutines_and_caches(make: Make) -> Any:
     """Coroutines and a cache of Python's call the placed function."""
     w = tf.Variable(1.0)
-    f = make(tf.function(lambda x: w.assign_add(x) * 1.0))
+    f = make.traced(lambda x: w.assign_add(x) * 1.0)
 
     @functools.cache
     def cached(i: int) -> Any:
@@ -394,12 +346,11 @@ def from_coroutines_and_caches(make: Make) -> Any:
     return asyncio.run(all_of_them()), [cached(i) for i in (1, 2, 1)], w.numpy()
 
 
-@program
 def in_functions_of_higher_order(make: Make) -> Any:
     """``map_fn``, ``scan``, ``vectorized_map`` and ``while_loop`` are given the placed function, eagerly."""
     w = tf.Variable([[1.0, 0.5], [-0.5, 0.25]])
-    f = make(tf.function(lambda row: tf.tanh(tf.linalg.matvec(w, row))))
-    g = make(tf.function(lambda state, row: state * 0.5 + tf.linalg.matvec(w, row)))
+    f = make.traced(lambda row: tf.tanh(tf.linalg.matvec(w, row)))
+    g = make.traced(lambda state, row: state * 0.5 + tf.linalg.matvec(w, row))
     return (
         tf.map_fn(f, X),
         tf.scan(g, X),
@@ -409,11 +360,10 @@ def in_functions_of_higher_order(make: Make) -> Any:
     )
 
 
-@program
 def gradients_by_name(make: Make) -> Any:
     """``tf.gradients`` and ``tf.hessians`` in an outer function, through a placed one."""
     w = tf.Variable([0.5, -1.0])
-    f = make(tf.function(lambda x: tf.reduce_sum(tf.sin(x * w) ** 2)))
+    f = make.traced(lambda x: tf.reduce_sum(tf.sin(x * w) ** 2))
 
     @tf.function
     def outer(x):
@@ -423,11 +373,10 @@ def gradients_by_name(make: Make) -> Any:
     return outer(tf.constant([1.0, 2.0])), outer(tf.constant([-1.0, 0.5]))
 
 
-@program
 def recording_is_stopped(make: Make) -> Any:
     """The first call is where the tape does not record, the second where it does."""
     w = tf.Variable([0.5, -1.0])
-    f = make(tf.function(lambda x: tf.reduce_sum(tf.sin(x * w))))
+    f = make.traced(lambda x: tf.reduce_sum(tf.sin(x * w)))
     x = tf.constant([1.0, 2.0])
     with tf.GradientTape() as tape:
         first = tf.reduce_sum(w**2)
@@ -446,7 +395,7 @@ def recording_is_stopped(make: Make) -> Any:
 @runs_as_it_is("graph of TensorFlow 1")
 def in_a_graph_with_a_variable(make: Make) -> Any:
     """A graph of one's own, without a session scope, with the function's variable beside it."""
-    f = make(tf.function(lambda x: tf.tanh(x) * 2.0))
+    f = make.traced(lambda x: tf.tanh(x) * 2.0)
     eager = tf.Variable(3.0)
     with tf.Graph().as_default():
         y = f(tf.constant([1.0, 2.0])) + 1.0
