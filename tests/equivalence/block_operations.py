@@ -3,8 +3,6 @@
 Each takes one value of every kind; the first is a matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """A program as a traced TensorFlow function, with its state and arguments."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools
@@ -21,17 +19,11 @@ Pair = collections.namedtuple("Pair", ["first", "rest"])
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """A program that can be called.
+    """A program that can be called."""
 
-    Attributes:
-      program: what it was built from.
-      state: its variables and captures.
-      concrete: the traced function.
-    """
-
-    program: Program
-    state: State
-    concrete: concrete_function.ConcreteFunction
+    program: Program  # what it was built from
+    state: State  # its variables and captures
+    concrete: concrete_function.ConcreteFunction  # the traced function
 
     def arguments(self, call: int) -> list[tf.Tensor]:
         """One tensor of each kind for a call; other values for every call, of the same shapes."""

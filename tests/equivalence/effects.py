@@ -3,8 +3,6 @@
 Found again here, from TensorFlow's own op definitions, without the code under test.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterable, Iterator
 

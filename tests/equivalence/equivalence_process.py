@@ -5,8 +5,6 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
     python -m tests.equivalence.equivalence_process --first_seed=SEED --programs=1
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import dataclasses
@@ -18,15 +16,7 @@ import numpy as np
 
 from tests.equivalence.effects import functions_of, library_of
 from tests.equivalence.operations import OPERATIONS, program_of_seed
-from tests.equivalence.pairs import (
-    Way,
-    check_item,
-    check_pair,
-    item_of,
-    problem_of,
-    random_row,
-    subject_of,
-)
+from tests.equivalence.pairs import Way, check_item, check_pair, item_of, problem_of, random_row, subject_of
 from tests.equivalence.programs import Program, to_text
 from tests.equivalence.shrinking import smallest_program, smallest_row
 from tests.logical_devices import exact_mode
@@ -49,17 +39,11 @@ def takes_gradients(seed: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What came of a program.
+    """What came of a program."""
 
-    Attributes:
-      complaints: what is wrong; empty when all is well.
-      on_several: how many placements ran on several devices.
-      op_types: of the ops in the item and in the functions that it calls.
-    """
-
-    complaints: tuple[str, ...] = ()
-    on_several: int = 0
-    op_types: frozenset[str] = frozenset()
+    complaints: tuple[str, ...] = ()  # what is wrong; empty when all is well
+    on_several: int = 0  # how many placements ran on several devices
+    op_types: frozenset[str] = frozenset()  # of the ops in the item and in the functions that it calls
 
 
 def check_program(program: Program, placements: range) -> Checked:

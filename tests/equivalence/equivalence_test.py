@@ -3,8 +3,6 @@
 EQUIVALENCE_SEED (default 0) is the first seed, so that other programs can be tried. A failure says how to replay it.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 from collections.abc import Iterator

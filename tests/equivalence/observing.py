@@ -1,7 +1,5 @@
 """What a program does, bit by bit: outputs, variables, side effects and gradients, under names to compare them by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

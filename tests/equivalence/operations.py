@@ -1,7 +1,5 @@
 """Everything a random program can do: its operations by name, with their signatures."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 
@@ -13,14 +11,10 @@ from tests.equivalence.programs import Program, Signature, random_program
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What a step does.
+    """What a step does."""
 
-    Attributes:
-      signature: what it takes and gives.
-      build: called with a ``Scope`` and a tensor of each kind that it takes; returns the value.
-    """
-
-    signature: Signature
+    signature: Signature  # what it takes and gives
+    # called with a ``Scope`` and a tensor of each kind that it takes; returns the value
     build: Callable[..., tf.Tensor]
 
 

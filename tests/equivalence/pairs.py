@@ -1,7 +1,5 @@
 """One program and one placement: whether the placed program does what the program does, to the bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import operator
 from collections.abc import Callable
@@ -21,12 +19,7 @@ from tests.equivalence.observing import (
     observe_session,
 )
 from tests.equivalence.programs import Program, all_steps
-from tests.equivalence.structure import (
-    capture_complaints,
-    item_complaints,
-    placed_complaints,
-    ran_complaints,
-)
+from tests.equivalence.structure import capture_complaints, item_complaints, placed_complaints, ran_complaints
 from tests.logical_devices import NUM_DEVICES
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
@@ -38,45 +31,29 @@ from tf_placer.rewrite import placed_function, rewrite
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A program, and what it does without a placement.
+    """A program, and what it does without a placement."""
 
-    Attributes:
-      built: the traced program.
-      expected: what calls of it do.
-      expected_gradients: gradients through it, for programs where they are asked for.
-    """
-
-    built: Built
-    expected: Observation
-    expected_gradients: Observation | None
+    built: Built  # the traced program
+    expected: Observation  # what calls of it do
+    expected_gradients: Observation | None  # gradients through it, for programs where they are asked for
 
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """How a pair is checked beyond calling the placed function.
+    """How a pair is checked beyond calling the placed function."""
 
-    Attributes:
-      publicly: place with ``placed_function``, which makes the item again, not with its two parts.
-      session: also run ``apply_placement``'s graph in a session.
-      gradients: also take gradients from outside, if the subject has them.
-    """
-
+    # place with ``placed_function``, which makes the item again, not with its two parts
     publicly: bool = True
-    session: bool = True
-    gradients: bool = True
+    session: bool = True  # also run ``apply_placement``'s graph in a session
+    gradients: bool = True  # also take gradients from outside, if the subject has them
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a pair.
+    """What came of a pair."""
 
-    Attributes:
-      complaints: a line for everything that is wrong; empty when all is well.
-      devices: how many devices ran the placed function.
-    """
-
-    complaints: tuple[str, ...]
-    devices: int = 0
+    complaints: tuple[str, ...]  # a line for everything that is wrong; empty when all is well
+    devices: int = 0  # how many devices ran the placed function
 
 
 def subject_of(program: Program, gradients: bool) -> Subject:

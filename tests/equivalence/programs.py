@@ -18,74 +18,43 @@ KINDS = "mvsift"
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What an operation takes and gives.
+    """What an operation takes and gives."""
 
-    Attributes:
-      takes: kinds of its inputs.
-      gives: kind of its value.
-      blocks: how many blocks of steps it runs.
-    """
-
-    takes: str
-    gives: str
-    blocks: int = 0
+    takes: str  # kinds of its inputs
+    gives: str  # kind of its value
+    blocks: int = 0  # how many blocks of steps it runs
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Steps of a branch, a loop's body or a nested function.
-
-    Attributes:
-      steps: the steps.
-      result: the value that it returns, of kind ``m``.
-    """
+    """Steps of a branch, a loop's body or a nested function."""
 
     steps: tuple[Step, ...]
-    result: int
+    result: int  # the value that it returns, of kind ``m``
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operation on earlier values.
+    """One operation on earlier values."""
 
-    Attributes:
-      operation: name in ``operations.OPERATIONS``.
-      inputs: the values that it takes.
-      number: what it varies: which variable, which seed, which axis.
-      blocks: what it runs.
-    """
-
-    operation: str
-    inputs: tuple[int, ...]
-    number: int = 0
-    blocks: tuple[Block, ...] = ()
+    operation: str  # name in ``operations.OPERATIONS``.
+    inputs: tuple[int, ...]  # the values that it takes
+    number: int = 0  # what it varies: which variable, which seed, which axis
+    blocks: tuple[Block, ...] = ()  # what it runs
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A function of one argument of each kind.
+    """A function of one argument of each kind."""
 
-    Attributes:
-      seed: of the variables' values and arguments, and what it was drawn from.
-      steps: the steps.
-      outputs: the values that it returns.
-      form: how it returns them, see ``building.structured``.
-    """
-
-    seed: int
+    seed: int  # of the variables' values and arguments, and what it was drawn from
     steps: tuple[Step, ...]
-    outputs: tuple[int, ...]
-    form: int = 0
+    outputs: tuple[int, ...]  # the values that it returns
+    form: int = 0  # how it returns them, see ``building.structured``.
 
 
 def random_program(seed: int, signatures: dict[str, Signature], families: Sequence[Sequence[str]]) -> Program:
-    """Draws a program.
-
-    Args:
-      seed: the same seed gives the same program.
-      signatures: of each operation.
-      families: names of operations; a family is drawn first, then one of it.
-    """
+    """Draws a program."""
     draw = _Draw(np.random.default_rng(seed), signatures, families)
     steps, kinds = draw.steps(int(draw.rng.integers(3, 8)), depth=0)
     used = {value for step in steps for value in step.inputs}

@@ -1,7 +1,5 @@
 """Operations without state: (kinds taken ``>`` kind given, function), by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -89,14 +87,6 @@ def _barrier(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         return tf.square(x) - tf.sqrt(tf.abs(y))
 
 
-def _rows_mapped(x: tf.Tensor) -> tf.Tensor:
-    return tf.map_fn(lambda row: tf.cumsum(row) * 0.25, x, parallel_iterations=1)
-
-
-def _scanned(x: tf.Tensor) -> tf.Tensor:
-    return tf.scan(lambda total, row: tf.tanh(total + row), x, parallel_iterations=1)
-
-
 def _reduced_dataset(x: tf.Tensor) -> tf.Tensor:
     numbers = tf.data.Dataset.range(3)
     return numbers.reduce(x, lambda total, k: tf.tanh(total) + tf.cast(k, tf.float32))
@@ -106,18 +96,6 @@ def _array(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     rows = tf.TensorArray(tf.float32, 4, element_shape=[4], clear_after_read=False).unstack(x)
     rows = rows.write(2, v)
     return rows.stack() * rows.read(0)
-
-
-def _norm_inverse(x: tf.Tensor) -> tf.Tensor:
-    return tf.linalg.inv(tf.matmul(x, x, transpose_b=True) * 0.1 + tf.eye(4))
-
-
-def _histogram(x: tf.Tensor) -> tf.Tensor:
-    return tf.histogram_fixed_width(x, [-1.0, 1.0], nbins=4)
-
-
-def _to_integers(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.round(tf.clip_by_value(x, -9.0, 9.0)), tf.int32)
 
 
 OPERATIONS: dict[str, tuple[str, Callable[..., tf.Tensor]]] = {
@@ -155,7 +133,7 @@ OPERATIONS: dict[str, tuple[str, Callable[..., tf.Tensor]]] = {
     "sort": ("m>m", tf.sort),
     "top_k": ("m>m", _top),
     "band_part": ("m>m", lambda x: tf.linalg.band_part(x, 1, 2)),
-    "inverse": ("m>m", _norm_inverse),
+    "inverse": ("m>m", lambda x: tf.linalg.inv(tf.matmul(x, x, transpose_b=True) * 0.1 + tf.eye(4))),
     "padded": ("m>m", lambda x: tf.pad(x, [[1, 0], [0, 1]])[:4, 1:]),
     "tile": ("mv>m", lambda x, v: x * tf.tile(v[tf.newaxis], [4, 1])),
     "swapped_halves": ("m>m", _swapped_halves),
@@ -189,8 +167,8 @@ OPERATIONS: dict[str, tuple[str, Callable[..., tf.Tensor]]] = {
     "colocated_three": ("mv>m", _colocated_three),
     "after": ("mm>m", _after),
     "barrier": ("mm>m", _barrier),
-    "rows_mapped": ("m>m", _rows_mapped),
-    "scanned": ("m>m", _scanned),
+    "rows_mapped": ("m>m", lambda x: tf.map_fn(lambda row: tf.cumsum(row) * 0.25, x, parallel_iterations=1)),
+    "scanned": ("m>m", lambda x: tf.scan(lambda total, row: tf.tanh(total + row), x, parallel_iterations=1)),
     "reduced_dataset": ("m>m", _reduced_dataset),
     "array": ("mv>m", _array),
     "stop_gradient": ("mm>m", lambda x, y: tf.stop_gradient(x) * tf.tanh(y)),
@@ -199,10 +177,7 @@ OPERATIONS: dict[str, tuple[str, Callable[..., tf.Tensor]]] = {
     "gather_batches": ("mi>v", lambda x, i: tf.gather(x, _row(i), batch_dims=1)),
     "one_hot": ("i>m", lambda i: tf.one_hot(_row(i), 4, on_value=0.5)),
     "scatter": ("mi>m", lambda x, i: tf.scatter_nd(_row(i)[:, tf.newaxis], x, [4, 4])),
-    "tensor_scatter": (
-        "mim>m",
-        lambda x, i, y: tf.tensor_scatter_nd_add(x, _row(i)[:, tf.newaxis], y),
-    ),
+    "tensor_scatter": ("mim>m", lambda x, i, y: tf.tensor_scatter_nd_add(x, _row(i)[:, tf.newaxis], y)),
     "segment_sum": ("mi>m", lambda x, i: tf.math.unsorted_segment_sum(x, _row(i), 4)),
     "segment_max": ("mi>m", lambda x, i: tf.maximum(tf.math.unsorted_segment_max(x, _row(i), 4), -1.0)),
     "outer": ("vv>m", lambda v, w: tf.tensordot(v, tf.tanh(w), 0)),
@@ -230,8 +205,8 @@ OPERATIONS: dict[str, tuple[str, Callable[..., tf.Tensor]]] = {
     "argmax": ("m>i", lambda x: tf.argmax(x, axis=1, output_type=tf.int32)),
     "argsort": ("v>i", tf.argsort),
     "top_positions": ("m>i", lambda x: tf.math.top_k(x[1], 4).indices),
-    "rounded": ("v>i", _to_integers),
-    "histogram": ("m>i", _histogram),
+    "rounded": ("v>i", lambda v: tf.cast(tf.round(tf.clip_by_value(v, -9.0, 9.0)), tf.int32)),
+    "histogram": ("m>i", lambda x: tf.histogram_fixed_width(x, [-1.0, 1.0], nbins=4)),
     "add_integers": ("ii>i", tf.add),
     "modulo": ("ii>i", lambda i, j: tf.math.floormod(i, tf.abs(j) + 1)),
     "exclusive_or": ("ii>i", tf.bitwise.bitwise_xor),

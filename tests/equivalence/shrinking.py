@@ -1,7 +1,5 @@
 """Makes a failing pair small: fewer outputs and steps, then fewer units away from the first device."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 
@@ -15,13 +13,7 @@ MAX_ATTEMPTS = 300
 def smallest_program(
     program: Program, fails: Callable[[Program], bool], signatures: dict[str, Signature]
 ) -> Program:
-    """Leaves out what is not needed for a failure, until nothing more can be left out.
-
-    Args:
-      program: one that fails.
-      fails: whether a program does; called at most ``MAX_ATTEMPTS`` times.
-      signatures: of each operation.
-    """
+    """Leaves out what is not needed for a failure, until nothing more can be left out."""
     attempts = 0
     shrunk = True
     while shrunk:

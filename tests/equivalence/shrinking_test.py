@@ -1,7 +1,5 @@
 """Shrinking finds the least that fails, and never a program that means something else."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.equivalence.programs import Block, Program, Signature, Step, all_steps, random_program, to_text

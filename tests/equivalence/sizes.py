@@ -1,7 +1,5 @@
 """Random functions of a batch that use its size as programs do: to clip, to count, to choose, to number, to divide."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a random program reads and changes outside its tensors, and what a step sees of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 
@@ -50,16 +48,11 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Scope:
-    """What an operation sees besides its inputs.
+    """What an operation sees besides its inputs."""
 
-    Attributes:
-      state: of the program.
-      number: of the step.
-      blocks: of the step, as functions of one tensor of each kind that return a matrix.
-    """
-
-    state: State
-    number: int
+    state: State  # of the program
+    number: int  # of the step
+    # of the step, as functions of one tensor of each kind that return a matrix
     blocks: Sequence[Callable[..., tf.Tensor]] = ()
 
     @property

@@ -1,7 +1,5 @@
 """What must be true of an item and of a placed function by their looks, whatever they compute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
