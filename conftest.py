@@ -22,6 +22,13 @@ import pytest
 pytest_plugins = ["tests.own_process"]
 
 
+@pytest.fixture(scope="session")
+def root() -> pathlib.Path:
+    """The repository root; under Bazel the copy of it that the test was given."""
+    # absolute, not resolve: under Bazel this file is a link into the checkout, where undeclared files lie.
+    return pathlib.Path(__file__).absolute().parent
+
+
 @pytest.fixture(autouse=True)
 def fixed_seeds() -> None:
     """Gives every test the same random state, so that a failure does not depend on the tests before it."""

@@ -1,7 +1,5 @@
 """What a process listens on, as the kernel tells it."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 

@@ -3,8 +3,6 @@
 TensorFlow fixes its logical devices when its first op runs, so a test process cannot have them.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -25,11 +23,6 @@ def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[st
     """What a program prints as JSON: ``report`` prints name of each check -> "ok", or what is wrong.
 
     It runs in a fork of a process that has imported TensorFlow and tf_placer, which takes seconds.
-
-    Args:
-      module: what ``python -m`` would be given.
-      *arguments: its command line.
-      timeout_s: most seconds that it may take.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

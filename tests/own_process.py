@@ -13,8 +13,6 @@ Arguments of the mark:
     timeout_s       seconds after which the process is killed, 900 without
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """The mark ``own_process``: tests of a file in one child process, each with its own result."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -4,8 +4,6 @@ Each is made under TensorFlow 1's control flow, in a graph of its own, and has s
 table; tests place what is in it and run it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,15 +17,10 @@ v1 = tf.compat.v1
 
 @dataclasses.dataclass(frozen=True)
 class Tf1Program:
-    """A graph and what is computed of it.
+    """A graph and what is computed of it."""
 
-    Attributes:
-      meta_graph: the graph.
-      fetches: tensors, and ops that are run.
-    """
-
-    meta_graph: v1.MetaGraphDef
-    fetches: tuple[str, ...]
+    meta_graph: v1.MetaGraphDef  # the graph
+    fetches: tuple[str, ...]  # tensors, and ops that are run
 
 
 def made(build: Callable[[], list[tf.Tensor | tf.Operation]]) -> Tf1Program:

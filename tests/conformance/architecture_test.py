@@ -1,7 +1,5 @@
 """The layout of docs/architecture.md, section 3, holds: arrows point down, and there is no cycle."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import pathlib

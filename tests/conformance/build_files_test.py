@@ -1,7 +1,5 @@
 """BUILD files have every module in a library and every test file in a test."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

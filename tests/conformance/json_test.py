@@ -1,7 +1,5 @@
 """Every command has ``--json``: one value of what it found on standard output, and nothing else there."""
 
-from __future__ import annotations
-
 import io
 import json
 import pathlib
@@ -76,8 +74,7 @@ def test_the_table_has_every_command() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [pytest.param(name, marks=pytest.mark.slow if name == "profile" else ()) for name in WITH_JSON],
+    "command", [pytest.param(name, marks=pytest.mark.slow if name == "profile" else ()) for name in WITH_JSON]
 )
 def test_every_command_answers_in_json(
     command: str, folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,5 @@
 """What is imported, what is declared and what is pinned agree."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import pathlib

@@ -1,7 +1,5 @@
 """Times and shares are formatted in one place."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 

@@ -1,7 +1,5 @@
 """The linter, the formatter and the type checker are part of the tests."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

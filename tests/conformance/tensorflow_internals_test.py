@@ -6,8 +6,6 @@ Source is read with ast, so a name is private by its form. ``x._name`` counts as
 a literal name count as the attribute. The few private names of other libraries are listed below.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pathlib
@@ -75,12 +73,7 @@ def is_self(node: ast.AST) -> bool:
 
 
 def private_attributes(module: Module, ours: set[str]) -> Iterator[tuple[int, str]]:
-    """(line, text) of each private attribute that a module reads or writes of an object that is not its own.
-
-    Args:
-      module: to look through.
-      ours: private names that some module of ours defines.
-    """
+    """(line, text) of each private attribute that a module reads or writes of an object that is not its own."""
     here = defined_names(module)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute):

@@ -1,7 +1,5 @@
 """Which test runs when, where two processes run them (conftest.py of the root)."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 import threading

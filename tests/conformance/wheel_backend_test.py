@@ -1,7 +1,5 @@
 """The package's build asks for TensorFlow only where the environment that is installed into has none that fits."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

@@ -1,16 +1,12 @@
 """docs/architecture.md: the interfaces with fixed names are called as the page calls them."""
 
-from __future__ import annotations
-
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 
-from tests.docs.pages import blocks
+from tests.docs.pages import blocks, printed_by
 
 PAGE = pathlib.Path("docs") / "architecture.md"
 
@@ -58,18 +54,5 @@ def test_the_interfaces_are_there(root: pathlib.Path, tmp_path: pathlib.Path) ->
     [cluster_file] = blocks(root / "docs" / "command_line.md", "toml")
     (tmp_path / "my_box.toml").write_text(cluster_file.text)
     script = GIVEN + re.sub(r"budget_s=\d+", "budget_s=2", block.text)
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(root),
-            "XDG_CACHE_HOME": str(tmp_path),
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    places = {"CUDA_VISIBLE_DEVICES": "", "XDG_CACHE_HOME": str(tmp_path)}
+    printed_by([sys.executable, "-c", script], root, tmp_path, 400, **places)

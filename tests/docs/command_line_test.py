@@ -1,7 +1,5 @@
 """docs/command_line.md says what the command line has, and every command line on a page is one."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re
@@ -10,8 +8,7 @@ import pytest
 from absl import flags
 
 import tf_placer
-from tests.docs.lines import command_lines
-from tests.docs.pages import blocks, pages, read, table_rows
+from tests.docs.pages import blocks, command_lines, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster import device as cluster_file

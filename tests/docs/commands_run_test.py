@@ -1,7 +1,5 @@
 """Every command line of the README and of docs/ is run, in small: small twins, few placements, files made for it."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -12,8 +10,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tests.docs.lines import command_lines
-from tests.docs.pages import blocks, read
+from tests.docs.pages import blocks, command_lines, read
 from tf_placer import __main__ as command_line
 from tf_placer import workloads
 from tf_placer.command_line.check_flags import define, parse_flags

@@ -1,7 +1,5 @@
 """docs/extending.md is followed: its files are written, its blocks are run, and its preset is one."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

@@ -1,16 +1,12 @@
 """docs/keras.md: its cells are the example's, and run as they stand there."""
 
-from __future__ import annotations
-
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 
-from tests.docs.pages import blocks
+from tests.docs.pages import blocks, printed_by
 
 PAGE = pathlib.Path("docs") / "keras.md"
 EXAMPLE = pathlib.Path("experiments") / "examples" / "keras_on_two_devices.py"
@@ -30,20 +26,6 @@ def page(root: pathlib.Path) -> str:
     return "\n".join(block.text for block in blocks(root / PAGE, "python"))
 
 
-def run(script: str, root: pathlib.Path, folder: pathlib.Path, timeout_s: float) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
 def test_the_cells_are_the_examples(root: pathlib.Path, page: str) -> None:
     example = (root / EXAMPLE).read_text()
     cells = re.split(r"^# %% .*$", example, flags=re.MULTILINE)[1:]
@@ -53,17 +35,21 @@ def test_the_cells_are_the_examples(root: pathlib.Path, page: str) -> None:
     assert DEVICES.findall(example) == ['DEVICES = "local:2"']
 
 
+def trained(script: str, root: pathlib.Path, folder: pathlib.Path, timeout_s: float) -> str:
+    """What a script prints that leaves a report."""
+    command = [sys.executable, "-c", script]
+    printed = printed_by(command, root, folder, timeout_s, CUDA_VISIBLE_DEVICES="")
+    assert (folder / "report.html").stat().st_size > 0
+    return printed
+
+
 @pytest.mark.slow
 def test_the_cells_run(root: pathlib.Path, page: str, tmp_path: pathlib.Path) -> None:
     script = LOGICAL + DEVICES.sub("DEVICES = tf_placer.Cluster.logical(2)", page)
     script = script.replace('"budget_s": 20', '"budget_s": 2')
-    said = run(script, root, tmp_path, timeout_s=240)
-    assert "train_step on logical2" in said
-    assert (tmp_path / "report.html").stat().st_size > 0
+    assert "train_step on logical2" in trained(script, root, tmp_path, 240)
 
 
 @pytest.mark.slow
 def test_the_example_runs_on_two_workers(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    said = run((root / EXAMPLE).read_text(), root, tmp_path, timeout_s=400)
-    assert "train_step on local" in said
-    assert (tmp_path / "report.html").stat().st_size > 0
+    assert "train_step on local" in trained((root / EXAMPLE).read_text(), root, tmp_path, 400)

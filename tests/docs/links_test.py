@@ -1,7 +1,5 @@
 """Links between the pages lead somewhere, and every page is reached from the README."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 

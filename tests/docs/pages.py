@@ -1,10 +1,11 @@
 """The pages of the documentation, and what stands on them."""
 
-from __future__ import annotations
-
 import dataclasses
+import os
 import pathlib
 import re
+import shlex
+import subprocess
 
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TABLE_ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
@@ -12,17 +13,11 @@ _TABLE_ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block.
+    """A fenced block."""
 
-    Attributes:
-      language: the first word behind the fence.
-      note: the rest of that line: the name of the file that it is, or ``not run``.
-      text: what is in it.
-    """
-
-    language: str
-    note: str
-    text: str
+    language: str  # the first word behind the fence
+    note: str  # the rest of that line: the name of the file that it is, or ``not run``
+    text: str  # what is in it
 
 
 def pages(root: pathlib.Path) -> list[pathlib.Path]:
@@ -49,3 +44,27 @@ def table_rows(page: pathlib.Path) -> list[list[str]]:
 
 def read(page: pathlib.Path) -> str:
     return page.read_text(encoding="utf8")
+
+
+def command_lines(text: str) -> list[list[str]]:
+    """Command and flags of every ``tf-placer`` or ``python -m tf_placer`` line in an indented block."""
+    lines = re.findall(r"^    (?:tf-placer|\S*python -m tf_placer) (.*)$", text, re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def printed_by(
+    command: str | list[str], root: pathlib.Path, folder: pathlib.Path, timeout_s: float, **environment: str
+) -> str:
+    """What a command of the shell, or a program and its arguments, prints in a folder; it must succeed."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(root)} | environment,
+        shell=isinstance(command, str),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stderr[-4000:]}"
+    return done.stdout + done.stderr

@@ -1,18 +1,14 @@
 """docs/python.md names everything that is public, and its blocks run."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
-import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
 import tf_placer
-from tests.docs.pages import blocks, read, table_rows
+from tests.docs.pages import blocks, printed_by, read, table_rows
 from tf_placer.automatic.config import AutoPlaceConfig
 
 PAGE = pathlib.Path("docs") / "python.md"
@@ -23,18 +19,9 @@ def test_the_blocks_run(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
     # In a process of its own: logical devices are made before TensorFlow's first op.
     script = "\n".join(block.text for block in blocks(root / PAGE, "python") if not block.note)
     (tmp_path / "page.py").write_text(script)
-    done = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "train_step on logical2" in done.stdout
-    assert "ms a step; nothing is below" in done.stdout
+    printed = printed_by([sys.executable, "page.py"], root, tmp_path, 240, CUDA_VISIBLE_DEVICES="")
+    assert "train_step on logical2" in printed
+    assert "ms a step; nothing is below" in printed
 
 
 def test_blocks_that_are_not_run_use_names_that_there_are(root: pathlib.Path) -> None:

@@ -1,15 +1,11 @@
 """The README is short, and its example works as it stands there."""
 
-from __future__ import annotations
-
-import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
-from tests.docs.pages import blocks, read
+from tests.docs.pages import blocks, printed_by, read
 
 MOST_LINES = 120
 
@@ -27,14 +23,7 @@ def test_the_example_is_python(root: pathlib.Path) -> None:
 @pytest.mark.slow
 def test_the_example_runs(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
     [example] = blocks(root / "README.md", "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example.text],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root), "XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
+    printed = printed_by(
+        [sys.executable, "-c", example.text], root, tmp_path, 400, XDG_CACHE_HOME=str(tmp_path)
     )
-    assert done.returncode == 0, done.stderr
-    assert "train_step on local" in done.stdout
+    assert "train_step on local" in printed

@@ -1,7 +1,5 @@
 """Every page of results says which command, seed, machine and day its figures are of."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 

@@ -1,18 +1,17 @@
 """Every snippet of every kind of page runs as it is printed, in a process of its own, in the page's folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
 import re
 import stat
-import subprocess
 import sys
 
 import keras
 import pytest
 import tensorflow as tf
+
+from tests.docs.pages import printed_by
 
 SCRIPT = """
 import keras
@@ -80,25 +79,8 @@ def folder(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> path
 
 
 def run(command: list[str] | str, root: pathlib.Path, folder: pathlib.Path, home: pathlib.Path) -> str:
-    """What a command prints; it must succeed."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(root),
-            "PATH": f"{home}:{os.environ['PATH']}",
-            "CUDA_VISIBLE_DEVICES": "",
-            "XDG_CACHE_HOME": str(home / "cache"),
-        },
-        shell=isinstance(command, str),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stderr[-4000:]}"
-    return done.stdout + done.stderr
+    path, cache = f"{home}:{os.environ['PATH']}", str(home / "cache")
+    return printed_by(command, root, folder, 300, CUDA_VISIBLE_DEVICES="", PATH=path, XDG_CACHE_HOME=cache)
 
 
 def steps_of(page: pathlib.Path) -> list[dict[str, str]]:

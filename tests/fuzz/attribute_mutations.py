@@ -1,25 +1,18 @@
 """Damage to the attributes of a graph's nodes: wrong kinds, types, shapes, numbers and constants."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
 
+_Change = Callable[[attr_value_pb2.AttrValue, random.Random], None]
 HUGE = (2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
 NUMBERS = (0, -1, 1, 2, -(2**31), -(2**63), *HUGE)
 DTYPES = (0, *types_pb2.DataType.values(), 9999)
 TEXTS = (
-    b"",
-    b"\xff\xfe",
-    "ünï😀".encode(),
-    b"loc:@",
-    b"loc:@nowhere",
-    b"x" * 10_000,
-    b"NHWC",
-    b"SAME",
-    b"ab,bc->ac",
+    *(b"", b"\xff\xfe", "ünï😀".encode(), b"loc:@", b"loc:@nowhere", b"x" * 10_000),
+    *(b"NHWC", b"SAME", b"ab,bc->ac"),
 )
 
 
@@ -67,28 +60,8 @@ def _any_value(rng: random.Random) -> attr_value_pb2.AttrValue:
     return value
 
 
-def _integer(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    value.i = rng.choice(NUMBERS)
-
-
-def _float(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    value.f = rng.choice((float("nan"), float("inf"), -float("inf"), 0.0, 3e38))
-
-
-def _flag(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    value.b = rng.random() < 0.5
-
-
-def _text(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    value.s = rng.choice(TEXTS)
-
-
-def _type(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    value.type = rng.choice(DTYPES)
-
-
-def _shape(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    damage_shape(value.shape, rng)
+def _set(field: str, values: Sequence[Any]) -> _Change:
+    return lambda value, rng: setattr(value, field, rng.choice(values))
 
 
 def _tensor(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
@@ -106,10 +79,6 @@ def _tensor(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
         tensor.float_val.extend([float("nan")] * rng.choice((1, 5)))
 
 
-def _function(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
-    value.func.name = rng.choice(("", "nowhere", "Identity", "ü"))
-
-
 def _list(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
     found = value.list
     field = rng.choice(("i", "s", "type", "f", "b", "shape", "func"))
@@ -124,14 +93,14 @@ def _list(value: attr_value_pb2.AttrValue, rng: random.Random) -> None:
             numbers.append(rng.choice(new))
 
 
-_CHANGES: dict[str, Callable[[attr_value_pb2.AttrValue, random.Random], None]] = {
-    "i": _integer,
-    "f": _float,
-    "b": _flag,
-    "s": _text,
-    "type": _type,
-    "shape": _shape,
+_CHANGES: dict[str, _Change] = {
+    "i": _set("i", NUMBERS),
+    "f": _set("f", (float("nan"), float("inf"), -float("inf"), 0.0, 3e38)),
+    "b": lambda value, rng: setattr(value, "b", rng.random() < 0.5),
+    "s": _set("s", TEXTS),
+    "type": _set("type", DTYPES),
+    "shape": lambda value, rng: damage_shape(value.shape, rng),
     "tensor": _tensor,
-    "func": _function,
+    "func": lambda value, rng: setattr(value.func, "name", rng.choice(("", "nowhere", "Identity", "ü"))),
     "list": _list,
 }

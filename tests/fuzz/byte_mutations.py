@@ -1,7 +1,5 @@
 """Damage to the bytes of a file, whatever its format."""
 
-from __future__ import annotations
-
 import random
 
 

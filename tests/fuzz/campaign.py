@@ -3,8 +3,6 @@
 python -m tests.fuzz.campaign KIND SEED [COUNT]
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import json
@@ -25,24 +23,16 @@ COMPLETE = {"placement.json", "placed_graph.pb", "report.html", "summary.json", 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a campaign found.
+    """What a campaign found."""
 
-    Attributes:
-      counts: (kind, exit status) -> inputs.
-      failures: one text for each input that did not end as it must, with the command that replays it.
-    """
-
+    # (kind, exit status) -> inputs
     counts: collections.Counter[tuple[str, int]] = dataclasses.field(default_factory=collections.Counter)
+    # one text for each input that did not end as it must, with the command that replays it
     failures: list[str] = dataclasses.field(default_factory=list)
 
 
 def campaign(inputs: Iterable[tuple[str, int]], folder: pathlib.Path) -> Outcome:
-    """Runs inputs (kind, seed) in one worker at a time, a new one wherever an input ended the last.
-
-    Args:
-      inputs: what to run.
-      folder: to write in.
-    """
+    """Runs inputs (kind, seed) in one worker at a time, a new one wherever an input ended the last."""
     outcome = Outcome()
     worker = _Worker(folder)
     try:

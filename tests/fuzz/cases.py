@@ -1,7 +1,5 @@
 """One damaged input from its kind and its seed: the same in every process."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import random
@@ -19,26 +17,15 @@ from tests.fuzz.text_mutations import damage_cluster, damage_plan
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is run, and how the input was damaged.
+    """What is run, and how the input was damaged."""
 
-    Attributes:
-      argv: of the command; for a plan, which a command reads only where it can be measured, its path.
-      what: in words.
-    """
-
+    # of the command; for a plan, which a command reads only where it can be measured, its path
     argv: tuple[str, ...]
-    what: str
+    what: str  # in words
 
 
 def make_case(kind: str, seed: int, good: pathlib.Path, folder: pathlib.Path) -> Case:
-    """Writes a damaged input.
-
-    Args:
-      kind: of ``KINDS``.
-      seed: fixes everything random.
-      good: the folder of ``make_originals``.
-      folder: empty; the input goes there. Results go to ``folder / "out"``.
-    """
+    """Writes a damaged input."""
     return KINDS[kind](random.Random(f"{kind} {seed}"), good, folder)
 
 

@@ -1,7 +1,5 @@
 """Whatever is in a file: it is placed, or refused in one line, and nothing is left of what was refused."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

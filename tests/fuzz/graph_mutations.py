@@ -1,7 +1,5 @@
 """Damage to a GraphDef that is still a GraphDef: its nodes, their inputs, the functions they call."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,217 +9,137 @@ import tensorflow as tf
 from tests.fuzz.attribute_mutations import damage_attribute
 
 NAMES = ("", " ", "^x", "a:0", "a b", "ü", "😀", "_x", "x" * 5000, "a/../b", "a/", "\n", "0", "-")
-WORDS = (
-    b"NHWC",
-    b"NCHW",
-    b"SAME",
-    b"VALID",
-    b"EXPLICIT",
-    b"bi,ij->bj",
-    b"ij,jk->",
-    b"i...,j...->ij...",
-    b"ii->i",
-    b"",
+WORDS = (*b"NHWC NCHW SAME VALID EXPLICIT bi,ij->bj ij,jk-> i...,j...->ij... ii->i".split(), b"")
+_OPS = (
+    "NoSuchOp Identity NoOp MatMul Reshape Placeholder Const While If Fill Range PyFunc EagerPyFunc "
+    "PyFuncStateless WriteFile Print Add Conv2D ConcatV2 Split Einsum Merge Switch Enter "
+    "NextIteration Assert VarHandleOp ReadVariableOp AssignVariableOp StridedSlice Pack Unpack Tile "
+    "BroadcastTo Transpose Cumsum TensorListReserve GatherV2 StatefulPartitionedCall IdentityN _Arg "
+    "_Send RestoreV2 HashTableV2 LookupTableFindV2 "
 )
-OPS = (
-    *(
-        "",
-        "NoSuchOp",
-        "Identity",
-        "NoOp",
-        "MatMul",
-        "Reshape",
-        "Placeholder",
-        "Const",
-        "While",
-        "If",
-        "Fill",
-        "Range",
-    ),
-    *(
-        "PyFunc",
-        "EagerPyFunc",
-        "PyFuncStateless",
-        "WriteFile",
-        "Print",
-        "Add",
-        "Conv2D",
-        "ConcatV2",
-        "Split",
-        "Einsum",
-    ),
-    *(
-        "Merge",
-        "Switch",
-        "Enter",
-        "NextIteration",
-        "Assert",
-        "VarHandleOp",
-        "ReadVariableOp",
-        "AssignVariableOp",
-    ),
-    *(
-        "StridedSlice",
-        "Pack",
-        "Unpack",
-        "Tile",
-        "BroadcastTo",
-        "Transpose",
-        "Cumsum",
-        "TensorListReserve",
-        "GatherV2",
-    ),
-    *(
-        "StatefulPartitionedCall",
-        "IdentityN",
-        "_Arg",
-        "_Send",
-        "RestoreV2",
-        "HashTableV2",
-        "LookupTableFindV2",
-    ),
-)
+OPS = ("", *_OPS.split())
 
 
 def damage_graph(graph_def: tf.compat.v1.GraphDef, rng: random.Random) -> str:
     """Damages a graph in place, once or a few times; says how."""
     done = []
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        change = rng.choice(_OF_FUNCTIONS) if graph_def.library.function and rng.random() < 0.2 else None
-        if change is not None:
-            done.append(change(graph_def.library, rng))
-            continue
-        bodies = [function.node_def for function in graph_def.library.function if function.node_def]
-        nodes = rng.choice(bodies) if bodies and rng.random() < 0.5 else graph_def.node
-        if rng.random() < 0.05:
-            graph_def.versions.min_consumer = rng.choice((0, 10**6))
-            graph_def.versions.producer = rng.choice((0, 1, 10**6))
-            done.append("versions")
-        elif nodes:
-            done.append(rng.choice(_OF_NODES)(nodes, rng))
+        if graph_def.library.function and rng.random() < 0.2:
+            change, target = rng.choice(_OF_FUNCTIONS), graph_def.library
+        else:
+            bodies = [function.node_def for function in graph_def.library.function if function.node_def]
+            target = rng.choice(bodies) if bodies and rng.random() < 0.5 else graph_def.node
+            if rng.random() < 0.05:
+                change, target = _versions, graph_def
+            elif target:
+                change = rng.choice(_OF_NODES)
+            else:
+                continue
+        change(target, rng)
+        done.append(change.__name__.strip("_").replace("_", " "))
     return ", ".join(done)
 
 
-def _attribute(nodes: Any, rng: random.Random) -> str:
+def _versions(graph_def: Any, rng: random.Random) -> None:
+    graph_def.versions.min_consumer = rng.choice((0, 10**6))
+    graph_def.versions.producer = rng.choice((0, 1, 10**6))
+
+
+def _attribute(nodes: Any, rng: random.Random) -> None:
+    damage_attribute(rng.choice(nodes), rng)
+
+
+def _drop_node(nodes: Any, rng: random.Random) -> None:
+    del nodes[rng.randrange(len(nodes))]
+
+
+def _double_node(nodes: Any, rng: random.Random) -> None:
+    nodes.add().CopyFrom(rng.choice(nodes))
+
+
+def _rename_node(nodes: Any, rng: random.Random) -> None:
     node = rng.choice(nodes)
-    return f"{node.op} {node.name!r}: {damage_attribute(node, rng)}"
+    node.name = rng.choice((*NAMES, rng.choice(nodes).name))
 
 
-def _drop_node(nodes: Any, rng: random.Random) -> str:
-    position = rng.randrange(len(nodes))
-    name = nodes[position].name
-    del nodes[position]
-    return f"node {name!r} dropped"
-
-
-def _double_node(nodes: Any, rng: random.Random) -> str:
+def _change_op(nodes: Any, rng: random.Random) -> None:
     node = rng.choice(nodes)
-    nodes.add().CopyFrom(node)
-    return f"node {node.name!r} twice"
+    node.op = rng.choice((*OPS, rng.choice(nodes).op))
 
 
-def _rename_node(nodes: Any, rng: random.Random) -> str:
-    node = rng.choice(nodes)
-    old, node.name = node.name, rng.choice((*NAMES, rng.choice(nodes).name))
-    return f"node {old!r} renamed {node.name[:20]!r}"
-
-
-def _change_op(nodes: Any, rng: random.Random) -> str:
-    node = rng.choice(nodes)
-    old, node.op = node.op, rng.choice((*OPS, rng.choice(nodes).op))
-    return f"op {old} of {node.name!r} is {node.op}"
-
-
-def _dangling_input(nodes: Any, rng: random.Random) -> str:
+def _dangling_input(nodes: Any, rng: random.Random) -> None:
     text = rng.choice(("nowhere", "", "^", "^nowhere", ":", "a:b", "a:-1", "a:99999999999999999999", *NAMES))
-    return _put_input(rng.choice(nodes), text, rng)
+    _put_input(rng.choice(nodes), text, rng)
 
 
-def _other_output(nodes: Any, rng: random.Random) -> str:
+def _other_output(nodes: Any, rng: random.Random) -> None:
     name = rng.choice(nodes).name
     ending = rng.choice((":0", ":1", ":99", ":-1", ":x", ":output:0", ":output:7", ":Identity:0"))
-    return _put_input(rng.choice(nodes), name + ending, rng)
+    _put_input(rng.choice(nodes), name + ending, rng)
 
 
-def _other_input(nodes: Any, rng: random.Random) -> str:
-    return _put_input(rng.choice(nodes), rng.choice(("", "^")) + rng.choice(nodes).name, rng)
+def _other_input(nodes: Any, rng: random.Random) -> None:
+    _put_input(rng.choice(nodes), rng.choice(("", "^")) + rng.choice(nodes).name, rng)
 
 
-def _own_input(nodes: Any, rng: random.Random) -> str:
+def _own_input(nodes: Any, rng: random.Random) -> None:
     node = rng.choice(nodes)
-    return _put_input(node, rng.choice(("", "^")) + node.name, rng)
+    _put_input(node, rng.choice(("", "^")) + node.name, rng)
 
 
-def _put_input(node: Any, text: str, rng: random.Random) -> str:
+def _put_input(node: Any, text: str, rng: random.Random) -> None:
     if node.input and rng.random() < 0.7:
         node.input[rng.randrange(len(node.input))] = text
     else:
         node.input.append(text)
-    return f"input {text[:20]!r} of {node.name!r}"
 
 
-def _drop_input(nodes: Any, rng: random.Random) -> str:
+def _drop_input(nodes: Any, rng: random.Random) -> None:
     node = rng.choice([node for node in nodes if node.input] or nodes)
     if node.input:
         del node.input[rng.randrange(len(node.input))]
-    return f"an input of {node.name!r} dropped"
 
 
-def _shuffle_inputs(nodes: Any, rng: random.Random) -> str:
+def _shuffle_inputs(nodes: Any, rng: random.Random) -> None:
     node = rng.choice([node for node in nodes if len(node.input) > 1] or nodes)
     texts = list(node.input)
     rng.shuffle(texts)
     node.input[:] = texts
-    return f"inputs of {node.name!r} shuffled"
 
 
-def _rewired(nodes: Any, rng: random.Random) -> str:
+def _rewired(nodes: Any, rng: random.Random) -> None:
     used = sorted({text for node in nodes for text in node.input if not text.startswith("^")})
     readers = [node for node in nodes if any(not text.startswith("^") for text in node.input)]
-    if not readers:
-        return "nothing to rewire"
-    node = rng.choice(readers)
-    position = rng.choice([i for i, text in enumerate(node.input) if not text.startswith("^")])
-    node.input[position] = rng.choice(used)
-    return f"input {position} of {node.op} {node.name!r} is {node.input[position]!r}"
+    if readers:
+        node = rng.choice(readers)
+        position = rng.choice([i for i, text in enumerate(node.input) if not text.startswith("^")])
+        node.input[position] = rng.choice(used)
 
 
-def _other_constant(nodes: Any, rng: random.Random) -> str:
+def _other_constant(nodes: Any, rng: random.Random) -> None:
     constants = [node for node in nodes if node.op == "Const" and node.attr["dtype"].type in (3, 9)]
     if not constants:
-        return "no constant to change"
-    node = rng.choice(constants)
-    before = tf.make_ndarray(node.attr["value"].tensor)
-    numbers = (
-        0,
-        1,
-        -1,
-        2,
-        3,
-        7,
-        1000,
-        -(2**31),
-        2**31 - 1,
-        *((2**40, 2**62) if before.dtype == "int64" else ()),
-    )
-    after = before.copy()
-    for i in range(after.size):
+        return
+    tensor = rng.choice(constants).attr["value"].tensor
+    values = tf.make_ndarray(tensor).copy()
+    numbers = (0, 1, -1, 2, 3, 7, 1000, -(2**31), 2**31 - 1)
+    numbers += (2**40, 2**62) if values.dtype == "int64" else ()
+    for i in range(values.size):
         if rng.random() < 0.5:
-            after.flat[i] = rng.choice(numbers)
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(after))
-    return f"constant {node.name!r} is {after.tolist()}"
+            values.flat[i] = rng.choice(numbers)
+    tensor.CopyFrom(tf.make_tensor_proto(values))
 
 
-def _other_setting(nodes: Any, rng: random.Random) -> str:
+def _other_setting(nodes: Any, rng: random.Random) -> None:
     settings = [
-        (node, name, value)
+        value
         for node in nodes
-        for name, value in sorted(node.attr.items())
+        for _, value in sorted(node.attr.items())
         if value.WhichOneof("value") in ("i", "s", "b", "f", "shape") or value.list.i
     ]
     if not settings:
-        return "no setting to change"
-    node, name, value = rng.choice(settings)
+        return
+    value = rng.choice(settings)
     kind = value.WhichOneof("value")
     if kind == "i":
         value.i = rng.choice((0, 1, 2, 3, 5, -1, 1000, 2**31))
@@ -236,35 +154,27 @@ def _other_setting(nodes: Any, rng: random.Random) -> str:
         value.b = not value.b
     else:
         value.f = rng.choice((0.0, -1.0, float("nan"), float("inf")))
-    return f"{name} of {node.op} {node.name!r} changed"
 
 
-def _device(nodes: Any, rng: random.Random) -> str:
+def _device(nodes: Any, rng: random.Random) -> None:
     node = rng.choice(nodes)
     node.device = rng.choice(("/job:x/task:999", "nonsense", "/device:GPU:9", "ü", "/cpu:-1"))
-    return f"device {node.device!r} of {node.name!r}"
 
 
-def _drop_function(library: Any, rng: random.Random) -> str:
-    position = rng.randrange(len(library.function))
-    name = library.function[position].signature.name
-    del library.function[position]
-    return f"function {name!r} dropped"
+def _drop_function(library: Any, rng: random.Random) -> None:
+    del library.function[rng.randrange(len(library.function))]
 
 
-def _double_function(library: Any, rng: random.Random) -> str:
-    function = rng.choice(library.function)
-    library.function.add().CopyFrom(function)
-    return f"function {function.signature.name!r} twice"
+def _double_function(library: Any, rng: random.Random) -> None:
+    library.function.add().CopyFrom(rng.choice(library.function))
 
 
-def _rename_function(library: Any, rng: random.Random) -> str:
-    function = rng.choice(library.function)
-    function.signature.name = rng.choice((*NAMES, "MatMul", rng.choice(library.function).signature.name))
-    return f"a function renamed {function.signature.name[:20]!r}"
+def _rename_function(library: Any, rng: random.Random) -> None:
+    signature = rng.choice(library.function).signature
+    signature.name = rng.choice((*NAMES, "MatMul", rng.choice(library.function).signature.name))
 
 
-def _recursion(library: Any, rng: random.Random) -> str:
+def _recursion(library: Any, rng: random.Random) -> None:
     function, called = rng.choice(library.function), rng.choice(library.function).signature.name
     for node in function.node_def:
         for value in node.attr.values():
@@ -275,10 +185,9 @@ def _recursion(library: Any, rng: random.Random) -> str:
         node.attr["f"].func.name = called
         node.attr["Tin"].list.SetInParent()
         node.attr["Tout"].list.SetInParent()
-    return f"{function.signature.name!r} calls {called!r}"
 
 
-def _signature(library: Any, rng: random.Random) -> str:
+def _signature(library: Any, rng: random.Random) -> None:
     function = rng.choice(library.function)
     arguments = rng.choice((function.signature.input_arg, function.signature.output_arg))
     if arguments and rng.random() < 0.5:
@@ -287,24 +196,21 @@ def _signature(library: Any, rng: random.Random) -> str:
         rng.choice(arguments).type = rng.choice((0, 1, 3, 20, 21, 9999))
     else:
         arguments.add(name=rng.choice(("more", *NAMES)), type=1)
-    return f"signature of {function.signature.name!r}"
 
 
-def _results(library: Any, rng: random.Random) -> str:
+def _results(library: Any, rng: random.Random) -> None:
     function = rng.choice(library.function)
     table = function.ret if function.ret and rng.random() < 0.7 else function.control_ret
     keys = sorted(table) or ["more"]
     table[rng.choice(keys)] = rng.choice(("", "nowhere", "nowhere:out:0", "a:b", "x:y:z", *NAMES))
-    return f"results of {function.signature.name!r}"
 
 
-def _gradient(library: Any, rng: random.Random) -> str:
+def _gradient(library: Any, rng: random.Random) -> None:
     names = [*NAMES, *(function.signature.name for function in library.function)]
     library.gradient.add(function_name=rng.choice(names), gradient_func=rng.choice(names))
-    return "a gradient"
 
 
-_OF_NODES: tuple[Callable[[Any, random.Random], str], ...] = (
+_OF_NODES: tuple[Callable[[Any, random.Random], None], ...] = (
     *(_rewired,) * 6,
     *(_other_constant,) * 6,
     *(_other_setting,) * 6,
@@ -312,6 +218,6 @@ _OF_NODES: tuple[Callable[[Any, random.Random], str], ...] = (
     *(_drop_node, _double_node, _rename_node, _change_op, _change_op, _dangling_input, _other_output),
     *(_other_input, _own_input, _drop_input, _shuffle_inputs, _device),
 )
-_OF_FUNCTIONS: tuple[Callable[[Any, random.Random], str], ...] = (
+_OF_FUNCTIONS: tuple[Callable[[Any, random.Random], None], ...] = (
     *(_drop_function, _double_function, _rename_function, _recursion, _signature, _results, _gradient),
 )

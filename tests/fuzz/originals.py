@@ -1,7 +1,5 @@
 """The good inputs that are damaged: SavedModels, a MetaGraphDef, a plan and a cluster file."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

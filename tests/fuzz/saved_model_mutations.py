@@ -1,7 +1,5 @@
 """Damage to the folder of a SavedModel: files that are missing or damaged, and what the proto says."""
 
-from __future__ import annotations
-
 import pathlib
 import random
 import shutil

@@ -4,8 +4,6 @@ Reads ``kind seed`` lines from standard input and writes a JSON object a line to
 to ``sys.stderr`` is ours and is part of the answer; what TensorFlow's native code logs goes to file descriptor 2.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What ``place_by_list`` computes, one rule at a time, in plain Python: the slow and obvious one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -46,8 +46,6 @@ makes room for what is allocated at it:
 The step takes until everything has ended.
 """
 
-from __future__ import annotations
-
 import collections
 import heapq
 from typing import Any, NamedTuple

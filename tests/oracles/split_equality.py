@@ -1,7 +1,5 @@
 """Oracle: two graphs lifted to float64, run once, and compared in every output and every variable afterwards."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import zlib
@@ -34,15 +32,10 @@ _NORMALIZES_GRADIENT = {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatc
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What one step of a program gives.
+    """What one step of a program gives."""
 
-    Attributes:
-      outputs: value of each fetch.
-      variables: node of a variable -> value after the step.
-    """
-
-    outputs: tuple[np.ndarray, ...]
-    variables: Mapping[str, np.ndarray]
+    outputs: tuple[np.ndarray, ...]  # value of each fetch
+    variables: Mapping[str, np.ndarray]  # node of a variable -> value after the step
 
 
 def run_lifted(
@@ -53,15 +46,6 @@ def run_lifted(
     """Runs one step in float64, from the item's inputs and variables.
 
     Op types without a float64 kernel compute in the type that they had. Random ops without a seed get one by name.
-
-    Args:
-      item: a program that runs standalone.
-      deadline_s: most seconds for a call to the session.
-      rewritten: gives the graph to run, of the program in float64.
-
-    Raises:
-      InputError: the item needs this process.
-      tf.errors.OpError: it failed.
     """
     lifted = lift(item)
     program = build_program(lifted, rewritten(lifted), is_call=True)
@@ -89,12 +73,7 @@ def run_lifted(
 
 
 def differences(expected: Step, found: Step, relative: float = RELATIVE) -> list[str]:
-    """A line for each output or variable that differs by more than rounding, and for each that is missing.
-
-    Args:
-      expected, found: of the same program, in other orders of sums.
-      relative: difference over the largest number of a tensor that is still rounding.
-    """
+    """A line for each output or variable that differs by more than rounding, and for each that is missing."""
     complaints = []
     if len(expected.outputs) != len(found.outputs):
         return [f"{len(found.outputs)} outputs, expected {len(expected.outputs)}"]
@@ -140,13 +119,7 @@ def relative_difference(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def lost_order(item: Item, found: Item, origin_of: Mapping[str, str]) -> list[str]:
-    """A line for each pair of ops on one variable, one of which may write, whose order a split program has lost.
-
-    Args:
-      item: the program.
-      found: the same, split.
-      origin_of: op of ``found`` -> op of ``item``.
-    """
+    """A line for each pair of ops on one variable, one of which may write, whose order a split program has lost."""
     of_variable: dict[str, list[str]] = {}
     handles = {variable.node for variable in item.variables}
     for node in item.graph_def.node:

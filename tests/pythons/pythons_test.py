@@ -1,7 +1,5 @@
 """What a user does first runs on every Python that the package is for, as far as it is installed with what it needs."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil
