@@ -28,6 +28,11 @@ def _size_of(x):
     return tf.shape(x)[0]
 
 
+def _class_of(x: tf.Tensor) -> tf.Tensor:
+    """Classes that do not hang on the order of sums."""
+    return tf.argmax(tf.round(x * 1e6), 1)
+
+
 def _chunks(x: tf.Tensor, number: int) -> tf.Tensor:
     """A loop whose trips are bounded, and follow from the size."""
     total = tf.zeros([WIDTH], tf.float64)
@@ -75,7 +80,7 @@ PLAIN: Mapping[str, _Step] = {
     "centered": lambda x, k: x - tf.reduce_mean(x, 0),
     "normalized": lambda x, k: tf.nn.softmax(x),
     "reshaped": lambda x, k: tf.reshape(tf.tanh(tf.reshape(x, [-1, 2])), [_rows(x), WIDTH]),
-    "numbers_of_classes": lambda x, k: x + tf.one_hot(tf.argmax(x, 1), WIDTH, dtype=tf.float64),
+    "numbers_of_classes": lambda x, k: x + tf.one_hot(_class_of(x), WIDTH, dtype=tf.float64),
     "mean_loss": lambda x, k: x * tf.reduce_sum(x * x) / _as_float(_rows(x)),
 }
 """Steps that hold for every batch, by their rules."""
@@ -112,7 +117,7 @@ USES: Mapping[str, _Step] = {
     "classes_by_size": lambda x, k: (
         x
         + tf.reduce_sum(
-            tf.one_hot(tf.argmax(x, 1), tf.maximum(4, _rows(x) - 60), dtype=tf.float64), 1, keepdims=True
+            tf.one_hot(_class_of(x), tf.maximum(4, _rows(x) - 60), dtype=tf.float64), 1, keepdims=True
         )
     ),
     "compared": lambda x, k: tf.where(_rows(x) > 40 + k, x, x + 1.0),
@@ -132,9 +137,7 @@ USES: Mapping[str, _Step] = {
     "split_at": lambda x, k: tf.concat(
         [piece * (i + 1.0) for i, piece in enumerate(tf.split(x, [_rows(x) - 1, 1]))], 0
     ),
-    "segments": lambda x, k: (
-        x + tf.math.unsorted_segment_mean(x, tf.argmax(x, 1), tf.maximum(4, _rows(x)))[0]
-    ),
+    "segments": lambda x, k: x + tf.math.unsorted_segment_mean(x, _class_of(x), tf.maximum(4, _rows(x)))[0],
     "linspace": lambda x, k: x * tf.linspace(tf.constant(0.0, tf.float64), 1.0, _rows(x))[:, tf.newaxis],
     "running_sum": lambda x, k: tf.cumsum(x) / _as_float(_rows(x)),
     "mask_of_first": lambda x, k: x * tf.sequence_mask(30 + k, _rows(x), tf.float64)[:, tf.newaxis],
