@@ -49,7 +49,7 @@ def one_run(name: str, seed: int) -> dict:
     assert single is not None and single.placement is not None, "every workload here fits on one device"
     plans = Decisions.joined([single.placement.decisions, found.placement.decisions])
     with RuntimeEvaluator(item, problem) as evaluator:
-        single_s, recommended_s = race_times_s(evaluator.race(plans, FLAGS.rounds, confidence=1.0))
+        (single_s, recommended_s), _ = race_times_s(evaluator.race(plans, FLAGS.rounds, confidence=1.0))
 
     def fractions(trial: Timed) -> dict:
         """Fractions of the single device, in the race of the search and in the fitted simulator."""

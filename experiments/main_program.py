@@ -10,7 +10,7 @@ from typing import Any
 from absl import flags
 
 from experiments.pretraining.course import read_course, without
-from experiments.studies.study import TABLES, read_study
+from experiments.studies.study import FILES, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable, reserved
@@ -60,10 +60,10 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
         return OK
     try:
         parse_flags(values, argv)
-        table = values["table"].value if "table" in values else None
+        study = values["study"].value if "study" in values else None
         for name in values:
             if values[name].value is not None and not isinstance(values[name], flags.EnumFlag):
-                _check(name, values[name].value, table)
+                _check(name, values[name].value, study)
         main(argv[:1])
     except InputError as error:
         sys.stderr.write(f"{pathlib.Path(argv[0]).stem}: {error}\n")
@@ -71,10 +71,10 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
     return OK
 
 
-def _check(name: str, value: object, table: str | None) -> None:
+def _check(name: str, value: object, study: str | None) -> None:
     """Looks before the work whether what a flag names is there: such flags are called alike in every experiment.
 
-    Methods are a table's columns where one is given, of which some are methods with settings of their own.
+    Methods are a study's candidates where one is given, of which some are methods with settings of their own.
 
     Raises:
       InputError: it is not; begins with the flag.
@@ -99,8 +99,8 @@ def _check(name: str, value: object, table: str | None) -> None:
             raise InputError("there is no such file; give the page to read")
         elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():
             raise InputError("there is no such folder; give a file in one that there is")
-        elif name == "methods" and table is not None:
-            read_study(TABLES / f"{table}.toml").thinned(names=list(_words(value)))
+        elif name == "methods" and study is not None:
+            read_study(FILES[study]).thinned(names=list(_words(value)))
         elif name in ("method", "methods"):
             for method in _words(value):
                 methods.find(method)

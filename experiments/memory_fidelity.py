@@ -27,18 +27,18 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import out_flag, run
+from experiments.studies.traced_memory import readers_of, traced_peak_bytes
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
-from tf_placer.evaluation.attempts import MemoryWatch
+from tf_placer.evaluation.attempts import SMALL_VALUE_BYTES
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.grouper.groups import min_cut_partition
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program, run_watched
-from tf_placer.runtime.memory import readers_of, traced_peak_bytes
-from tf_placer.workers.local_workers import Workers, workers_of
+from tf_placer.workers.local_workers import Workers, peaks_bytes, workers_of
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(
@@ -118,14 +118,17 @@ def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
 def measure(workers: Workers, program: GraphProgram) -> tuple[dict[str, int], dict[str, int]]:
     """Device -> most bytes that a step's tensors hold, by its trace, and what the worker grew by in a plain step."""
     workers.start()
-    watch, target, readers = MemoryWatch(workers), workers.target, readers_of(program.graph_def)
+    target, readers = workers.target, readers_of(program.graph_def)
+    small_bytes = program.resident_bytes(below=SMALL_VALUE_BYTES)
 
     def traced() -> tuple[dict[str, int], dict[str, int]]:
-        watch.settle()
+        for memory in workers.memories:
+            memory.settle()
         with open_program(target, program, _DEADLINE_S) as loaded:
-            watch.begin(program)
+            for memory in workers.memories:
+                memory.begin(small_bytes.get(memory.device, 0))
             loaded.step()
-            grown = watch.peak_bytes()
+            grown = peaks_bytes(workers.memories)
             steps = [traced_peak_bytes(loaded.traced_step(), readers) for _ in range(FLAGS.steps)]
         return {device: max(step.get(device, 0) for step in steps) for device in steps[0]}, grown
 

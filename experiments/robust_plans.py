@@ -20,10 +20,11 @@ from experiments.main_program import out_flag, run_program, seed_flag
 from experiments.studies.formats import header, line, machine_lines
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.evaluation.uncertainty import ROBUST_DRAWS, drawn_step_ns
+from tf_placer.evaluation.simulated import ROBUST_DRAWS, SimulatedEvaluator, drawn_problems
+from tf_placer.ops.simulator import simulate
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 8000, "Of each search.", lower_bound=2)
@@ -43,6 +44,7 @@ _PROGRAMS = flags.DEFINE_list(
 _OUT = out_flag(None, "Page to write.")
 
 _WORST = 0.1  # quantile
+_OTHER_SEED = 1 << 32  # of draws that no search has seen
 _COLUMNS = (
     "program",
     "on",
@@ -107,6 +109,15 @@ def compared(workload: str, cluster: str, evaluations: int, draws: int, seed: in
     gain = np.quantile(step_ns[:, 2:] / step_ns[:, :2], _WORST, axis=0)
     plain, robust = (one.runtime_s for one in found)
     return Compared((plain, robust), (gain[0], gain[1]), float((step_ns[:, 1] < step_ns[:, 0]).mean()))
+
+
+def drawn_step_ns(problem: Problem, plans: Decisions, count: int, seed: int) -> np.ndarray:
+    """[count, B] int64 step times of B legal plans under draws that no ``RobustEvaluator`` uses; memory is ignored."""
+    step_ns = np.zeros((count, len(plans)), np.int64)
+    for i, drawn in enumerate(drawn_problems(problem, count, _OTHER_SEED + seed)):
+        inputs = SimulatedEvaluator(drawn).inputs
+        step_ns[i] = simulate(inputs, plans.device_of_unit, plans.priority_of_op).runtime_ns.numpy()
+    return step_ns
 
 
 def _head() -> list[str]:

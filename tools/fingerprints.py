@@ -109,7 +109,7 @@ def tables() -> Iterator[Job]:
 def quick_table(table: str) -> dict[str, str]:
     """The rows of a table's CSV."""
     with tempfile.TemporaryDirectory() as folder:
-        _run("-m", "experiments.papers_table", f"--table={table}", "--quick", f"--out={folder}")
+        _run("-m", "experiments.study", f"--study={table}", "--quick", f"--out={folder}")
         return rows_of_table((pathlib.Path(folder) / f"{table}.csv").read_text(encoding="utf8"))
 
 

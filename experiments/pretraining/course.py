@@ -6,14 +6,14 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt
 
-from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
+from experiments.studies.toml_file import read_toml
 from tf_placer import workloads
-from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.arguments import FINITE, InputError, fit, nearest
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import preset_path
 
@@ -87,28 +87,23 @@ def scaled(cluster: Cluster, link_scale: float) -> Cluster:
     return dataclasses.replace(cluster, name=f"{cluster.name}, links x {link_scale:.2g}", links=links)
 
 
+_Scale = Annotated[float, Gt(0), FINITE]
+
+
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """Content of the file, checked."""
+    """Content of the file."""
 
-    machines: int
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    machines: Annotated[int, Ge(1)]
     clusters: list[str]
-    link_scale: list[float]
-    families: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("machines", self.machines, least=1)
-        for name in list_of("clusters", self.clusters):
-            preset_path(name)
-        if len(list_of("link_scale", self.link_scale)) != 2:
-            raise InputError(f"link_scale is {self.link_scale}; give [least, most]")
-        least, most = (arguments.number("link_scale", one, above=0, finite=True) for one in self.link_scale)
-        if least > most or not self.clusters:
-            raise InputError("give link_scale = [least, most] and at least one of clusters")
+    link_scale: tuple[_Scale, _Scale]
+    families: dict[str, dict[str, list[dict[str, Any]]]]
 
     def draw(self, generator: np.random.Generator) -> tuple[Machine, ...]:
         """Machines for one program, of different clusters as far as there are."""
-        least, most = (math.log(one) for one in self.link_scale)
+        least, most = map(math.log, self.link_scale)
         order = generator.permutation(len(self.clusters))
         return tuple(
             Machine(
@@ -120,14 +115,17 @@ class _File:
 
 
 def _programs(content: dict[str, Any], seed: int) -> tuple[Program, ...]:
-    check_keys("the course", content, _File, keys_of(_File))
-    file, programs = _File(**content), []
-    for family, of_family in table_of("families", file.families).items():
-        for workload, settings in table_of(f"families.{family}", of_family).items():
+    file: _File = fit(_File, content, "", "document")
+    for name in file.clusters:
+        preset_path(name)
+    if file.link_scale[0] > file.link_scale[1] or not file.clusters:
+        raise InputError("give link_scale = [least, most] and at least one of clusters")
+    programs = []
+    for family, of_family in file.families.items():
+        for workload, settings in of_family.items():
             workloads.check_name(workload)
-            for number, one in enumerate(list_of(f"families.{family}.{workload}", settings)):
-                own = table_of(f"families.{family}.{workload}[{number}]", one)
+            for number, own in enumerate(settings):
                 # Programs that are added later change nothing for the others.
-                name = [seed, number, *workload.encode()]
-                programs.append(Program(family, workload, own, file.draw(np.random.default_rng(name))))
+                generator = np.random.default_rng([seed, number, *workload.encode()])
+                programs.append(Program(family, workload, own, file.draw(generator)))
     return tuple(programs)

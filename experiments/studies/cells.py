@@ -151,17 +151,8 @@ class Filled:
 def fill(study: Study, folder: pathlib.Path) -> Iterator[Filled]:
     """Computes a study problem by problem; cells that ``folder`` has are taken from there.
 
-    Prints a line for each cell.
-
-    Args:
-      study: whose names have been checked.
-      folder: for one file a cell; it is there.
-
-    Yields:
-      A problem after each of its candidates, with those so far: the last of a problem is complete.
-
-    Raises:
-      KeyboardInterrupt: Ctrl-C; the cells that are complete are in ``folder``.
+    Prints a line for each cell. Yields a problem after each of its candidates, with those so far: the last of a problem
+    is complete. After Ctrl-C the cells that are complete are in ``folder``.
     """
     for number, row in enumerate(study.rows, 1):
         yield from _filled(study, row, f"[{number}/{len(study.rows)}]", folder)
@@ -392,11 +383,7 @@ def _told(cell: Cell, unit_s: float) -> str:
 def made_of(
     problem: Problem, method: str, config: object, seed: int, evaluations: int, cap_s: float
 ) -> dict[str, Any]:
-    """All that decides what a search finds, as JSON data.
-
-    Raises:
-      InputError: the method or a setting is unknown.
-    """
+    """All that decides what a search finds, as JSON data."""
     spec = methods.find(method)
     settings = recorded(configured(spec, config))
     made = {
@@ -416,12 +403,7 @@ def made_of(
 
 
 def read_kept(path: pathlib.Path, made: dict[str, Any]) -> Cell | None:
-    """The cell that is on disk; None where there is none, it was made of something else, or is of another version.
-
-    Args:
-      path: of the file.
-      made: what the cell that is wanted is made of.
-    """
+    """The cell that is on disk; None where there is none, it was made of something else, or is of another version."""
     try:
         known = json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import pathlib
@@ -26,22 +27,6 @@ _EQUAL = 1 - 1e-9
 _HIGHEST = 1.5  # of the reference: what is above says nothing about the rest
 _STYLES = ("-", "--", ":", "-.")
 _OVER = {"evaluations": "evaluations", "elapsed_s": "seconds"}
-OF_A_SEARCH = ("workload", "cluster", "candidate", "seed")
-SEARCHES = (
-    *OF_A_SEARCH,
-    "status",
-    "best_s",
-    "reference_s",
-    "bound_s",
-    "first_best_s",
-    "first_mean_s",
-    "last_mean_s",
-    "updates",
-    "evaluations",
-    "search_s",
-    "capped",
-)
-CURVES = (*OF_A_SEARCH, "evaluations", "elapsed_s", "best_s", "mean_s", "entropy")
 
 
 def write(study: Study, rows: Sequence[Filled], out: pathlib.Path, command: str) -> None:
@@ -53,13 +38,7 @@ def write(study: Study, rows: Sequence[Filled], out: pathlib.Path, command: str)
 
 
 def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
-    """A page: what was run; for each problem what was found, and what can be said of the agents.
-
-    Args:
-      study: what is compared.
-      rows: the problems that are begun.
-      command: what makes the page again.
-    """
+    """A page: what was run; for each problem what was found, and what can be said of the agents."""
     lines = [
         f"# {study.title}",
         "",
@@ -231,59 +210,40 @@ def _fraction(value: float) -> str:
 
 def searches_csv(study: Study, rows: Sequence[Filled]) -> str:
     """One line for each search."""
-    return csv_text(SEARCHES, (_search(*one) for one in _searches(study, rows)))
+    fields = ["first_best_s", "first_mean_s", "last_mean_s", "updates", "evaluations", "search_s", "capped"]
+    return csv_text(
+        [
+            {
+                **search,
+                "status": cell.status,
+                "best_s": cell.runtime_s,
+                "reference_s": filled.reference_s,
+                "bound_s": filled.bound_s,
+                **{name: getattr(cell, name) for name in fields},
+            }
+            for search, filled, cell in _searches(study, rows)
+        ]
+    )
 
 
 def curves_csv(study: Study, rows: Sequence[Filled]) -> str:
     """One line for each point of each curve; the entropy is the last that was asked for before the point."""
-    return csv_text(CURVES, (line for one in _searches(study, rows) for line in _points(*one)))
+    points = []
+    for search, _, cell in _searches(study, rows):
+        for point in cell.points:
+            nats = [nats for evaluations, nats in cell.entropy if evaluations <= point.evaluations]
+            entropy = nats[-1] if nats else math.nan
+            points.append({**search, **dataclasses.asdict(point), "entropy": entropy})
+    return csv_text(points or [{}])
 
 
-def _searches(study: Study, rows: Sequence[Filled]) -> Iterator[tuple[Filled, str, int, Cell]]:
+def _searches(study: Study, rows: Sequence[Filled]) -> Iterator[tuple[dict[str, Any], Filled, Cell]]:
     candidates = {one.name: one for one in study.candidates}
     for filled in rows:
+        problem = {"workload": filled.row.workload, "cluster": filled.row.cluster}
         for name, cells in filled.cells.items():
             for seed, cell in zip(candidates[name].seeds_of(study.seeds), cells, strict=True):
-                yield filled, name, seed, cell
-
-
-def _search(filled: Filled, name: str, seed: int, cell: Cell) -> dict[str, Any]:
-    return {
-        **_of(filled, name, seed),
-        "status": cell.status,
-        "best_s": cell.runtime_s,
-        "reference_s": filled.reference_s,
-        "bound_s": filled.bound_s,
-        "first_best_s": cell.first_best_s,
-        "first_mean_s": cell.first_mean_s,
-        "last_mean_s": cell.last_mean_s,
-        "updates": cell.updates,
-        "evaluations": cell.evaluations,
-        "search_s": cell.search_s,
-        "capped": cell.capped,
-    }
-
-
-def _points(filled: Filled, name: str, seed: int, cell: Cell) -> Iterator[dict[str, Any]]:
-    for point in cell.points:
-        asked = [nats for evaluations, nats in cell.entropy if evaluations <= point.evaluations]
-        yield {
-            **_of(filled, name, seed),
-            "evaluations": point.evaluations,
-            "elapsed_s": point.elapsed_s,
-            "best_s": point.best_s,
-            "mean_s": point.mean_s,
-            "entropy": asked[-1] if asked else math.nan,
-        }
-
-
-def _of(filled: Filled, name: str, seed: int) -> dict[str, Any]:
-    return {
-        "workload": filled.row.workload,
-        "cluster": filled.row.cluster,
-        "candidate": name,
-        "seed": seed,
-    }
+                yield {**problem, "candidate": name, "seed": seed}, filled, cell
 
 
 def draw(study: Study, rows: Sequence[Filled]) -> bytes:

@@ -8,7 +8,7 @@ import io
 import math
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -25,10 +25,10 @@ def header(*names: str) -> list[str]:
     return [line(*names), line(*("---" for _ in names))]
 
 
-def csv_text(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
-    """CSV for programs: ``inf`` is out of memory; an empty cell is unknown."""
+def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """CSV with the columns of the first record: ``inf`` is out of memory; an empty cell is unknown."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
     for record in records:
         writer.writerow({key: "" if is_nan(value) else value for key, value in record.items()})

@@ -8,16 +8,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from colocation.units import attach_constants, default_groups, form_units, single_consumer
-from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
+from experiments.studies.toml_file import read_toml
 from tf_placer import workloads
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, Text, fit
 from tf_placer.base.method_spec import Kind, Role
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
@@ -30,6 +31,8 @@ from tf_placer.search.methods import NO_ORDER, ORDERS, configured
 
 STUDIES = pathlib.Path(__file__).parent
 TABLES = STUDIES.parent / "tables"
+FILES = {path.stem: path for folder in (STUDIES, TABLES) for path in folder.glob("*.toml")}
+"""Name of a study -> its file."""
 # Stands among the candidates of a table: everything on the best device that is no CPU.
 ONE_ACCELERATOR = "one_accelerator"
 # Stands there where a row has parts: each accelerator computes its part of the batch.
@@ -69,14 +72,16 @@ VARIANTS: dict[str, Callable[[Item, Cluster], Problem]] = {
 class Row:
     """One problem."""
 
-    workload: str  # what is placed
-    cluster: str  # preset of the machine
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    workload: Text  # what is placed
+    cluster: Text  # preset of the machine
     quick: str = ""  # the workload that stands for it in a quick study; "" leaves the row out there
-    parts: int = 1  # of the batch, in the variant ``in_parts``; 1 leaves it whole
+    parts: Annotated[int, Ge(1)] = 1  # of the batch, in the variant ``in_parts``; 1 leaves it whole
     # column of the paper -> seconds, infinite where it ran out of memory
-    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    published: dict[str, Annotated[float, Gt(0)]] = dataclasses.field(default_factory=dict)
     # name of a candidate -> setting -> value, beside its own
-    settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -88,11 +93,13 @@ class Row:
 class Candidate:
     """One line of a page: a method with its settings."""
 
-    name: str  # on the page
-    method: str  # of the table of methods
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: Text  # on the page
+    method: Text  # of the table of methods
     asks: str = ""  # the question that it answers, the heading that it stands under
     # those that are not as shipped
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     of_units: tuple[str, ...] = ()  # settings that are as many as the problem has units
     # of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data
     # parallel, or at the best placement of the whole batch that candidates before it found, where
@@ -118,71 +125,31 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A page to compute.
+    """A page to compute."""
 
-    Attributes:
-      name: of the file, without its ending.
-      title: of the page.
-      evaluations: placements that each search tries.
-      cap_s: seconds after which it ends all the same.
-      seeds: of the searches.
-      rows: the problems, in order.
-      candidates: what is compared, in order.
-      source: where published numbers are from; with it the page is a table, without it of curves.
-      published_as: name of a candidate, or ``ONE_ACCELERATOR`` -> column of the paper that it is compared with.
-      notes: name of a row -> why its order is not the paper's.
-      about: a sentence or two below the title; a table need not have it.
-      window: samples that are an agent's first and last ones; of curves, as are the next two.
-      against: the candidate that all are compared with, on a page of curves seed by seed; "" is none.
-      begins: the method at whose plan searches of a table begin; "" is whatever they begin at by themselves.
-      towards: the candidate whose mean best the others are timed to; "" is none.
-      quick_evaluations: of a quick study; 0 is a tenth.
-      quick_seeds: how many of the seeds a quick study has.
-      quick_settings: method -> setting -> value, with which it is quick; a candidate's own come before these.
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    Raises:
-      InputError: no row, candidate or seed, or a name that is unknown or stands there twice.
-    """
-
-    name: str
-    title: str
-    evaluations: int
-    cap_s: float
-    seeds: tuple[int, ...]
-    rows: tuple[Row, ...]
-    candidates: tuple[Candidate, ...]
-    source: str = ""
-    published_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    about: str = ""
-    window: int = 0
+    name: Text  # of the file, without its ending
+    title: Text
+    evaluations: Annotated[int, Ge(1)]  # placements that each search tries
+    cap_s: Annotated[int | float, Gt(0)]  # seconds after which it ends all the same
+    seeds: tuple[Annotated[int, Ge(0)], ...]  # of the searches
+    rows: tuple[Row, ...]  # the problems, in order
+    candidates: tuple[Candidate, ...]  # what is compared, in order
+    source: str = ""  # of published numbers; with it the page is a table, without it of curves
+    # name of a candidate, or ``ONE_ACCELERATOR`` -> column of the paper that it is compared with
+    published_as: dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: dict[str, str] = dataclasses.field(default_factory=dict)  # name of a row -> why its order differs
+    about: str = ""  # a sentence or two below the title; a table need not have it
+    window: Annotated[int, Ge(0)] = 0  # samples that are an agent's first and last ones; of curves
+    # The candidate that all are compared with, on a page of curves seed by seed; "" is none.
     against: str = ""
-    begins: str = ""
-    towards: str = ""
-    quick_evaluations: int = 0
-    quick_seeds: int = 1
-    quick_settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("evaluations", self.evaluations, least=1)
-        arguments.whole_number("window", self.window, least=0 if self.is_table else 1)
-        arguments.whole_number("quick_evaluations", self.quick_evaluations, least=0)
-        arguments.whole_number("quick_seeds", self.quick_seeds, least=1)
-        arguments.number("cap_s", self.cap_s, above=0)
-        for seed in self.seeds:
-            arguments.whole_number("seeds", seed, least=0)
-        rows, names = [row.name for row in self.rows], [one.name for one in self.candidates]
-        for what, given in (("row", rows), ("candidate", names), ("seed", self.seeds)):
-            if not given:
-                raise InputError(f"it has no {what}; give at least one")
-            if len(set(given)) < len(given):
-                raise InputError(f"it has the same {what} twice; give each once")
-        _check_known("row", rows, self.notes)
-        for row in self.rows:
-            _check_known("candidate", names, row.settings)
-        _check_known("candidate", names, (name for name in (self.against, self.towards) if name))
-        _check_known("candidate", (*names, ONE_ACCELERATOR), self.published_as)
-        _check_known("column of the paper", self.columns, self.published_as.values())
+    begins: str = ""  # the method at whose plan searches of a table begin; "" is whatever they begin at
+    towards: str = ""  # the candidate whose mean best the others are timed to, of curves; "" is none
+    quick_evaluations: Annotated[int, Ge(0)] = 0  # of a quick study; 0 is a tenth
+    quick_seeds: Annotated[int, Ge(1)] = 1  # how many of the seeds a quick study has
+    # method -> setting -> value, with which it is quick; a candidate's own come before these
+    quick_settings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def is_table(self) -> bool:
@@ -203,8 +170,21 @@ class Study:
         """Those that are run on a row."""
         return [one for one in self.candidates if not one.only or row.name in one.only]
 
-    def check_names(self) -> None:
-        """Raises InputError where a workload, a cluster, a method, a setting, a variant or a row is unknown."""
+    def check(self) -> None:
+        """Raises InputError where something is missing, there twice, or a name that is unknown."""
+        arguments.whole_number("window", self.window, least=0 if self.is_table else 1)
+        rows, names = [row.name for row in self.rows], [one.name for one in self.candidates]
+        for what, given in (("row", rows), ("candidate", names), ("seed", self.seeds)):
+            if not given:
+                raise InputError(f"it has no {what}; give at least one")
+            if len(set(given)) < len(given):
+                raise InputError(f"it has the same {what} twice; give each once")
+        _check_known("row", rows, self.notes)
+        for row in self.rows:
+            _check_known("candidate", names, row.settings)
+        _check_known("candidate", names, (name for name in (self.against, self.towards) if name))
+        _check_known("candidate", (*names, ONE_ACCELERATOR), self.published_as)
+        _check_known("column of the paper", self.columns, self.published_as.values())
         for row in self.rows:
             for workload in filter(None, (row.workload, row.quick)):
                 workloads.check_name(workload)
@@ -257,11 +237,7 @@ class Study:
         )
 
     def quick(self) -> Study:
-        """Fewer evaluations and seeds, and for each row what stands for it; rows without that are left out.
-
-        Raises:
-          InputError: no row is left.
-        """
+        """Fewer evaluations and seeds, and for each row what stands for it; rows without that are left out."""
         rows = {
             row.name: dataclasses.replace(row, workload=row.quick, published={})
             for row in self.rows
@@ -296,93 +272,51 @@ def read_study(path: pathlib.Path) -> Study:
     Raises:
       InputError: it is missing, no TOML, no study, or a name is unknown; the message begins with the file.
     """
-    study = read_toml(path, lambda table: _study(path.stem, table))
-    try:
-        study.check_names()
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return study
+
+    def made(table: dict[str, Any]) -> Study:
+        study = _study(path.stem, table)
+        study.check()
+        return study
+
+    return read_toml(path, made)
 
 
-def _study(name: str, table: Mapping[str, Any]) -> Study:
-    plain = keys_of(Study) - {"name", "rows", "candidates"}
-    of_candidates = {"candidate", "methods", "once", "variants", "settings", "every_agent"}
-    check_keys("the study", table, Study, plain | of_candidates | {"row"})
-    for key in {"title", "source", "about", "against", "begins", "towards"} & table.keys():
-        arguments.text(key, table[key], "give a sentence")
-    for key in {"published_as", "notes", "quick_settings"} & table.keys():
-        table_of(key, table[key])
-    given: dict[str, Any] = {key: table[key] for key in plain & table.keys()}
-    return Study(
-        **{
-            **given,
-            "name": name,
-            "seeds": tuple(list_of("seeds", table["seeds"])),
-            "rows": tuple(map(_row, list_of("row", table.get("row", [])))),
-            "candidates": _candidates(table),
-        }
+def _study(name: str, table: dict[str, Any]) -> Study:
+    """Candidates are methods by their names, then every agent where wanted, then candidates one by one."""
+
+    def taken(key: str, kind: Any, default: object) -> Any:
+        return fit(kind, table.pop(key, default), key, "document")
+
+    names, once = taken("methods", list[str], []), taken("once", list[str], [])
+    variants, settings = (
+        taken("variants", dict[str, str], {}),
+        taken("settings", dict[str, dict[str, Any]], {}),
     )
-
-
-def _candidates(table: Mapping[str, Any]) -> tuple[Candidate, ...]:
-    """Methods by their names, then every agent where that is asked for, then candidates one by one.
-
-    ``settings`` are of a name of the first, and of the method of the others.
-    """
-    names, once = list_of("methods", table.get("methods", [])), list_of("once", table.get("once", []))
-    variants, settings = (table_of(key, table.get(key, {})) for key in ("variants", "settings"))
-    for key in settings:
-        table_of(f"settings.{key}", settings[key])
+    rows = taken("row", list[dict[str, Any]], [])
+    for row in rows:
+        if isinstance(published := row.get("published"), dict):
+            row["published"] = {
+                column: math.inf if value == _OOM else value for column, value in published.items()
+            }
     _check_known("method", names, (*once, *variants))
-    columns = [Candidate(name, variants.get(name, name), once=name in once) for name in names]
-    others = [
-        _part(Candidate, "a candidate", one) for one in list_of("candidate", table.get("candidate", []))
-    ]
-    if table.get("every_agent"):
-        others = [*_every_agent(), *others]
-    _check_known("method", [*names, *(one.method for one in others)], settings)
-    return tuple(
-        dataclasses.replace(one, settings={**settings.get(key, {}), **one.settings})
-        for one, key in (*((one, one.name) for one in columns), *((one, one.method) for one in others))
+    candidates = [{"name": one, "method": variants.get(one, one), "once": one in once} for one in names]
+    if taken("every_agent", bool, False):
+        learned = [one for one in methods.names() if methods.find(one).kind == Kind.LEARNED]
+        roles = (Role.CONTROL, Role.PLAIN, Role.BESIDE)
+        others = [spec.name for role in roles for spec in methods.having(role)]
+        candidates += [{"name": one, "method": one} for one in dict.fromkeys([*learned, *others])]
+    candidates += taken("candidate", list[dict[str, Any]], [])
+    study: Study = fit(Study, {**table, "name": name, "rows": rows, "candidates": candidates}, "", "document")
+    # Settings are of a name of the first, and of the method of the others.
+    keys = [one.name if i < len(names) else one.method for i, one in enumerate(study.candidates)]
+    _check_known("method", keys, settings)
+    return dataclasses.replace(
+        study,
+        candidates=tuple(
+            dataclasses.replace(one, settings={**settings.get(key, {}), **one.settings})
+            for one, key in zip(study.candidates, keys, strict=True)
+        ),
     )
-
-
-def _every_agent() -> list[Candidate]:
-    """Every learned method of the table, and what is searched with beside them."""
-    learned = [name for name in methods.names() if methods.find(name).kind == Kind.LEARNED]
-    beside = [spec.name for role in (Role.CONTROL, Role.PLAIN, Role.BESIDE) for spec in methods.having(role)]
-    return [Candidate(name, name) for name in dict.fromkeys([*learned, *beside])]
-
-
-def _row(table: object) -> Row:
-    row: Row = _part(Row, "a row", table)
-    published = {column: _seconds(column, value) for column, value in row.published.items()}
-    for name, of in row.settings.items():
-        table_of(f"settings.{name}", of)
-    return dataclasses.replace(row, published=published)
-
-
-def _part(of: type, what: str, table: object) -> Any:
-    """A row or a candidate."""
-    part = table_of(what, table)
-    check_keys(what, part, of, keys_of(of) - {"once"})
-    taken = dict(part)
-    for key, value in part.items():
-        if key in ("of_units", "only"):
-            taken[key] = tuple(list_of(key, value))
-        elif key in ("settings", "published"):
-            table_of(key, value)
-        elif key == "parts":
-            arguments.whole_number(key, value, least=1)
-        elif key == "fused":
-            arguments.truth(key, value)
-        else:
-            arguments.text(key, value, "give a name")
-    return of(**taken)
-
-
-def _seconds(column: str, value: object) -> float:
-    return math.inf if value == _OOM else arguments.number(f"published {column!r}", value, above=0)
 
 
 def _check_known(what: str, known: Iterable[str], given: Iterable[str]) -> None:

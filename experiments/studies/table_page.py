@@ -36,24 +36,6 @@ _PARTS_COLUMNS = (
     "over the better",
     "bound in parts s",
 )
-CSV_COLUMNS = (
-    "workload",
-    "cluster",
-    "method",
-    "seeds",
-    "fitting",
-    "mean_s",
-    "spread_s",
-    "best_s",
-    "of_best_known",
-    "lower_bound_s",
-    "peak_bytes",
-    "evaluations",
-    "capped",
-    "status",
-    "published_as",
-    "published_s",
-)
 
 
 def write(study: Study, rows: Sequence[Filled], out: pathlib.Path, command: str) -> None:
@@ -78,17 +60,11 @@ def as_csv(study: Study, rows: Sequence[Filled]) -> str:
             {**base, "published_as": column, "published_s": filled.row.published[column]}
             for column in _only_in_the_paper(study, filled)
         ]
-    return csv_text(CSV_COLUMNS, records)
+    return csv_text(records)
 
 
 def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
-    """A page: what was run, step times as fractions of the best known, then each row with the paper's numbers.
-
-    Args:
-      study: the table.
-      rows: those that are complete.
-      command: what makes the page again.
-    """
+    """A page: what was run, step times as fractions of the best known, then each row with the paper's numbers."""
     lines = [
         f"# {study.title}",
         "",
@@ -171,7 +147,13 @@ def differences(study: Study, filled: Filled) -> list[str]:
         if column in published
     }
     known = {ours: times for ours, times in pairs.items() if not math.isnan(times[0])}
-    return [*_fits(study.published_as, known), *_turned(study.published_as, known)]
+    fits = {True: "does not fit", False: "fits"}
+    told = [
+        f"{ours} {fits[math.isinf(here)]} here; in the paper {study.published_as[ours]} {fits[math.isinf(there)]}"
+        for ours, (here, there) in known.items()
+        if math.isinf(here) != math.isinf(there)
+    ]
+    return [*told, *_turned(study.published_as, known)]
 
 
 def mean_s(times_s: tuple[float, ...]) -> float:
@@ -218,17 +200,6 @@ def _best_s(filled: Filled, names: Sequence[str]) -> float:
     """Mean step time of the best of some candidates, nan where none was run."""
     times = [mean_s(filled.times_s(name)) for name in names]
     return min((t for t in times if not math.isnan(t)), default=math.nan)
-
-
-def _fits(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float]]) -> list[str]:
-    def fit(value: float) -> str:
-        return "does not fit" if math.isinf(value) else "fits"
-
-    return [
-        f"{ours} {fit(here)} here; in the paper {column_of[ours]} {fit(there)}"
-        for ours, (here, there) in known.items()
-        if math.isinf(here) != math.isinf(there)
-    ]
 
 
 def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float]]) -> list[str]:
@@ -308,7 +279,9 @@ def _section(study: Study, filled: Filled) -> list[str]:
                 _fraction(filled, name),
                 _shown(record["peak_bytes"], "{:.2f}", 1 / _GIB),
                 _shown(record["evaluations"], "{}"),
-                _published(study, filled, name),
+                ""
+                if is_nan(published := record["published_s"])
+                else f"{record['published_as']}: {seconds(published)}",
             )
         )
     for column in _only_in_the_paper(study, filled):
@@ -387,13 +360,6 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
 
 def _only_in_the_paper(study: Study, filled: Filled) -> list[str]:
     return [column for column in filled.row.published if column not in study.published_as.values()]
-
-
-def _published(study: Study, filled: Filled, name: str) -> str:
-    column = study.published_as.get(name)
-    if column is None or column not in filled.row.published:
-        return ""
-    return f"{column}: {seconds(filled.row.published[column])}"
 
 
 def _fraction(filled: Filled, name: str) -> str:

@@ -55,8 +55,6 @@ def unknown_in_commands(root: pathlib.Path, text: str) -> list[str]:
                 continue
             else:
                 defined = read(file)
-                if "experiments.studies.run" in defined:  # which defines flags for it
-                    defined += read(root / "experiments" / "studies" / "run.py")
             wrong += [
                 f"{command}: {module[1]} has no flag --{flag}"
                 for flag in re.findall(r"--(\w+)", command)

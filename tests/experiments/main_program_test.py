@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).absolute().parents[2]
 @pytest.mark.slow
 def test_a_folder_that_cannot_be_written_to_is_one_line():
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.ablations", "--out=/proc/out"],
+        [sys.executable, "-m", "experiments.study", "--study=ablations", "--out=/proc/out"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
@@ -25,4 +25,4 @@ def test_a_folder_that_cannot_be_written_to_is_one_line():
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("ablations: --out=/proc/out: it cannot be written to: ")
+    assert line.startswith("study: --out=/proc/out: it cannot be written to: ")

@@ -50,8 +50,8 @@ def test_what_ended_is_not_run_again_until_costs_change(
     results.make_again(wanted, tmp_path)
     results.make_again(wanted, tmp_path)
     assert len(begun) == 2 and begun[0] == begun[1]
-    assert begun[0][:3] == ["-m", "experiments.papers_table", "--table=hdp_2018"]
-    assert "1 of 1, done: python -m experiments.papers_table --table=hdp_2018" in capsys.readouterr().out
+    assert begun[0][:3] == ["-m", "experiments.study", "--study=hdp_2018"]
+    assert "1 of 1, done: python -m experiments.study --study=hdp_2018" in capsys.readouterr().out
     monkeypatch.setattr(results, "costs_digest", lambda: "others")
     results.make_again(wanted, tmp_path)
     assert len(begun) == 3

@@ -90,11 +90,11 @@ def test_good_flags_begin_the_work(
 def test_columns_of_a_table_are_methods_there(
     flags_by_name: dict[str, flags.FlagValues], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values, begun = flags_by_name["papers_table"], []
+    values, begun = flags_by_name["study"], []
     for columns, status in (("hdp_paper,single", 0), ("hdp_papr", 2)):
         for one in values:
             values[one].unparse()
-        argv = ["papers_table", "--table=hdp_2018", f"--methods={columns}"]
+        argv = ["study", "--study=hdp_2018", f"--methods={columns}"]
         assert status_of(begun.append, values, argv) == status
     assert len(begun) == 1
     assert "no candidate 'hdp_papr'; did you mean 'hdp_paper'" in capsys.readouterr().err

@@ -44,7 +44,7 @@ class Learner(Protocol):
     All state is in variables, and draws depend on the seed and the count of updates alone: a
     learner with restored variables continues as the saved one would have.
 
-    ``entropy()`` is optional: the mean entropy of a decision in nats, for ``experiments.learning``.
+    ``entropy()`` is optional: the mean entropy of a decision in nats, for ``experiments.study``.
     """
 
     def propose(self) -> Proposal:

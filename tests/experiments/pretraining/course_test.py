@@ -77,9 +77,9 @@ def test_links_are_as_much_faster_as_is_said():
         ("machines = 3", "machines = 0", "machines is 0"),
         ("[0.5, 2.0]", "[2.0, 0.5]", "link_scale"),
         ("[0.5, 2.0]", "[0.0, 0.5]", "link_scale"),
-        ("[{}, { depth = 2 }]", "[2]", r"two_towers\[0\]"),
-        ("machines = 3", "machine = 3", "'machine'"),
-        ("machines = 3", "", "'machines'"),
+        ("[{}, { depth = 2 }]", "[2]", r"two_towers\]\[0\]"),
+        ("machines = 3", "machine = 3", "machines is missing"),
+        ("machines = 3", "", "machines is missing"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_name(course, before, after, told):

@@ -5,11 +5,13 @@ import dataclasses
 import pytest
 from absl import flags
 
-from experiments.studies import cells, curves_page, run
+from experiments.studies import cells, curves_page
 from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
 from tests.experiments.without_flags import loaded
 from tf_placer.search.search import search
+
+run, FLAGS = loaded("study")
 
 
 @pytest.fixture
@@ -79,11 +81,11 @@ def test_ctrl_c_keeps_what_is_complete_of_curves(monkeypatch, tmp_path, capsys):
 
 
 def test_a_study_with_fewer_seeds_says_so_in_its_command(monkeypatch):
-    (module, own), asked = loaded("learning"), []
-    for name in own:
-        own[name].unparse()
-    own(["learning", "--seeds=2"])
-    monkeypatch.setattr(flags, "FLAGS", own)
+    asked = []
+    for name in FLAGS:
+        FLAGS[name].unparse()
+    FLAGS(["study", "--study=learning", "--seeds=2"])
+    monkeypatch.setattr(flags, "FLAGS", FLAGS)
     monkeypatch.setattr(run, "compute", lambda study, out, command: asked.append((study.seeds, command)))
-    module.main([])
-    assert asked == [((100, 101), "python -m experiments.learning --seeds=2")]
+    run.main([])
+    assert asked == [((100, 101), "python -m experiments.study --study=learning --seeds=2")]

@@ -71,35 +71,10 @@ def test_a_quick_study_is_of_what_stands_for_the_rows(tmp_path):
     assert (many.settings, many.only) == ({"placements": 3, "groupings": 2}, ("dense_small on k40x2",))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("[3, 4]", "[3, 3]", "it has the same seed twice; give each once"),
-        ("[3, 4]", "3", "seeds is 3; give a list"),
-        ("window = 8", "window = 0", "window is 0; "),
-        ("cap_s = 60", "", "the study has no 'cap_s'; give one"),
-        ("cap_s = 60", "cap_s = 60\nseed = 1", "the study has no key 'seed'; did you mean 'seeds' or"),
-        ('"many groups"', '"shipped"', "it has the same candidate twice; give each once"),
-        ('against = "shipped"', 'against = "shiped"', "it has no candidate 'shiped'; did you mean 'shipped'?"),
-        ('"inception_v3"\n', '"inception_v"\n', "no workload is called 'inception_v'"),
-        ('"colocation_groups"', '"groups"', "variant of candidate 'many groups' is 'groups'; "),
-        ('["num_groups"]', '["groups_of"]', "config: method 'hdp' has no setting 'groups_of'"),
-        ('["resnet50 on p100x2"]', '["resnet50"]', "candidate 'elsewhere' is run on 'resnet50', which is no row"),
-        ("title", "[title", "it is no TOML"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_one_line(tmp_path, old, new, told):
-    assert old in GOOD
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, GOOD.replace(old, new, 1))
-    message = str(caught.value)
-    assert told in message and str(tmp_path / "study.toml") in message and "\n" not in message
-
-
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_shipped_studies_are_good(path):
     study = read_study(path)
-    study.quick().check_names()
+    study.quick().check()
     assert study.seeds == (100, 101, 102, 103, 104)
     assert len(study.quick().rows) == 1
 
@@ -195,37 +170,50 @@ def test_a_thinned_table_has_the_first_seeds_and_the_named_methods_of_the_same_p
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("text", "old", "new", "told"),
     [
-        ('"inception_v3"', '"inception_v"', "no workload is called 'inception_v'"),
-        ('"dense_small"', '"dense_smal"', "no workload is called 'dense_smal'"),
-        ('"k40x2"', '"k40x3"', "unknown cluster preset 'k40x3'"),
-        ('["single", "random"]', '["single", "random", "rndom"]', "no method is called 'rndom'"),
-        ('["single", "random"]', '["single", "single", "random"]', "the same candidate twice"),
-        ('"resnet50 on p100x2"', '"resnet50 on p100x4"', "no row 'resnet50 on p100x4'"),
-        ('random = "RL"', 'random = "LR"', "no column of the paper 'LR'"),
-        ('random = "RL"', 'randm = "RL"', "no candidate 'randm'"),
-        ('once = ["single"]', 'once = ["sngle"]', "no method 'sngle'"),
-        ("[settings.random]", "[settings.random]\nbatch = 1\nwidth = 2", "has no setting"),
-        ("RL = 2.5", "RL = -2.5", "published 'RL' is -2.5"),
-        ("RL = 2.5", 'RL = "oom"', "published 'RL' is 'oom'"),
-        ("evaluations = 25", "evaluations = 0", "evaluations is 0"),
-        ("evaluations = 25", "", "has no 'evaluations'"),
-        ("seeds = [3, 4]", "seeds = []", "it has no seed"),
-        ("seeds = [3, 4]", "seeds = 3", "seeds is 3; give a list"),
-        ("cap_s = 60", "cap_s = 60\ncapp = 1", "no key 'capp'"),
-        ('cluster = "p100x2"', 'clustr = "p100x2"', "no key 'clustr'"),
-        ('source = "A paper"', "source = 5", "source is 5"),
-        ("[notes]", "[notes", "it is no TOML"),
+        (GOOD, "[3, 4]", "[3, 3]", "it has the same seed twice; give each once"),
+        (GOOD, "[3, 4]", "3", "seeds is 3; give a list, each a whole number"),
+        (GOOD, "window = 8", "window = 0", "window is 0; "),
+        (GOOD, "cap_s = 60", "", "cap_s is missing; give"),
+        (GOOD, "cap_s = 60", "cap_s = 60\nseed = 1", "unknown key seed; did you mean 'seeds' or"),
+        (GOOD, '"many groups"', '"shipped"', "it has the same candidate twice; give each once"),
+        (GOOD, 'against = "shipped"', 'against = "shiped"', "it has no candidate 'shiped'; did you mean 'shipped'?"),
+        (GOOD, '"inception_v3"\n', '"inception_v"\n', "no workload is called 'inception_v'"),
+        (GOOD, '"colocation_groups"', '"groups"', "variant of candidate 'many groups' is 'groups'; "),
+        (GOOD, '["num_groups"]', '["groups_of"]', "config: method 'hdp' has no setting 'groups_of'"),
+        (GOOD, '["resnet50 on p100x2"]', '["resnet50"]', "candidate 'elsewhere' is run on 'resnet50', which is no row"),
+        (GOOD, "title", "[title", "it is no TOML"),
+        (TABLE, '"inception_v3"', '"inception_v"', "no workload is called 'inception_v'"),
+        (TABLE, '"dense_small"', '"dense_smal"', "no workload is called 'dense_smal'"),
+        (TABLE, '"k40x2"', '"k40x3"', "unknown cluster preset 'k40x3'"),
+        (TABLE, '["single", "random"]', '["single", "random", "rndom"]', "no method is called 'rndom'"),
+        (TABLE, '["single", "random"]', '["single", "single", "random"]', "the same candidate twice"),
+        (TABLE, '"resnet50 on p100x2"', '"resnet50 on p100x4"', "no row 'resnet50 on p100x4'"),
+        (TABLE, 'random = "RL"', 'random = "LR"', "no column of the paper 'LR'"),
+        (TABLE, 'random = "RL"', 'randm = "RL"', "no candidate 'randm'"),
+        (TABLE, 'once = ["single"]', 'once = ["sngle"]', "no method 'sngle'"),
+        (TABLE, "[settings.random]", "[settings.random]\nbatch = 1\nwidth = 2", "has no setting"),
+        (TABLE, "RL = 2.5", "RL = -2.5", "rows[0].published[RL] is -2.5"),
+        (TABLE, "RL = 2.5", 'RL = "oom"', "rows[0].published[RL] is 'oom'"),
+        (TABLE, "evaluations = 25", "evaluations = 0", "evaluations is 0"),
+        (TABLE, "evaluations = 25", "", "evaluations is missing"),
+        (TABLE, "seeds = [3, 4]", "seeds = []", "it has no seed"),
+        (TABLE, "seeds = [3, 4]", "seeds = 3", "seeds is 3; give a list"),
+        (TABLE, "cap_s = 60", "cap_s = 60\ncapp = 1", "unknown key capp"),
+        (TABLE, 'cluster = "p100x2"', 'clustr = "p100x2"', "rows[1].cluster is missing"),
+        (TABLE, 'source = "A paper"', "source = 5", "source is 5"),
+        (TABLE, "[notes]", "[notes", "it is no TOML"),
     ],
-)
-def test_a_mistake_in_a_table_is_one_line_that_names_file_and_word(old, new, told, tmp_path):
-    assert old in TABLE
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_names_file_and_word(text, old, new, told, tmp_path):
+    assert old in text
     with pytest.raises(InputError) as error:
-        read(tmp_path, TABLE.replace(old, new, 1))
+        read(tmp_path, text.replace(old, new, 1))
     message = str(error.value)
-    assert told in message and str(tmp_path / "study.toml") in message
-    assert len(message.splitlines()) == 1 and ";" in message
+    assert (
+        told in message and str(tmp_path / "study.toml") in message and "\n" not in message and ";" in message
+    )
 
 
 IN_PARTS = """
@@ -245,7 +233,7 @@ def test_a_row_can_have_its_batch_in_parts(tmp_path):
     # Where a row is whole nothing is searched in parts.
     for wrong, told in (
         ("parts = 0", "parts is 0"),
-        ("parts = true", "parts is True"),
+        ("parts = true", "parts is (True|true)"),
         ("", "give the row 'parts'"),
     ):
         with pytest.raises(InputError, match=told):
@@ -261,18 +249,9 @@ UNPUBLISHED = ("go_generalization", "go_multi_task", "plain_search", "split")
 
 
 def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
+    papers = {"colocrl_2017", "go_2020", "hdp_2018", "mars_2021", "placeto_2019"}
     files = sorted(TABLES.glob("*.toml"))
-    assert [path.stem for path in files] == [
-        "colocrl_2017",
-        "go_2020",
-        "go_generalization",
-        "go_multi_task",
-        "hdp_2018",
-        "mars_2021",
-        "placeto_2019",
-        "plain_search",
-        "split",
-    ]
+    assert {path.stem for path in files} == papers | set(UNPUBLISHED)
     for path in files:
         study = read_study(path)  # which also knows the names
         assert all(bool(row.published) == (path.stem not in UNPUBLISHED) for row in study.rows)
