@@ -1,23 +1,26 @@
-"""Item and cluster to Problem with estimated or measured costs; measurements are kept on disk."""
+"""Problems with estimated or measured costs: ops and tensors between workers are timed, and times kept on disk."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import platform
-from collections.abc import Callable
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
+import scipy.optimize
 import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.store import Cache, Durations
-from tf_placer.calibration.refit import Correction, Traffic, measure_traffic, traffic_item
-from tf_placer.calibration.times import Hop, OpTimes, PairTimes, fit_link, measure_op_times, measure_pair
+from tf_placer.calibration.refit import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster, given_cluster
+from tf_placer.cluster.device import Link
 from tf_placer.costs import COSTS
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import library_name
@@ -25,31 +28,279 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
-from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.workers.local_workers import workers_of
+from tf_placer.runtime.audit import owner
+from tf_placer.runtime.graph_program import (
+    GraphProgram,
+    LoadedProgram,
+    build_program,
+    open_program,
+    run_watched,
+)
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
+from tf_placer.workers.local_workers import Workers, workers_of
+
+
+def op_times_ns(trace: tf.compat.v1.RunMetadata, op_names: Collection[str]) -> dict[str, int]:
+    """Time that each op spent in its kernel in one traced step, in nanoseconds.
+
+    Nodes with other names (the ops that a loop is lowered to are called ``loop/...``) count for the op with the longest
+    prefix of their name; sends and receives, which belong to no op, are left out.
+
+    Ops that are not in the trace are missing.
+    """
+    total: dict[str, int] = collections.defaultdict(int)
+    for device in trace.step_stats.dev_stats:
+        for node in device.node_stats:
+            name = owner(node.node_name, op_names)
+            if name is not None:
+                if node.op_end_rel_nanos:
+                    total[name] += node.op_end_rel_nanos - node.op_start_rel_nanos
+                else:
+                    total[name] += 1000 * (node.op_end_rel_micros - node.op_start_rel_micros)
+    return dict(total)
+
+
+def median_times_ns(traces: Iterable[dict[str, int]]) -> dict[str, float]:
+    """Median time of each op over several steps; an op that any step lacks counts 0 there."""
+    traces = list(traces)
+    names = {name: None for trace in traces for name in trace}
+    return {name: float(np.median([trace.get(name, 0) for trace in traces])) for name in names}
+
+
+_Value = TypeVar("_Value")
+_TRACED_STEPS = 7  # of which medians are taken
+
+
+@dataclasses.dataclass(frozen=True)
+class OpTimes:
+    """Times of a program's ops on one device."""
+
+    op_ns: dict[str, int]  # by name, the executor's own work included, so that the sum is ``step_s``
+    step_s: float  # untraced, with everything on the device
+    tracing_ns: float  # what tracing added to each op
+    unmeasured: tuple[str, ...]  # ops without a trace, which the runtime folded or never ran: they are free
+
+
+def measure_op_times(
+    timed: Workers,
+    traced: Workers,
+    item: Item,
+    placed: tf.compat.v1.GraphDef,
+    config: RuntimeConfig,
+) -> OpTimes:
+    """Runs a program whose ops are all on one device, untraced and traced.
+
+    A traced step takes longer than an untraced one by a few microseconds an op, and an untraced one longer than
+    its kernels by the executor's work between them and by its threads' taking turns. All are taken to be alike for
+    every op that runs: the difference between the traced kernels' sum and the untraced step is spread over the ops.
+
+    Args:
+      timed: for the untraced steps, with the threads that placements are measured with.
+      traced: for the traced ones, with one inter-op thread: no two ops share the core.
+      item: the program.
+      placed: its graph, all on one device (ops without a kernel there apart).
+      config: of the untraced steps.
+    """
+    program = build_program(item, placed)
+    names = set(item.index.names)
+
+    def run(target: str) -> list[float]:
+        with open_program(target, program, config.deadline_s) as loaded:
+            return time_steps(loaded.step, config)
+
+    def trace(target: str) -> list[dict[str, int]]:
+        with open_program(target, program, config.deadline_s) as loaded:
+            for _ in range(config.warmup_steps):
+                loaded.step()
+            return [op_times_ns(loaded.traced_step(), names) for _ in range(_TRACED_STEPS)]
+
+    step_s = _on(timed, config.deadline_s, run)
+    traces = _on(traced, config.deadline_s, trace)
+    return corrected(median_times_ns(traces), reported_s(step_s, config)[0], item.index.names)
+
+
+def _on(workers: Workers, deadline_s: float, function: Callable[[str], _Value]) -> _Value:
+    workers.start()
+    target = workers.target
+    return run_watched(workers, deadline_s, lambda: function(target))
+
+
+def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, ...]) -> OpTimes:
+    """Brings the sum of traced times to the untraced step, by the same amount for every op that runs."""
+    ns, step_ns = np.array(list(traced_ns.values())), 1e9 * step_s
+    excess = 0.0  # sum(max(ns - excess, 0)) = step; negative where the executor takes more than tracing adds
+    if len(ns):
+        low, high = min(0.0, (ns.sum() - step_ns) / len(ns)), float(ns.max())
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if np.maximum(ns - middle, 0).sum() > step_ns else (low, middle)
+        excess = (low + high) / 2
+    op_ns = {
+        name: int(value) for name, value in zip(traced_ns, np.rint(np.maximum(ns - excess, 0)), strict=True)
+    }
+    return OpTimes(op_ns, step_s, excess, tuple(name for name in op_names if name not in traced_ns))
+
+
+SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
+_FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
+_WORK = 200  # rows of a matrix: its product takes some 0.2 ms
+_DEADLINE_S = 120.0
+# Least room upward for the factor on the ends' work, even if that explains all of the transfer time.
+_LEAST_LATENCY_NS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Hop:
+    """One tensor sent from one worker to the other: medians over several steps."""
+
+    num_bytes: int
+    elapsed_ns: float  # from the end of its producer to the start of its consumer, on idle workers
+    # Processor time of the two processes. What is measured is their sum, since both send and receive in turn; each is
+    # taken for half of it.
+    send_ns: float
+    receive_ns: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PairTimes:
+    """Costs between two workers."""
+
+    join_ns: float  # what a step takes longer when the second worker has a part in it, however small: the call to it
+    hops: tuple[Hop, ...]  # of tensors of several sizes
+
+
+def measure_pair(
+    workers: Workers, devices: Sequence[str], sizes_bytes: Sequence[int] = SIZES_BYTES
+) -> PairTimes:
+    """Sends tensors of every size to and fro between two workers, one at a time.
+
+    What sharing a step costs by itself is what remains of a step with few hops.
+
+    Args:
+      workers: of the two devices; steps are started at the first.
+      devices: two full device names of different tasks.
+      sizes_bytes: multiples of 4.
+    """
+    workers.start()
+    smallest = min(sizes_bytes)
+    fewest, most = (_cost_of_hops(workers, devices, smallest, hops) for hops in (_FEW_HOPS, _MANY_HOPS))
+    join = np.maximum(fewest - (most - fewest) * _FEW_HOPS / (_MANY_HOPS - _FEW_HOPS), 0.0)
+    hops = []
+    for num_bytes in sizes_bytes:
+        elapsed_ns, busy_ns = (_cost_of_hops(workers, devices, num_bytes, _HOPS) - join) / _HOPS
+        hops.append(Hop(num_bytes, elapsed_ns, busy_ns / 2, busy_ns / 2))
+    return PairTimes(join[0], tuple(hops))
+
+
+def fit_link(link: Link, hops: Sequence[Hop]) -> Link:
+    """A link with latency, bandwidth and the ends' own work fitted to measured hops.
+
+    Each is a constant and a rate, both at least 0, fitted to relative errors, because sizes span five orders of
+    magnitude. The threads of both ends together can use more processor time than passes, because they overlap; in the
+    simulator sending, crossing and receiving follow each other, so there the ends' work is cut to what passes: a tensor
+    by itself takes as long as it was measured to take.
+    """
+    num_bytes = np.array([hop.num_bytes for hop in hops], np.float64)
+    elapsed = _line(num_bytes, np.array([hop.elapsed_ns for hop in hops]))
+    send = _line(num_bytes, np.array([hop.send_ns for hop in hops]))
+    receive = _line(num_bytes, np.array([hop.receive_ns for hop in hops]))
+    room = np.maximum(elapsed - [_LEAST_LATENCY_NS, 0.0], 0.0)
+    share = np.minimum(room / np.maximum(send + receive, 1e-9), 1.0)
+    send, receive = share * send, share * receive
+    way = elapsed - send - receive
+    return dataclasses.replace(
+        link,
+        latency_ns=max(round(way[0]), _LEAST_LATENCY_NS),
+        bytes_per_s=1e9 / max(way[1], 1e-3),
+        send_ns=round(send[0]),
+        send_ps_per_byte=round(1000 * send[1]),
+        receive_ns=round(receive[0]),
+        receive_ps_per_byte=round(1000 * receive[1]),
+    )
+
+
+def _line(num_bytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
+    """[2] constant and slope, at least 0, with least relative errors."""
+    scale = 1.0 / np.maximum(ns, 1.0)
+    table = np.stack([np.ones_like(num_bytes), num_bytes], axis=1) * scale[:, np.newaxis]
+    solution, _ = scipy.optimize.nnls(table, ns * scale)
+    return solution
+
+
+def _cost_of_hops(workers: Workers, devices: Sequence[str], num_bytes: int, hops: int) -> np.ndarray:
+    """[2] elapsed time and processor time of all workers that hops cost a step, in ns: medians over turns."""
+    programs = [_ping_pong(num_bytes, hops, devices[0], device) for device in (devices[1], devices[0])]
+    target, pids = workers.target, workers.pids
+    turns = 9 if num_bytes > 1 << 22 else 41
+
+    def one_step(loaded: LoadedProgram) -> tuple[int, int]:
+        busy_before = sum(map(busy_ns, pids))
+        start = time.perf_counter_ns()
+        loaded.step()
+        elapsed_ns = time.perf_counter_ns() - start
+        return elapsed_ns, sum(map(busy_ns, pids)) - busy_before
+
+    def run() -> np.ndarray:
+        with contextlib.ExitStack() as stack:
+            crossing, staying = (
+                stack.enter_context(open_program(target, program, _DEADLINE_S)) for program in programs
+            )
+            for _ in range(3):
+                crossing.step()
+                staying.step()
+            differences = [np.subtract(one_step(crossing), one_step(staying)) for _ in range(turns)]
+            return np.median(differences, axis=0)
+
+    return run_watched(workers, _DEADLINE_S, run)
+
+
+def _ping_pong(num_bytes: int, hops: int, device: str, other_device: str) -> GraphProgram:
+    """A step that hands a tensor to and fro between two devices, which may be one, with work between as in training.
+
+    Without work the threads that wait for a message have not gone to sleep when it comes, and it comes out too cheap.
+    """
+    value = np.zeros(num_bytes // 4, np.float32)
+
+    @tf.function
+    def step(x: tf.Tensor, near: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+        for hop in range(hops):
+            matrix, scope = (near, "near") if hop % 2 else (other, "other")
+            with tf.name_scope(scope):
+                product = tf.matmul(matrix, matrix + x[:1])
+                with tf.control_dependencies([product]):
+                    x = tf.identity(x)
+        return x[:1]
+
+    item = Item.from_function(step, tf.constant(value), tf.eye(_WORK), tf.eye(_WORK), name="ping_pong")
+    placed = tf.compat.v1.GraphDef()
+    placed.CopyFrom(item.graph_def)
+    for node in placed.node:
+        node.device = other_device if node.name.startswith("other") else device
+    return build_program(item, placed)
+
+
+def busy_ns(pid: int) -> int:
+    """Processor time that a process of this user has used so far, all threads together, in nanoseconds."""
+    # What clock_getcpuclockid(3) computes; Python wraps it for threads of its own only.
+    return time.clock_gettime_ns((~pid << 3) | 2)
+
 
 # Names that measurements are kept under; the number changes when the measurement or its meaning does.
-_PAIR, _TRAFFIC = "pair", "traffic 3"
-# Duration of measuring on two idle cores; the actual durations are kept under these names.
-_PROFILING_OPS, _PROFILING_PAIR, _PROFILING_TRAFFIC = "profiling ops", "profiling links", "profiling traffic"
-_PROFILING_S = {_PROFILING_OPS: 10.0, _PROFILING_PAIR: 15.0, _PROFILING_TRAFFIC: 30.0}
+_OPS, _PAIR, _TRAFFIC = "ops", "pair", "traffic 3"
+# Names that durations of measuring are kept under.
+_PHASES = {_OPS: "profiling ops", _PAIR: "profiling links", _TRAFFIC: "profiling traffic"}
+_PROFILING_S = {"profiling ops": 10.0, "profiling links": 15.0, "profiling traffic": 30.0}  # two idle cores
 
 _Times = TypeVar("_Times", OpTimes, PairTimes, Traffic)
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """Measured times of one program on one live cluster.
+    """Measured times of one program on one live cluster."""
 
-    Attributes:
-      op_times: device model -> times of the ops with everything on such a device.
-      pair: what two workers cost each other, tensor by tensor; None where there is one worker.
-      traffic: what many tensors cost among other work; None where there is one worker.
-    """
-
-    op_times: dict[str, OpTimes]
-    pair: PairTimes | None
-    traffic: Traffic | None
+    op_times: dict[str, OpTimes]  # device model -> times of the ops with everything on such a device
+    pair: PairTimes | None  # what two workers cost each other, tensor by tensor; None for a single worker
+    traffic: Traffic | None  # what many tensors cost among other work; None for a single worker
 
 
 def profile(
@@ -70,7 +321,12 @@ def profile(
     if pair is None:
         return Profile(op_times, None, None)
     pair_times = _pair_times(pair, config, cache)
-    return Profile(op_times, pair_times, _traffic(pair, config, cache))
+
+    def measure() -> Traffic:
+        synthetic = traffic_item()
+        return measure_traffic(synthetic, traffic_problem(synthetic, pair, config, cache), config)
+
+    return Profile(op_times, pair_times, _kept(cache, _traffic_key(pair, config), Traffic, measure))
 
 
 def awaited_s(
@@ -79,16 +335,11 @@ def awaited_s(
     """Expected seconds of ``profile``: 0 where all measurements are kept."""
     cache, durations = cache or Cache(), Durations()
     keys = [_ops_key(item, cluster, position, config) for position in _one_of_each_model(cluster)]
-    missing = [_PROFILING_OPS for key in keys if not _is_kept(cache, key)]
     pair = _two_workers(cluster)
     if pair is not None:
-        missing += [_PROFILING_PAIR] * (not _is_kept(cache, _pair_key(pair, config)))
-        missing += [_PROFILING_TRAFFIC] * (not _is_kept(cache, _traffic_key(pair, config)))
-    return sum(durations.known(phase, _PROFILING_S[phase]) for phase in missing)
-
-
-def _is_kept(cache: Cache, key: dict[str, str]) -> bool:
-    return cache.load(key, lambda value: True) is not None
+        keys += [_pair_key(pair, config), _traffic_key(pair, config)]
+    phases = [_PHASES[key["kind"]] for key in keys if cache.load(key, lambda value: True) is None]
+    return sum(durations.known(phase, _PROFILING_S[phase]) for phase in phases)
 
 
 def calibrated(problem: Problem, measured: Profile) -> Problem:
@@ -99,6 +350,20 @@ def calibrated(problem: Problem, measured: Profile) -> Problem:
     if measured.traffic is not None:
         cluster = measured.traffic.correction.apply_to_cluster(cluster)
     return _with_costs(problem, measured.op_times, cluster)
+
+
+def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:
+    """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to.
+
+    Args:
+      item: ``traffic_item()``.
+      pair: two workers.
+      config: of the measurement.
+      cache: of measurements.
+    """
+    problem = analytic_problem(item, pair)
+    cluster = _with_pair_times(pair, _pair_times(pair, config, cache))
+    return _with_costs(problem, _op_times(item, problem, config, cache), cluster)
 
 
 def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
@@ -114,42 +379,8 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
                 return measure_op_times(timed, traced, item, placed, config)
 
             key = _ops_key(item, problem.cluster, position, config)
-            model = problem.cluster.devices[position].model
-            op_times[model] = _kept(cache, key, _read_op_times, _PROFILING_OPS, measure)
+            op_times[problem.cluster.devices[position].model] = _kept(cache, key, OpTimes, measure)
     return op_times
-
-
-def _kept(
-    cache: Cache,
-    key: dict[str, str],
-    read: Callable[[Any], _Times],
-    phase: str,
-    measure: Callable[[], _Times],
-) -> _Times:
-    """Cached times, or times measured now and cached, with the duration of measuring."""
-    times = cache.load(key, read)
-    if times is None:
-        with Durations().timing(phase):
-            times = measure()
-        cache.save(key, dataclasses.asdict(times))
-    return times
-
-
-def _read_op_times(kept: dict[str, Any]) -> OpTimes:
-    return OpTimes(**{**kept, "unmeasured": tuple(kept["unmeasured"])})
-
-
-def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
-    """The cluster with measured links, and with the cost of joining for all workers but that of the first device."""
-    tasks = [device.name.rpartition("/device:")[0] for device in cluster.devices]
-    return dataclasses.replace(
-        cluster,
-        devices=tuple(
-            dataclasses.replace(device, join_ns=round(pair.join_ns) if task != tasks[0] else 0)
-            for device, task in zip(cluster.devices, tasks, strict=True)
-        ),
-        links=tuple(fit_link(link, pair.hops) for link in cluster.links),
-    )
 
 
 def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
@@ -157,54 +388,45 @@ def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes
         with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
             return measure_pair(senders, [device.name for device in pair.devices])
 
-    return _kept(
-        cache,
-        _pair_key(pair, config),
-        lambda kept: PairTimes(kept["join_ns"], tuple(Hop(**hop) for hop in kept["hops"])),
-        _PROFILING_PAIR,
-        measure,
-    )
+    return _kept(cache, _pair_key(pair, config), PairTimes, measure)
 
 
-def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
-    def measure() -> Traffic:
-        item = traffic_item()
-        return measure_traffic(item, traffic_problem(item, pair, config, cache), config)
-
-    return _kept(cache, _traffic_key(pair, config), _read_traffic, _PROFILING_TRAFFIC, measure)
-
-
-def _read_traffic(kept: dict[str, Any]) -> Traffic:
-    times = {name: tuple(kept[name]) for name in ("measured_s", "before_s", "after_s")}
-    return Traffic(Correction(**kept["correction"]), **times)
+def _kept(cache: Cache, key: dict[str, str], kind: type[_Times], measure: Callable[[], _Times]) -> _Times:
+    """Cached times, or times measured now and cached, with the duration of measuring."""
+    times: _Times | None = cache.load(key, lambda value: arguments.fit(kind, value, "", "document"))
+    if times is None:
+        with Durations().timing(_PHASES[key["kind"]]):
+            times = measure()
+        cache.save(key, dataclasses.asdict(times))
+    return times
 
 
-def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:
-    """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to.
-
-    Args:
-      item: ``traffic_item()``.
-      pair: two workers.
-      config: of the measurement.
-      cache: where what is measured is kept.
-    """
-    problem = analytic_problem(item, pair)
-    cluster = _with_pair_times(pair, _pair_times(pair, config, cache))
-    return _with_costs(problem, _op_times(item, problem, config, cache), cluster)
+def _ops_key(item: Item, cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": _OPS, "graph": item.fingerprint, **_hardware(cluster, position, config)}
 
 
-def _with_costs(problem: Problem, op_times: dict[str, OpTimes], cluster: Cluster) -> Problem:
-    columns = []
-    for position, device in enumerate(problem.cluster.devices):
-        op_ns = op_times[device.model].op_ns
-        column = np.array([op_ns.get(name, 0) for name in problem.op_names], np.int64)
-        columns.append(column if len(column) else problem.compute_ns[:, position])
-    return dataclasses.replace(
-        problem,
-        compute_ns=np.stack(columns, axis=1),
-        cluster=cluster,
-        guessed_op_types={},
-    )
+def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": _PAIR, **_hardware(pair, 0, config)}
+
+
+def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+    # The links are fitted so that *this* simulator is right with them.
+    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair, 0, config)}
+
+
+def _hardware(cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
+    """Conditions of a time on a device, apart from the program."""
+    device = cluster.devices[position]
+    with open("/proc/cpuinfo", encoding="ascii") as lines:
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "inter_op_threads": str(config.inter_op_threads),
+        "device": device.model,
+        "address": device.address,  # of a server elsewhere, whose processor is unknown
+        "processor": names[0] if names else platform.machine(),
+        "tensorflow": tf.__version__,
+        "kernel": platform.release(),
+    }
 
 
 def _one_of_each_model(cluster: Cluster) -> list[int]:
@@ -227,38 +449,25 @@ def _two_workers(cluster: Cluster) -> Cluster | None:
     return dataclasses.replace(cluster, devices=devices, links=links)
 
 
-def _ops_key(item: Item, cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
-    return {"kind": "ops", "graph": item.fingerprint, **_hardware(cluster, position, config)}
+def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
+    """The cluster with measured links and the cost of joining, which the first device's worker does not have."""
+    tasks = [device.name.rpartition("/device:")[0] for device in cluster.devices]
+    devices = tuple(
+        dataclasses.replace(device, join_ns=round(pair.join_ns) if task != tasks[0] else 0)
+        for device, task in zip(cluster.devices, tasks, strict=True)
+    )
+    links = tuple(fit_link(link, pair.hops) for link in cluster.links)
+    return dataclasses.replace(cluster, devices=devices, links=links)
 
 
-def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
-    return {"kind": _PAIR, **_hardware(pair, 0, config)}
-
-
-def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
-    # The links are fitted so that *this* simulator is right with them.
-    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair, 0, config)}
-
-
-def _hardware(cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
-    """Conditions of a time on a device, apart from the program."""
-    device = cluster.devices[position]
-    return {
-        "inter_op_threads": str(config.inter_op_threads),
-        "device": device.model,
-        "address": device.address,  # of a server elsewhere, whose processor is unknown
-        "processor": _processor_name(),
-        "tensorflow": tf.__version__,
-        "kernel": platform.release(),
-    }
-
-
-def _processor_name() -> str:
-    with open("/proc/cpuinfo", encoding="ascii") as lines:
-        for line in lines:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
+def _with_costs(problem: Problem, op_times: dict[str, OpTimes], cluster: Cluster) -> Problem:
+    columns = []
+    for position, device in enumerate(problem.cluster.devices):
+        op_ns = op_times[device.model].op_ns
+        column = np.array([op_ns.get(name, 0) for name in problem.op_names], np.int64)
+        columns.append(column if len(column) else problem.compute_ns[:, position])
+    compute_ns = np.stack(columns, axis=1)
+    return dataclasses.replace(problem, compute_ns=compute_ns, cluster=cluster, guessed_op_types={})
 
 
 @eagerly()

@@ -79,11 +79,7 @@ class Correction:
         return dataclasses.replace(cluster, devices=devices, links=tuple(links))
 
 
-def refit(
-    problem: Problem,
-    device_of_unit: np.ndarray | Decisions,
-    measured_s: np.ndarray,
-) -> Correction:
+def refit(problem: Problem, device_of_unit: np.ndarray | Decisions, measured_s: np.ndarray) -> Correction:
     """Factors that bring simulated times nearest to measured ones.
 
     Least squares of the logarithm of their ratio with a prior on each factor around 1, in a trust region (Branch,
@@ -92,7 +88,7 @@ def refit(
     Args:
       problem: as profiled.
       device_of_unit: [B, U] placements that ran, or the decisions of B plans.
-      measured_s: [B].
+      measured_s: [B] float64.
     """
 
     def residuals(factors: np.ndarray) -> np.ndarray:
@@ -173,13 +169,7 @@ def traffic_placements(problem: Problem) -> np.ndarray:
 
 
 def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traffic:
-    """Runs the traffic program in many placements and fits the links of its problem to their step times.
-
-    Args:
-      item: ``traffic_item()``.
-      problem: its ops profiled, its links from hops.
-      config: of the measurement.
-    """
+    """Runs the traffic program in many placements and fits the links of its problem to their step times."""
     rows = traffic_placements(problem)
     with RuntimeEvaluator(item, problem, config) as evaluator:
         times = evaluator.race(rows, _ROUNDS, confidence=1.0)

@@ -10,8 +10,7 @@ import rich.console
 import rich.table
 
 from tf_placer.base.quantities import milliseconds, percentage
-from tf_placer.calibration.build_problem import Profile, calibrated, profile
-from tf_placer.calibration.times import Hop, OpTimes
+from tf_placer.calibration.build_problem import Hop, OpTimes, Profile, calibrated, profile
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request

@@ -25,7 +25,7 @@ from tf_placer.runtime.graph_program import (
     run_watched,
 )
 from tf_placer.runtime.timing import NO_LIMIT, Limit, RuntimeConfig, time_steps
-from tf_placer.workers.local_workers import LocalWorkers, Workers
+from tf_placer.workers.local_workers import LocalWorkers, Workers, peaks_bytes
 
 _Value = TypeVar("_Value")
 
@@ -45,50 +45,6 @@ class MemoryExceeded(RuntimeError):
         self.peak_bytes = peak_bytes  # device name -> peak until the end, where it is known
 
 
-class MemoryWatch:
-    """The memory of one program on live workers, from its loading to its last step.
-
-    watch = MemoryWatch(workers)
-    watch.settle()  # load the program ...
-    watch.begin(program)  # run it, and now and then
-    watch.check()
-    """
-
-    def __init__(self, workers: Workers) -> None:
-        """Watches the present workers, not their successors: the thread of an abandoned call may come back late."""
-        self._memories = workers.memories
-        self._is_on = False  # the memory for loading does not count
-
-    def settle(self) -> None:
-        """Settles the memory of every worker before the program is loaded."""
-        for memory in self._memories:
-            memory.settle()
-
-    def begin(self, program: GraphProgram) -> None:
-        """Starts the watch, once the program is loaded."""
-        small = program.resident_bytes(below=SMALL_VALUE_BYTES)
-        for memory in self._memories:
-            memory.begin(small.get(memory.device, 0))
-        self._is_on = True
-
-    def check(self) -> None:
-        """Raises MemoryExceeded if a device is over its memory."""
-        for memory in self._memories if self._is_on else ():
-            excess = memory.excess()
-            if excess is not None:
-                raise MemoryExceeded(excess, self.peak_bytes())
-
-    @property
-    def is_mute(self) -> bool:
-        """True if a worker left a question about its memory unanswered: it hangs, and so would the next program."""
-        return any(memory.is_mute for memory in self._memories)
-
-    def peak_bytes(self) -> dict[str, int]:
-        """Device name -> peak since ``begin`` (``WorkerMemory``), of the devices whose peak is known."""
-        peaks = {memory.device: memory.peak_bytes() for memory in self._memories}
-        return {name: peak for name, peak in peaks.items() if peak is not None}
-
-
 @dataclasses.dataclass(frozen=True)
 class Attempt(Generic[_Value]):
     """Result of an attempt: a value when ``status`` is OK, else one line about the failure."""
@@ -96,9 +52,8 @@ class Attempt(Generic[_Value]):
     status: Status
     message: str = ""
     value: _Value | None = None
-    peak_bytes: Mapping[str, int] = dataclasses.field(
-        default_factory=dict
-    )  # by device name; after OUT_OF_MEMORY
+    # By device name; after OUT_OF_MEMORY.
+    peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def value_or(self, error: type[Exception], what: str = "") -> _Value:
         """The value; without one raises ``error`` with ``what``, the status and its message."""
@@ -163,14 +118,6 @@ OpenProgram = Callable[[GraphProgram], contextlib.AbstractContextManager[LoadedP
 """Loads a program to run it step by step, and closes it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgramRun:
-    """Measurements of one program that ran to its end."""
-
-    step_s: list[float]  # of the timed steps
-    peak_bytes: Mapping[str, int]  # by device name, where it is known (``WorkerMemory``)
-
-
 def whole_machine(cluster: Cluster) -> LocalWorkers:
     """One worker with all cores of this process, for any cluster."""
     device = dataclasses.replace(cluster.devices[0], name=UNPLACED_DEVICE, type="CPU", address="")
@@ -189,22 +136,21 @@ def try_programs_as_called(
     """As ``RuntimeEvaluator.try_programs``, with programs that run like functions of this process.
 
     They have the whole machine, this process's graph optimizations, and the device ``UNPLACED_DEVICE``.
-
-    Args:
-      cluster: its first device has the memory of the machine.
-      function, deadline_s: as there.
-
-    Raises:
-      WorkerError: the process cannot be started at all.
     """
+
+    def run(target: str) -> _Value:
+        return function(lambda program: open_program(target, program, deadline_s, process_session_config))
+
     with contextlib.closing(whole_machine(cluster)) as workers:
-        return try_on(
-            workers,
-            deadline_s,
-            lambda target: function(
-                lambda program: open_program(target, program, deadline_s, process_session_config)
-            ),
-        )
+        return try_on(workers, deadline_s, run)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramRun:
+    """Measurements of one program that ran to its end."""
+
+    step_s: list[float]  # of the timed steps
+    peak_bytes: Mapping[str, int]  # by device name, where it is known (``WorkerMemory``)
 
 
 def time_program(
@@ -220,17 +166,29 @@ def time_program(
       WorkerError: the workers cannot be started at all.
     """
     workers.start()
-    watch = MemoryWatch(workers)
+    memories = workers.memories  # not their successors': the thread of an abandoned call may come back late
+    small_bytes = program.resident_bytes(below=SMALL_VALUE_BYTES)
+    is_loaded = False  # the memory for loading does not count
+
+    def check() -> None:
+        for memory in memories if is_loaded else ():
+            excess = memory.excess()
+            if excess is not None:
+                raise MemoryExceeded(excess, peaks_bytes(memories))
 
     def run(target: str) -> ProgramRun:
-        watch.settle()
+        nonlocal is_loaded
+        for memory in memories:
+            memory.settle()
         with open_program(target, program, config.deadline_s) as loaded:
-            watch.begin(program)
+            for memory in memories:
+                memory.begin(small_bytes.get(memory.device, 0))
+            is_loaded = True
             step_s = time_steps(loaded.step, config, incumbent_s, limit=limit)
-            watch.check()  # a short peak may lie between two checks of the watcher
-            return ProgramRun(step_s, watch.peak_bytes())
+            check()  # a short peak may lie between two checks of the watcher
+            return ProgramRun(step_s, peaks_bytes(memories))
 
-    attempt = try_on(workers, config.deadline_s, run, watch.check)
-    if watch.is_mute:
-        workers.close()  # the next program starts fresh ones
+    attempt = try_on(workers, config.deadline_s, run, check)
+    if any(memory.is_mute for memory in memories):
+        workers.close()  # one hangs, and so would the next program: that starts fresh ones
     return attempt

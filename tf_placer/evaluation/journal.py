@@ -10,8 +10,8 @@ import math
 import os
 import pathlib
 import zlib
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tf_placer.problem.decisions import Decisions, decisions_of
 
 SCHEMA_VERSION = 1
 _LOG = logging.getLogger(__name__)
+_Content = TypeVar("_Content")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +55,6 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any]) -> None:
         """Opens or creates the file.
-
-        Args:
-          path: of the file.
-          identity: of the evaluator.
 
         Raises:
           InputError: the file is damaged, another evaluator's, in use by another process, or read-only.
@@ -97,7 +94,7 @@ class Journal:
         self._file.close()
 
     def append(self, record: Record) -> None:
-        """Adds the record of a new placement; it is on the disk on return."""
+        """Adds the record of a new placement, on the disk on return."""
         if record.placement in self.records:
             raise ValueError(f"placement {record.placement} is in {self._path} already")
         self._file.write(_line(dataclasses.asdict(record)))
@@ -108,7 +105,7 @@ class Journal:
         """Reads all records, and leaves the file at the end of its last complete line."""
         whole, _, torn = self._file.read().rpartition(b"\n")
         header, *lines = whole.split(b"\n")
-        content = _content(header)
+        content: dict[str, Any] | None = _read_line(header, dict)
         if content is None:
             raise InputError(f"{self._path}, line 1: damaged; delete the file, or give another one")
         expected = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **identity}))
@@ -124,13 +121,13 @@ class Journal:
                     f"another file{advice}"
                 )
         for number, line in enumerate(lines, start=2):
-            record = _record(line)
+            record = _read_line(line, Record)
             if record is None or record.placement in self.records:
                 raise InputError(
                     f"{self._path}, line {number}: damaged; delete the line, and its placement is measured again"
                 )
             self.records[record.placement] = record
-        record = _record(torn) if torn else None
+        record = _read_line(torn, Record)
         if record is not None and record.placement not in self.records:
             self.records[record.placement] = record  # only its line feed is missing
             self._file.write(b"\n")
@@ -145,19 +142,12 @@ def _line(content: dict[str, Any]) -> bytes:
     return (json.dumps({**content, "crc32": _checksum(content)}) + "\n").encode()
 
 
-def _content(line: bytes) -> dict[str, Any] | None:
-    """Content of a line of ``_line``, or None if it is damaged."""
+def _read_line(line: bytes, kind: Callable[..., _Content]) -> _Content | None:
+    """Content of a line; None for a damaged one."""
     try:
         content = json.loads(line)
-        return content if content.pop("crc32") == _checksum(content) else None
+        return kind(**content) if content.pop("crc32") == _checksum(content) else None
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _record(line: bytes) -> Record | None:
-    try:
-        return Record(**(_content(line) or {}))
-    except (TypeError, ValueError):
         return None
 
 
@@ -167,7 +157,7 @@ def _checksum(content: dict[str, Any]) -> int:
 
 @runtime_checkable
 class MeasuresAtOnce(Protocol):
-    """An evaluator of several plans at once, with times relative to those of a reference plan."""
+    """An evaluator of several plans at once, with times relative to a reference plan's."""
 
     reference: Decisions  # one row
 
@@ -221,17 +211,7 @@ class JournaledEvaluator:
         return self._evaluator.identity
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
-        """Answers for each placement in turn, from the journal or from the inner evaluator.
-
-        Args:
-          device_of_unit: [B, U] device positions, or the decisions of B plans.
-
-        Returns:
-          ``peak_bytes`` is None: the journal does not keep it.
-
-        Raises:
-          InputError: wrong shape.
-        """
+        """Answers for each placement in turn, from the journal, which keeps no ``peak_bytes``, or anew."""
         decisions = decisions_of(device_of_unit, self.problem)
         rows = [decisions.row(i) for i in range(len(decisions))]
         digests = [row.digest(0, self.problem) for row in rows]

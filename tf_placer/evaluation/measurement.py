@@ -35,25 +35,19 @@ class Status(enum.IntEnum):
 class Measurement:
     """The result of evaluating B placements.
 
-    Attributes:
-      runtime_s: [B] float64, seconds of one step; nan where the status is not OK.
-      peak_bytes: [B, D] int64, most memory in use on each device, or ``UNKNOWN_BYTES``; None where no device's is
-        known.
-      status: [B] int32 of ``Status``.
-      messages: [B] one line each, may be "".
-      spread_s: [B] float64, interquartile range of the timed steps; None where all steps are alike.
-      stopped_early: [B] bool, placements that were clearly slower than the best before all their steps were timed:
-        ``runtime_s`` is the median of fewer steps, and the status is OK. None where nothing stops early.
-
     Raises:
       InputError: an array has another shape.
     """
 
-    runtime_s: np.ndarray
-    peak_bytes: np.ndarray | None
-    status: np.ndarray
-    messages: tuple[str, ...]
-    spread_s: np.ndarray | None = None
+    runtime_s: np.ndarray  # [B] float64, of one step; nan where the status is not OK
+    peak_bytes: (
+        np.ndarray | None
+    )  # [B, D] int64 on each device, or ``UNKNOWN_BYTES``; None where all are unknown
+    status: np.ndarray  # [B] int32 of ``Status``
+    messages: tuple[str, ...]  # [B] one line each, may be ""
+    spread_s: np.ndarray | None = None  # [B] float64, interquartile range; None where all steps are alike
+    # [B] bool, clearly slower than the best before all steps were timed: ``runtime_s`` is the median of fewer steps,
+    # and the status is OK. None where nothing stops early.
     stopped_early: np.ndarray | None = None
 
     def __repr__(self) -> str:
@@ -62,23 +56,17 @@ class Measurement:
         return f"<Measurement of {len(self.status)} placements: {len(ran_s)} ran{fastest}>"
 
     def __post_init__(self) -> None:
-        for name in ("runtime_s", "peak_bytes", "status", "spread_s", "stopped_early"):
-            value = getattr(self, name)
-            if value is not None or name in ("runtime_s", "status"):
-                arguments.instance_of(name, value, np.ndarray, "give an array, one row for each placement")
         arguments.items_of("messages", self.messages, str, "give a tuple of one text for each placement")
-        batch = len(self.messages)
-        if self.runtime_s.shape != (batch,) or self.status.shape != (batch,):
-            raise InputError(
-                f"runtime_s {self.runtime_s.shape}, status {self.status.shape} and {batch} messages "
-                "must be of one length; give one of each for each placement"
-            )
-        if self.peak_bytes is not None and (self.peak_bytes.ndim != 2 or len(self.peak_bytes) != batch):
-            raise InputError(f"peak_bytes has shape {self.peak_bytes.shape}, but [B={batch}, D] is needed")
-        for name in ("stopped_early", "spread_s"):
+        for name in ("runtime_s", "status", "peak_bytes", "spread_s", "stopped_early"):
             value = getattr(self, name)
-            if value is not None and value.shape != (batch,):
-                raise InputError(f"{name} has shape {value.shape}, but [B={batch}] is needed")
+            if value is None and name not in ("runtime_s", "status"):
+                continue
+            arguments.instance_of(name, value, np.ndarray, "give an array, one row for each placement")
+            if value.ndim != 1 + (name == "peak_bytes") or len(value) != self.batch:
+                needed = f"[{self.batch}{', D' * (name == 'peak_bytes')}]"
+                raise InputError(
+                    f"{name} has shape {value.shape}, expected {needed}: as many rows as messages"
+                )
         if np.any(np.isnan(self.runtime_s) != (self.status != Status.OK)):
             raise InputError("runtime_s must be nan exactly where status is not OK")
 

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import copy
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -49,18 +50,26 @@ from tf_placer.runtime.graph_program import (
     process_session_config,
     session_config,
 )
-from tf_placer.runtime.timing import (
-    Limit,
-    RuntimeConfig,
-    race_steps,
-    reported_s,
-    spread_s,
-    stopped_early,
-)
+from tf_placer.runtime.timing import Limit, RuntimeConfig, race_steps, reported_s
 from tf_placer.transform import PART
 from tf_placer.workers.local_workers import LocalWorkers, Workers, onednn_off, workers_of
 
 _Value = TypeVar("_Value")
+# How far sums in another order may be apart, as a share of the largest number: a wrong divisor is off by more. Where
+# something is computed in half precision, its few bits tell no less.
+_APART, _APART_IN_HALF = 1e-4, 5e-2
+
+
+class RaceFailed(RuntimeError):
+    """A placement in a race did not run to the end."""
+
+
+class TraceFailed(RuntimeError):
+    """A placement did not run to the end of the step that was to be traced."""
+
+
+class UnplacedFailed(RuntimeError):
+    """A program does not run without a placement."""
 
 
 class RuntimeEvaluator:
@@ -78,10 +87,10 @@ class RuntimeEvaluator:
     A placement must keep within ``Device.memory_bytes``: its values are compared with it before they are sent, and the
     memory of pinned CPU workers is watched while it runs. One that takes more is ended, status OUT_OF_MEMORY.
     On GPUs and on servers that run elsewhere, it is TensorFlow that notices.
-
-    Attributes:
-      limit: when timing and racing have to end; forms of the program share it.
     """
+
+    limit: Limit
+    """The end of timing and racing, for all forms of the program."""
 
     def __init__(
         self,
@@ -110,8 +119,7 @@ class RuntimeEvaluator:
                 "as_it_is", as_it_is, Item, "give the program before its batch was put in parts"
             )
         self._item, self._as_it_is = item, item if as_it_is is None else as_it_is
-        self._problem = problem
-        self._config = config
+        self._problem, self._config = problem, config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
         self._whole_machine: LocalWorkers | None = None
         self._incumbent_s: list[float] = []  # timed steps of the best placement so far
@@ -144,10 +152,6 @@ class RuntimeEvaluator:
         """An evaluator of another form of the program, its batch in parts, on the same workers.
 
         The function as it is, which ``race_unplaced`` and ``compare_values`` compare with, stays that of this one.
-
-        Args:
-          item: the program in that form.
-          problem: built from it, on the same cluster.
 
         Raises:
           InputError: as the constructor, or the cluster is another.
@@ -204,7 +208,50 @@ class RuntimeEvaluator:
             ILLEGAL.
           WorkerError: the workers cannot be started at all.
         """
-        return self._collect([self._evaluate_one(plan) for plan in self._plans(device_of_unit)])
+        attempts = [self._evaluate_one(plan) for plan in self._plans(device_of_unit)]
+        step_s = [attempt.value.step_s if attempt.value else None for attempt in attempts]
+        times_s = [reported_s(steps, self._config) if steps else (math.nan, math.nan) for steps in step_s]
+        peaks = [attempt.value.peak_bytes if attempt.value else attempt.peak_bytes for attempt in attempts]
+        names = [device.name for device in self._problem.cluster.devices]
+        rows = [[peak.get(name, UNKNOWN_BYTES) for name in names] for peak in peaks]
+        return Measurement(
+            runtime_s=np.array([runtime_s for runtime_s, _ in times_s], np.float64),
+            peak_bytes=np.array(rows, np.int64) if any(peaks) else None,
+            status=np.array([attempt.status for attempt in attempts], np.int32),
+            messages=tuple(attempt.message for attempt in attempts),
+            spread_s=np.array([spread_s for _, spread_s in times_s], np.float64),
+            stopped_early=np.array(
+                [steps is not None and len(steps) < self._config.steps for steps in step_s], bool
+            ),
+        )
+
+    def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
+        try:
+            Placement.from_decisions(self._problem, plan)
+        except InputError as error:
+            return Attempt(Status.ILLEGAL, str(error))
+        program = self.program(plan)
+        resident = program.resident_bytes()
+        for device in self._problem.cluster.devices:
+            if resident.get(device.name, 0) > device.memory_bytes:
+                return Attempt(
+                    Status.OUT_OF_MEMORY,
+                    f"{device.name} has {in_unit(device.memory_bytes, 'MB')}, and the variables and inputs there take "
+                    f"{in_unit(resident[device.name], 'MB')}",
+                )
+        timed = functools.partial(
+            time_program, self._workers, program, self._config, self._incumbent_s, self.limit
+        )
+        were_warm = bool(self.worker_pids)
+        attempt = timed()
+        if attempt.status == Status.OUT_OF_MEMORY and were_warm:
+            # What earlier programs left may have counted; now the workers are fresh.
+            attempt = timed()
+        if attempt.value:
+            # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
+            ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
+            self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config)[0])
+        return attempt
 
     def race(
         self,
@@ -230,8 +277,7 @@ class RuntimeEvaluator:
           InputError: an argument of the wrong type, shape or range, or a placement that is not legal.
           RaceFailed: one of them did not run to the end.
         """
-        rounds, confidence = _checked_race(rounds, confidence)
-        programs = self._programs(device_of_unit, beside, is_call=False)
+        programs = self._racers(device_of_unit, rounds, confidence, beside, is_call=False)
         return self._race(programs, rounds, confidence).value_or(RaceFailed)
 
     def race_unplaced(
@@ -249,9 +295,7 @@ class RuntimeEvaluator:
         asking another one costs is measured by an empty program, turn by turn, and taken off.
 
         Args:
-          device_of_unit: [B, U], or all that B plans decide; placements that ``evaluate`` has found OK.
-          rounds: timed turns of each.
-          confidence: that one which drops out is slower; 1 keeps all to the end.
+          device_of_unit, rounds, confidence: as in ``race``.
           beside: calls of other programs (``program``) on these workers, which take turns with them.
 
         Returns:
@@ -262,8 +306,7 @@ class RuntimeEvaluator:
           UnplacedFailed: the program does not run as it is.
           RaceFailed: a placement did not run to the end.
         """
-        rounds, confidence = _checked_race(rounds, confidence)
-        programs = self._programs(device_of_unit, beside, is_call=True)
+        programs = self._racers(device_of_unit, rounds, confidence, beside, is_call=True)
         unplaced = build_program(self._as_it_is, self._as_it_is.graph_def)
         deadline_s = self._config.deadline_s
 
@@ -273,20 +316,57 @@ class RuntimeEvaluator:
                 open_program(target, empty_program(), deadline_s) as empty,
             ):
                 loaded.step()  # what fails here is not a placement's fault
-                as_it_is = [(loaded.step, empty.step)]
-                return self._race(programs, rounds, confidence, as_it_is, process_session_config)
+                return self._race(programs, rounds, confidence, (loaded.step, empty.step))
 
         self._whole_machine = self._whole_machine or whole_machine(self._problem.cluster)
         with contextlib.closing(self._whole_machine) as machine:
             attempt = try_on(machine, (len(programs) + 2) * deadline_s, run)
         return attempt.value_or(UnplacedFailed).value_or(RaceFailed)
 
+    def _racers(
+        self,
+        device_of_unit: np.ndarray | Decisions,
+        rounds: int,
+        confidence: float,
+        beside: Sequence[GraphProgram],
+        is_call: bool,
+    ) -> list[GraphProgram]:
+        arguments.whole_number("rounds", rounds, least=1)
+        arguments.number("confidence", confidence, above=0, most=1)
+        extra = arguments.items_of(
+            "beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns"
+        )
+        programs = [*(self.program(plan, is_call) for plan in self._plans(device_of_unit)), *extra]
+        if not programs:
+            raise InputError("device_of_unit has no placement; give at least one to race")
+        return programs
+
+    def _race(
+        self,
+        programs: Sequence[GraphProgram],
+        rounds: int,
+        confidence: float,
+        unplaced: tuple[Callable[[], None], Callable[[], None]] | None = None,
+    ) -> Attempt[list[list[float]]]:
+        """Step times of programs on the workers, and of the unplaced one, given by its step and an empty one."""
+        config_of = process_session_config if unplaced else session_config
+
+        def run(target: str) -> list[list[float]]:
+            with contextlib.ExitStack() as stack:
+                steps, empty_of = list[Callable[[], None]](), {}
+                for program in programs:
+                    loaded = open_program(target, program, self._config.deadline_s, config_of)
+                    steps.append(stack.enter_context(loaded).step)
+                if unplaced:
+                    steps.append(unplaced[0])
+                    empty_of[len(programs)] = unplaced[1]
+                warmup = self._config.warmup_steps
+                return race_steps(steps, rounds, warmup, confidence, limit=self.limit, empty_of=empty_of)
+
+        return try_on(self._workers, self._config.deadline_s * (len(programs) + bool(unplaced)), run)
+
     def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
         """Calls ``function`` with a loader of programs on the workers, to time several that depend on each other.
-
-        Args:
-          function: is given what loads a program.
-          deadline_s: most seconds for all of it.
 
         Raises:
           WorkerError: the workers cannot be started at all.
@@ -307,10 +387,11 @@ class RuntimeEvaluator:
           AuditError: the placement does not run.
         """
         program, placement = self.program(device_of_unit), self._placement(device_of_unit)
-        alone = dataclasses.replace(placement, priority_of_op=None)
-        # Clusters are calls in both graphs, so an edge to or from one is seen, too.
-        is_ordered = placement.priority_of_op is not None
-        pairs = written_order(rewrite(self._item, alone), program.graph_def) if is_ordered else []
+        pairs: list[tuple[str, str]] = []
+        if placement.priority_of_op is not None:
+            # Clusters are calls in both graphs, so an edge to or from one is seen, too.
+            unordered = rewrite(self._item, dataclasses.replace(placement, priority_of_op=None))
+            pairs = written_order(unordered, program.graph_def)
         names = {node.name for node in program.graph_def.node}
 
         def run(target: str) -> Audit:
@@ -333,48 +414,51 @@ class RuntimeEvaluator:
           InputError: the placement is not legal, the devices are servers elsewhere, or the step gives nothing back.
           AuditError: one of the two does not run.
         """
-        placement = self._placement(device_of_unit)
+        placement, deadline_s = self._placement(device_of_unit), self._config.deadline_s
         if self._problem.cluster.kind == "remote":
             raise InputError(
                 "values are compared on workers that this process starts, since servers elsewhere have oneDNN as they "
                 "were started; compare them with cluster='local'"
             )
-        as_it_is, placed = self._as_it_is.graph_def, rewrite(self._item, placement)
+        unplaced = (self._as_it_is, self._as_it_is.graph_def)
+        placed = (self._item, rewrite(self._item, placement))
+
+        def values_of(
+            workers: Workers,
+            program: tuple[Item, tf.compat.v1.GraphDef],
+            config_of: Callable[[float], tf.compat.v1.ConfigProto],
+        ) -> Values:
+            attempt = try_on(
+                workers, deadline_s, lambda target: step_values(target, *program, deadline_s, config_of)
+            )
+            return attempt.value_or(AuditError, "a step does not run: ")
+
         with (
             contextlib.closing(workers_of(self._problem.cluster, self._config.inter_op_threads)) as exact,
             onednn_off(),
         ):
-            unplaced = self._step_values(exact, self._as_it_is, as_it_is, session_config)
-            again = self._step_values(exact, self._as_it_is, as_it_is, session_config)
-            exactly = self._step_values(exact, self._item, placed, session_config)
-        as_run = [
-            self._step_values(self._workers, item, graph_def, process_session_config)
-            for item, graph_def in ((self._as_it_is, as_it_is), (self._item, placed))
-        ]
-        # In parts an output may come from an op of another name.
-        exactly, as_run[1] = (dict(zip(unplaced, one.values(), strict=True)) for one in (exactly, as_run[1]))
-        return SameValues(
-            difference(unplaced, again),
-            difference(unplaced, exactly),
-            difference(*as_run),
-            _order_of_sums(self._item)
-            if self._item.splitting or placement.cluster_of_op is not None
-            else None,
+            before, again, after = (
+                values_of(exact, program, session_config) for program in (unplaced, unplaced, placed)
+            )
+        before_as_run, after_as_run = (
+            values_of(self._workers, program, process_session_config) for program in (unplaced, placed)
         )
-
-    def _step_values(
-        self,
-        workers: Workers,
-        item: Item,
-        graph_def: tf.compat.v1.GraphDef,
-        config_of: Callable[[float], tf.compat.v1.ConfigProto],
-    ) -> Values:
-        deadline_s = self._config.deadline_s
-
-        def run(target: str) -> Values:
-            return step_values(target, item, graph_def, deadline_s, config_of)
-
-        return try_on(workers, deadline_s, run).value_or(AuditError, "a step does not run: ")
+        # In parts an output may come from an op of another name.
+        after, after_as_run = (
+            dict(zip(before, values.values(), strict=True)) for values in (after, after_as_run)
+        )
+        tolerance, splitting = None, self._item.splitting
+        if splitting is not None and splitting.batch_statistics == PART:
+            tolerance = math.inf
+        elif splitting or placement.cluster_of_op is not None:
+            types = {spec.dtype for outputs in self._item.outputs for spec in outputs}
+            tolerance = _APART_IN_HALF if types & {tf.float16, tf.bfloat16} else _APART
+        return SameValues(
+            difference(before, again),
+            difference(before, after),
+            difference(before_as_run, after_as_run),
+            tolerance,
+        )
 
     def traced_step(self, device_of_unit: np.ndarray | Decisions) -> tf.compat.v1.RunMetadata:
         """Runs one placement through its warm-up, then one step that the runtime traces.
@@ -394,88 +478,6 @@ class RuntimeEvaluator:
         attempt = try_on(self._workers, self._config.deadline_s, run)
         return attempt.value_or(TraceFailed, "the placement does not run: ")
 
-    def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
-        """The plans, one by one."""
-        decisions = decisions_of(device_of_unit, self._problem)
-        return [decisions.row(i) for i in range(len(decisions))]
-
-    def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
-        try:
-            Placement.from_decisions(self._problem, plan)
-        except InputError as error:
-            return Attempt(Status.ILLEGAL, str(error))
-        program = self.program(plan)
-        too_large = self._values_too_large(program)
-        if too_large:
-            return Attempt(Status.OUT_OF_MEMORY, too_large)
-        were_warm = bool(self.worker_pids)
-        attempt = self._timed(program)
-        if attempt.status == Status.OUT_OF_MEMORY and were_warm:
-            # What earlier programs left may have counted; now the workers are fresh.
-            attempt = self._timed(program)
-        if attempt.value:
-            # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
-            ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
-            self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config))
-        return attempt
-
-    def _timed(self, program: GraphProgram) -> Attempt[ProgramRun]:
-        return time_program(self._workers, program, self._config, self._incumbent_s, self.limit)
-
-    def _race(
-        self,
-        programs: Sequence[GraphProgram],
-        rounds: int,
-        confidence: float,
-        as_it_is: Sequence[tuple[Callable[[], None], Callable[[], None]]] = (),
-        config_of: Callable[[float], tf.compat.v1.ConfigProto] = session_config,
-    ) -> Attempt[list[list[float]]]:
-        """Step times of programs on the workers, and of the unplaced one, given by its step and an empty one."""
-
-        def run(target: str) -> list[list[float]]:
-            with contextlib.ExitStack() as stack:
-                loaded = [
-                    stack.enter_context(open_program(target, program, self._config.deadline_s, config_of))
-                    for program in programs
-                ]
-                steps = [*(program.step for program in loaded), *(step for step, _ in as_it_is)]
-                empty_of = {len(loaded) + i: empty for i, (_, empty) in enumerate(as_it_is)}
-                warmup = self._config.warmup_steps
-                return race_steps(steps, rounds, warmup, confidence, limit=self.limit, empty_of=empty_of)
-
-        return try_on(self._workers, self._config.deadline_s * (len(programs) + len(as_it_is)), run)
-
-    def _values_too_large(self, program: GraphProgram) -> str:
-        """One line when the variables and inputs alone exceed a device's memory, or ""."""
-        resident = program.resident_bytes()
-        for device in self._problem.cluster.devices:
-            if resident.get(device.name, 0) > device.memory_bytes:
-                return (
-                    f"{device.name} has {in_unit(device.memory_bytes, 'MB')}, and the variables and inputs there take "
-                    f"{in_unit(resident[device.name], 'MB')}"
-                )
-        return ""
-
-    def _collect(self, attempts: Sequence[Attempt[ProgramRun]]) -> Measurement:
-        nan, config = float("nan"), self._config
-        step_s = [a.value.step_s if a.value else None for a in attempts]
-        return Measurement(
-            runtime_s=np.array([reported_s(s, config) if s else nan for s in step_s]),
-            peak_bytes=self._peak_bytes(attempts),
-            status=np.array([a.status for a in attempts], np.int32),
-            messages=tuple(a.message for a in attempts),
-            spread_s=np.array([spread_s(s, config) if s else nan for s in step_s]),
-            stopped_early=np.array([s is not None and stopped_early(s, config) for s in step_s], bool),
-        )
-
-    def _peak_bytes(self, attempts: Sequence[Attempt[ProgramRun]]) -> np.ndarray | None:
-        """[B, D] as in ``Measurement``."""
-        peaks = [a.value.peak_bytes if a.value else a.peak_bytes for a in attempts]
-        if not any(peaks):
-            return None
-        names = [device.name for device in self._problem.cluster.devices]
-        return np.array([[peak.get(name, UNKNOWN_BYTES) for name in names] for peak in peaks], np.int64)
-
     def program(self, device_of_unit: np.ndarray | Decisions, is_call: bool = False) -> GraphProgram:
         """Program that runs on the workers for a placement.
 
@@ -489,34 +491,14 @@ class RuntimeEvaluator:
         is_call = arguments.truth("is_call", is_call)
         return build_program(self._item, rewrite(self._item, self._placement(device_of_unit)), is_call)
 
-    def _programs(
-        self, device_of_unit: np.ndarray | Decisions, beside: Sequence[GraphProgram], is_call: bool
-    ) -> list[GraphProgram]:
-        """Programs of a race: placements, and others beside."""
-        remedy = "give what RuntimeEvaluator.program returns"
-        others = arguments.items_of("beside", beside, GraphProgram, remedy)
-        programs = [*(self.program(plan, is_call) for plan in self._plans(device_of_unit)), *others]
-        if not programs:
-            raise InputError("device_of_unit has no placement; give at least one to race")
-        return programs
-
     def _placement(self, device_of_unit: np.ndarray | Decisions) -> Placement:
         if isinstance(device_of_unit, Decisions):
             return Placement.from_decisions(self._problem, device_of_unit)
         return Placement(self._problem, device_of_unit)
 
-
-# How far sums in another order may be apart, as a share of the largest number: a wrong divisor is off by more. Where
-# something is computed in half precision, its few bits tell no less.
-_APART, _APART_IN_HALF = 1e-4, 5e-2
-
-
-def _order_of_sums(item: Item) -> float | None:
-    """Largest relative difference between numbers of a split program and of the whole."""
-    if item.splitting is not None and item.splitting.batch_statistics == PART:
-        return math.inf
-    types = {spec.dtype for outputs in item.outputs for spec in outputs}
-    return _APART_IN_HALF if types & {tf.float16, tf.bfloat16} else _APART
+    def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
+        decisions = decisions_of(device_of_unit, self._problem)
+        return [decisions.row(i) for i in range(len(decisions))]
 
 
 def check_can_be_timed(item: Item, problem: Problem) -> None:
@@ -534,22 +516,3 @@ def check_can_be_timed(item: Item, problem: Problem) -> None:
         raise InputError(
             f"{item.name!r} cannot run on workers, so it cannot be timed: {item.why_not_standalone}"
         )
-
-
-def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:
-    return (
-        arguments.whole_number("rounds", rounds, least=1),
-        arguments.number("confidence", confidence, above=0, most=1),
-    )
-
-
-class RaceFailed(RuntimeError):
-    """A placement in a race did not run to the end."""
-
-
-class TraceFailed(RuntimeError):
-    """A placement did not run to the end of the step that was to be traced."""
-
-
-class UnplacedFailed(RuntimeError):
-    """A program does not run without a placement."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
+from tf_placer.costs.formulas import Kind, WorkClass
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.decisions import Decisions, decisions_of, ranked
@@ -63,11 +63,7 @@ class SimulatedEvaluator:
 
     @eagerly()
     def __init__(self, problem: Problem):
-        """Prepares the problem's arrays for the simulator.
-
-        Raises:
-          InputError: ``problem`` is no problem.
-        """
+        """Prepares the problem's arrays for the simulator."""
         arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
         self.problem = problem
         self.inputs = simulator_inputs(problem)
@@ -85,11 +81,7 @@ class SimulatedEvaluator:
         return self
 
     def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
-        """Evaluator of the problem with priorities [N] as a plan would set them, for searches of devices only.
-
-        Raises:
-          InputError: the priorities are not one whole number for each op.
-        """
+        """Evaluator of the problem with priorities [N] as a plan would set them, for searches of devices only."""
         return SimulatedEvaluator(_ordered(self.problem, priority_of_op))
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
@@ -119,8 +111,13 @@ class SimulatedEvaluator:
         """
         decisions = decisions_of(device_of_unit, self.problem)
         if decisions.cluster_of_op is not None:
-            each = [self._evaluate_fused(decisions.row(i)) for i in range(len(decisions))]
-            return Measurement.joined(each, self.problem.num_devices)
+            measurements = []
+            for plan in (decisions.row(i) for i in range(len(decisions))):
+                measurements.append(self.evaluate(Decisions(plan.device_of_unit, plan.priority_of_op)))
+                if plan.cluster_of_op is not None and measurements[-1].status[0] != Status.ILLEGAL:
+                    fused, _ = fused_plan(Placement.from_decisions(self.problem, plan))
+                    measurements[-1] = SimulatedEvaluator(fused.problem).evaluate(fused.decisions)
+            return Measurement.joined(measurements, self.problem.num_devices)
         devices = np.asarray(decisions.device_of_unit)
         exists = np.all((devices >= 0) & (devices < self.problem.num_devices), axis=1)
         devices = np.where(exists[:, np.newaxis], devices, 0)
@@ -137,28 +134,21 @@ class SimulatedEvaluator:
         over = np.maximum(peak_bytes - self._capacity_bytes, 0)
         status = np.where(over.any(axis=1), Status.OUT_OF_MEMORY, Status.OK)
         status = np.where(legal, status, Status.ILLEGAL).astype(np.int32)
+        messages = np.full(len(status), "", object)
+        messages[~legal] = "an op is on a device that is not there or has no kernel for it"
+        for row in np.flatnonzero(status == Status.OUT_OF_MEMORY):
+            worst = self.problem.cluster.devices[int(over[row].argmax())].name
+            messages[row] = f"{worst} is {over[row].max()} bytes over its memory"
         return Measurement(
             runtime_s=np.where(status == Status.OK, runtime_ns / 1e9, np.nan),
             peak_bytes=peak_bytes,
             status=status,
-            messages=tuple(self._message(s, row) for s, row in zip(status, over, strict=True)),
+            messages=tuple(messages),
         )
-
-    def _evaluate_fused(self, plan: Decisions) -> Measurement:
-        """One plan, with its clusters if there are any and it is legal."""
-        plain = self.evaluate(Decisions(plan.device_of_unit, plan.priority_of_op))
-        if plan.cluster_of_op is None or plain.status[0] == Status.ILLEGAL:
-            return plain
-        fused, _ = fused_plan(Placement.from_decisions(self.problem, plan))
-        return SimulatedEvaluator(fused.problem).evaluate(fused.decisions)
 
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
-        """Start and end of each op of placements [B, U], or of the decisions of B plans.
-
-        Raises:
-          InputError: wrong shape, clusters, or an illegal placement.
-        """
+        """Start and end of each op of placements [B, U], or of the decisions of B plans without clusters."""
         decisions = self._unfused(device_of_unit)
         for row in np.asarray(decisions.device_of_unit):
             self.problem.check_legal(row)
@@ -180,15 +170,6 @@ class SimulatedEvaluator:
             arguments.check_positions("device_of_unit", positions, self.problem.num_devices)
         return decisions
 
-    def _message(self, status: int, over_bytes: np.ndarray) -> str:
-        if status == Status.OUT_OF_MEMORY:
-            worst = int(over_bytes.argmax())
-            name = self.problem.cluster.devices[worst].name
-            return f"{name} is {over_bytes[worst]} bytes over its memory"
-        if status == Status.ILLEGAL:
-            return "an op is on a device that is not there or has no kernel for it"
-        return ""
-
 
 def _ordered(problem: Problem, priority_of_op: np.ndarray) -> Problem:
     priority_of_op = exact("priority_of_op", priority_of_op, np.int32)
@@ -207,22 +188,14 @@ class SampleAverageEvaluator(SimulatedEvaluator):
     """
 
     def __init__(self, problem: Problem, samples: Sequence[Problem]):
-        """Prepares every sample.
-
-        Args:
-          problem: the placed problem.
-          samples: at least one, with other priorities, orders, times of ops, hosts and links (``PER_ORDER``).
-
-        Raises:
-          InputError: ``problem`` is no problem.
-        """
+        """Prepares at least one sample, which may differ from the problem in ``PER_ORDER``."""
         super().__init__(problem)
         self._samples = tuple(samples)
         self._evaluators = [SimulatedEvaluator(sample) for sample in samples]
         self.orders = tuple(evaluator.inputs for evaluator in self._evaluators)
-        # In one graph every sample has its own kernel, which keeps its prepared arrays; eager calls share one, which
-        # would prepare them anew for every sample.
-        self._times = self._traced(problem.num_units)
+        self._functions: dict[int, tf.types.experimental.ConcreteFunction] = {}
+        # At once: TensorFlow warns of a function that is made for every problem and traced by its call.
+        self._function(1)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -235,41 +208,34 @@ class SampleAverageEvaluator(SimulatedEvaluator):
         return SampleAverageEvaluator(_ordered(self.problem, priority_of_op), samples)
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
-        """Simulates legal placements [B, U] int32, or the decisions of B plans.
-
-        Returns:
-          Mean times and maximum bytes over the samples.
-
-        Raises:
-          InputError: wrong shape or type; eagerly also a missing device.
-        """
+        """As ``SimulatedEvaluator.times``: mean times and maximum bytes over the samples."""
         decisions = self._known(device_of_unit)
-        devices = tf.convert_to_tensor(decisions.device_of_unit)
-        if decisions.priority_of_op is None:
-            return self._times(devices)
-        return self._times_of_schedules(devices, tf.convert_to_tensor(decisions.priority_of_op))
+        arrays = [decisions.device_of_unit, decisions.priority_of_op]
+        tensors = [tf.convert_to_tensor(array) for array in arrays if array is not None]
+        return self._function(len(tensors))(*tensors)
 
-    @functools.cached_property
-    def _times_of_schedules(self) -> tf.types.experimental.ConcreteFunction:
-        return self._traced(self.problem.num_units, self.problem.num_ops)
+    def _function(self, num_arrays: int) -> tf.types.experimental.ConcreteFunction:
+        """Times of devices, or of devices and priorities.
 
-    def _traced(self, *widths: int) -> tf.types.experimental.ConcreteFunction:
-        """``_times_in_graph`` for batches of arrays with these numbers of columns."""
-        rows = [tf.TensorSpec([None, width], tf.int32) for width in widths]
-        function = tf.function(self._times_in_graph, input_signature=rows, autograph=False)
-        # At once: TensorFlow warns of a function that is made for every problem and traced by its call.
-        return function.get_concrete_function()
+        In one graph every sample has its own kernel, which keeps its prepared arrays; eager calls share one, which
+        would prepare them anew for every sample.
+        """
 
-    def _times_in_graph(
-        self, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
-    ) -> SimulatedTimes:
-        decisions = Decisions(device_of_unit, priority_of_op)
-        times = [evaluator.times(decisions) for evaluator in self._evaluators]
-        return SimulatedTimes(
-            runtime_s=tf.reduce_mean([sample.runtime_s for sample in times], axis=0),
-            peak_bytes=tf.reduce_max([sample.peak_bytes for sample in times], axis=0),
-            fits=tf.reduce_all([sample.fits for sample in times], axis=0),
-        )
+        def times(device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None) -> SimulatedTimes:
+            decisions = Decisions(device_of_unit, priority_of_op)
+            samples = [evaluator.times(decisions) for evaluator in self._evaluators]
+            return SimulatedTimes(
+                runtime_s=tf.reduce_mean([sample.runtime_s for sample in samples], axis=0),
+                peak_bytes=tf.reduce_max([sample.peak_bytes for sample in samples], axis=0),
+                fits=tf.reduce_all([sample.fits for sample in samples], axis=0),
+            )
+
+        if num_arrays not in self._functions:
+            widths = (self.problem.num_units, self.problem.num_ops)[:num_arrays]
+            rows = [tf.TensorSpec([None, width], tf.int32) for width in widths]
+            function = tf.function(times, input_signature=rows, autograph=False)
+            self._functions[num_arrays] = function.get_concrete_function()
+        return self._functions[num_arrays]
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """As ``SimulatedEvaluator.evaluate``, over all samples; a failure in one sample is a failure."""
@@ -318,5 +284,171 @@ def search_simulator(problem: Problem) -> SimulatedEvaluator:
 
 
 def simulator_beside(evaluator: Evaluator, problem: Problem) -> SimulatedEvaluator:
-    """Simulator for plans outside of the search: the evaluator if it simulates, else a new one, never the runtime."""
+    """Simulator for plans outside of the search: a simulating evaluator itself, else a new one, never the runtime."""
     return evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(problem)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spreads:
+    """Standard deviations of the natural logarithm of measured over estimated times."""
+
+    of_class: Mapping[WorkClass, float]  # classes of work on GPUs; other classes have the value of their kind
+    of_kind: Mapping[Kind, float]
+    model: float  # common factor of all ops on devices of one model
+    bandwidth: float  # common factor of all links of one bandwidth
+    tensor: float  # of the time to hand over a tensor, common to all links
+    dispatch: float  # of the hosts' time for a kernel, common to all devices
+
+
+# Classes: scatter of single kernels of libraries around the fitted shares (`python -m experiments.fit_gpu_costs`, 2,854
+# rows). A class with fewer than 30 rows has the scatter of its kind. Kinds without measurements have the largest one.
+# Models: scatter of several sources on one network and card (0.255, docs/results/gpu_fidelity.md). Links: PCIe 3 was
+# measured from 6 to 12 GB/s, and a tensor between GPUs takes 25 us in Placeto's simulator and 134 us in Baechi's, each
+# pair taken as two standard deviations. Hosts: 29 to 40 us for a kernel (tf_placer/cluster/models.toml), alike.
+_UNMEASURED = 0.5
+MEASURED = Spreads(
+    of_class={
+        WorkClass.CONVOLUTION_1X1: 0.43,
+        WorkClass.CONVOLUTION_1X1_INPUT_GRADIENT: 0.30,
+        WorkClass.CONVOLUTION_1X1_FILTER_GRADIENT: 0.22,
+        WorkClass.CONVOLUTION_STRIDED: 0.32,
+        WorkClass.CONVOLUTION_STRIDED_INPUT_GRADIENT: 0.39,
+        WorkClass.CONVOLUTION_STRIDED_FILTER_GRADIENT: 0.37,
+        WorkClass.CONVOLUTION_FIRST: 0.82,
+        WorkClass.CONVOLUTION_3X3_TO_32: 0.50,
+        WorkClass.CONVOLUTION_3X3_TO_64: 0.36,
+        WorkClass.CONVOLUTION_3X3_TO_64_INPUT_GRADIENT: 0.14,
+        WorkClass.CONVOLUTION_3X3_TO_128: 0.37,
+        WorkClass.CONVOLUTION_3X3_WIDE: 0.36,
+        WorkClass.CONVOLUTION_3X3_WIDE_INPUT_GRADIENT: 0.16,
+        WorkClass.CONVOLUTION_3X3_SMALL: 0.43,
+        WorkClass.CONVOLUTION_OTHER: 0.41,
+        WorkClass.CONVOLUTION_OTHER_INPUT_GRADIENT: 0.47,
+        WorkClass.PRODUCT_TO_16: 0.48,
+        WorkClass.PRODUCT_TO_32: 0.37,
+        WorkClass.PRODUCT_TO_64: 0.29,
+        WorkClass.PRODUCT_TO_128: 0.38,
+        WorkClass.PRODUCT_WIDE: 0.25,
+        WorkClass.BATCHED_PRODUCT_TO_64: 0.46,
+        WorkClass.BATCHED_PRODUCT_TO_128: 0.24,
+        WorkClass.BATCHED_PRODUCT_WIDE: 0.22,
+        WorkClass.STREAMING: 0.32,
+        WorkClass.BATCH_NORMALIZATION: 0.94,
+        WorkClass.SOFTMAX: 0.31,
+    },
+    of_kind={
+        Kind.FREE: 0.0,
+        Kind.CONVOLUTION: 0.35,
+        Kind.MATRIX_PRODUCT: 0.30,
+        Kind.STREAMING: 0.32,
+        Kind.REDUCTION: 0.31,
+    },
+    model=0.255,
+    bandwidth=float(np.log(12 / 6) / 2),
+    tensor=float(np.log(134 / 25) / 2),
+    dispatch=float(np.log(40 / 29) / 2),
+)
+
+
+def drawn_problems(problem: Problem, count: int, seed: int, spreads: Spreads = MEASURED) -> Iterator[Problem]:
+    """The problem with drawn times: a factor for each class of work on each type of device, each model and each link.
+
+    Factors are log-normal with median 1. Every second draw mirrors the one before it: times that were longer by a
+    factor are shorter by it (antithetic variates, Hammersley & Morton 1956), so that even few draws are centred on the
+    estimates. Free ops stay free, and memory is certain.
+
+    Draw i of a seed depends on neither the count nor the program.
+    """
+    sd_of_class = np.zeros(max(WorkClass) + 1)
+    for member in WorkClass:
+        sd_of_class[member] = spreads.of_class.get(member, spreads.of_kind.get(member.kind, _UNMEASURED))
+    class_of_op = np.full(problem.num_ops, WorkClass.UNCLASSIFIED, np.int64)
+    if problem.work is not None:
+        class_of_op = np.asarray(problem.work.work_class, np.int64)
+    devices = problem.cluster.devices
+    types, type_of = np.unique([device.type for device in devices], return_inverse=True)
+    models, model_of = np.unique([device.model for device in devices], return_inverse=True)
+    wires, wire_of = np.unique([link.bytes_per_s for link in problem.cluster.links], return_inverse=True)
+    sizes = (len(sd_of_class) * len(types), len(models), len(wires), 1, 1)
+    for i in range(count):
+        normal = np.random.default_rng((seed, i // 2)).standard_normal(sum(sizes)) * (-1) ** i
+        of_class, of_model, of_wire, of_tensor, of_dispatch = np.split(normal, np.cumsum(sizes)[:-1])
+        factor = np.exp(sd_of_class[:, np.newaxis] * of_class.reshape(-1, len(types)))
+        compute = factor[class_of_op][:, type_of.ravel()] * np.exp(spreads.model * of_model[model_of.ravel()])
+        yield _multiplied(
+            problem,
+            compute,
+            np.exp(spreads.bandwidth * of_wire[wire_of.ravel()]),
+            float(np.exp(spreads.tensor * of_tensor[0])),
+            float(np.exp(spreads.dispatch * of_dispatch[0])),
+        )
+
+
+def _multiplied(
+    problem: Problem, compute: np.ndarray | float, bandwidth: np.ndarray, tensor: float, dispatch: float
+) -> Problem:
+    """The problem with factors on the times of ops, the links' bandwidths, and the times of tensors and kernels."""
+    compute_ns = np.maximum(np.rint(problem.compute_ns * compute), 1).astype(np.int64)
+    cluster = dataclasses.replace(
+        problem.cluster,
+        devices=tuple(
+            dataclasses.replace(device, dispatch_ns=round(device.dispatch_ns * dispatch))
+            for device in problem.cluster.devices
+        ),
+        links=tuple(
+            dataclasses.replace(
+                link,
+                bytes_per_s=link.bytes_per_s * float(factor),
+                tensor_ns=round(link.tensor_ns * tensor),
+            )
+            for link, factor in zip(problem.cluster.links, bandwidth, strict=True)
+        ),
+    )
+    compute_ns = np.where(problem.compute_ns > 0, compute_ns, 0)  # free ops stay free
+    return dataclasses.replace(problem, compute_ns=compute_ns, cluster=cluster)
+
+
+ROBUST_DRAWS = 8
+MOST_DRAWS = 60  # a search takes 64 samples, the estimates among them (local_search_kernel.cc)
+_TIMES_ESTIMATES = 4  # weight of the estimates in draws: a third of all
+
+
+class RobustEvaluator(SampleAverageEvaluator):
+    """The mean step time over the estimates, with a weight of a third, and a few draws of uncertain times.
+
+    The estimates are the likeliest sample, and a plan must lose little where they are right. All times of a draw but
+    the links' latencies are scaled so that the best single device takes as long as by the estimates. So no draw counts
+    for more because everything is slow in it.
+
+    evaluator = RobustEvaluator(problem)
+    result = search(problem, evaluator=evaluator)  # its times are by the estimates
+    """
+
+    def __init__(self, problem: Problem, seed: int = 0, draws: int = ROBUST_DRAWS):
+        """Draws from a seed."""
+        arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
+        draws = arguments.whole_number("draws", draws, 1, MOST_DRAWS)
+        samples, single_s = [problem] * _TIMES_ESTIMATES, _single_s(problem)
+        for draw in drawn_problems(problem, draws, seed):
+            factor = single_s / _single_s(draw)
+            bandwidth = np.full(len(draw.cluster.links), 1 / factor)
+            samples.append(_multiplied(draw, factor, bandwidth, factor, factor))
+        super().__init__(problem, samples)
+        self._drawn = {"draws": draws, "draws_seed": seed}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Its answers depend on the draws, too."""
+        return {**super().identity, **self._drawn}
+
+    @property
+    def tells(self) -> SimulatedEvaluator:
+        """Evaluator by the estimates, comparable with bounds and other plans."""
+        return search_simulator(self.problem)
+
+
+def _single_s(problem: Problem) -> float:
+    """Step time of the best single device, fitting or not; above 0."""
+    rows = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
+    times = SimulatedEvaluator(problem).times(rows)
+    return max(float(np.asarray(times.runtime_s).min()), 1e-9)

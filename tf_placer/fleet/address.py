@@ -76,7 +76,7 @@ def ray_version() -> str:
 
 
 def why_no_ray() -> str:
-    """Reason why Ray cannot be used, with the remedy; "" if it can."""
+    """Reason why Ray cannot be used, with the remedy, or ""."""
     version = ray_version()
     if not version:
         return f"Ray is not installed; {INSTALL}"
@@ -88,6 +88,5 @@ def why_no_ray() -> str:
 
 def check_ray(said: str) -> None:
     """Raises InputError, which begins with ``said``, if Ray is missing or too old."""
-    why = why_no_ray()
-    if why:
+    if why := why_no_ray():
         raise InputError(f"{said}: {why}")

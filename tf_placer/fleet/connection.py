@@ -41,7 +41,7 @@ def open_fleet(
 
     Args:
       address: of the fleet.
-      cluster: the devices that plans are made for; every machine must have the same.
+      cluster: devices of the plans; every machine must have the same.
       config, machine: settings.
 
     Raises:
@@ -49,15 +49,29 @@ def open_fleet(
         versions or devices.
       UnreachableFleet: the cluster cannot be joined.
     """
-    said = f"--fleet={address}"
-    check_ray(said)
+    flag = f"--fleet={address}"
+    check_ray(flag)
     if cluster.kind != "local":
         raise InputError(
-            f"{said} measures on the devices of its machines, and cluster {cluster.name!r} is {cluster.kind}; give "
+            f"{flag} measures on the devices of its machines, and cluster {cluster.name!r} is {cluster.kind}; give "
             "--cluster=local"
         )
     os.environ.update(_QUIET)
-    ray = _started_here(address.actors) if address.is_local else _joined(address, said)
+    if address.is_local:
+        os.environ.update(_LOOPBACK | _FULL_PRIORITY)
+        os.environ.update({_MODE: "token", _TOKEN_FILE: str(_own_folder() / "token")})
+        os.environ.pop(_TOKEN, None)
+        ray: Any = importlib.import_module("ray")
+        ray.init(
+            num_cpus=address.actors,
+            include_dashboard=False,
+            object_store_memory=_STORE_BYTES,
+            log_to_driver=False,
+            logging_level="ERROR",
+            _temp_dir=str(_own_folder()),
+        )
+    else:
+        ray = _joined(address, flag)
     try:
         cores = None if any(device.type == "GPU" for device in cluster.devices) else cluster.num_devices
         expected = {"software": software(), "machines": machine_class(cluster)}
@@ -66,28 +80,11 @@ def open_fleet(
         fleet.start()
     except UnreachableFleet as error:
         ray.shutdown()
-        raise UnreachableFleet(f"{said}: {error}") from None
+        raise UnreachableFleet(f"{flag}: {error}") from None
     except BaseException:
         ray.shutdown()
         raise
     return fleet
-
-
-def _started_here(actors: int) -> Any:
-    """Ray with a private cluster of this process."""
-    os.environ.update(_LOOPBACK | _FULL_PRIORITY)
-    os.environ.update({_MODE: "token", _TOKEN_FILE: str(_own_folder() / "token")})
-    os.environ.pop(_TOKEN, None)
-    ray: Any = importlib.import_module("ray")
-    ray.init(
-        num_cpus=actors,
-        include_dashboard=False,
-        object_store_memory=_STORE_BYTES,
-        log_to_driver=False,
-        logging_level="ERROR",
-        _temp_dir=str(_own_folder()),
-    )
-    return ray
 
 
 @functools.cache

@@ -1,16 +1,32 @@
-"""Driver of a fleet: sends trials to machines, repeats lost ones, and counts one answer to each."""
+"""Driver of a fleet, which repeats lost trials and counts one answer to each, and evaluators of placements on it."""
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import hashlib
+import json
+import math
+import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
-from tf_placer.evaluation.measurement import Status
-from tf_placer.fleet.machine import Program, Reply, Trial
+from tf_placer.base.quantities import milliseconds
+from tf_placer.evaluation.journal import JournaledEvaluator
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator, check_can_be_timed
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.fleet.machine import Program, Reply, Trial, trial_id
+from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.problem import Problem
+from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
 _TICK_S = 0.2
@@ -31,7 +47,6 @@ class FleetConfig:
 
     max_restarts: int = 100  # of each actor, by Ray
     attempts: int = 3  # times that a lost trial is sent before its plan is CRASHED
-    repetitions: int = 1  # measurements of each plan, on any free machine; their median counts
     start_s: float = 300.0  # most seconds until the first machine answers
     reply_s: float = 1800.0  # a later answer counts as lost: the trial is sent again, and its actor restarted
     failures: int = 20  # in a row, after which a machine is left out
@@ -98,9 +113,8 @@ class Fleet:
           ray: the module, or an object with its ``wait``, ``get``, ``put``, ``kill`` and ``exceptions``.
           handles: name -> actor of a ``Machine``.
           expected: required ``software`` and ``machines`` in the answer to ``hello``.
-          config: settings.
+          config, clock, sleep: settings and time.
           on_close: leaves the cluster.
-          clock, sleep: of seconds.
         """
         self._ray, self._expected, self.config = ray, expected, config
         self._machines = [_Machine(name, handle) for name, handle in handles.items()]
@@ -149,8 +163,9 @@ class Fleet:
                 if refusal:
                     raise InputError(refusal)
         if not self.actors:
-            reasons = (machine.why_lost for machine in self._machines if machine.why_lost)
-            why = next(reasons, "none has answered")
+            why = next(
+                (machine.why_lost for machine in self._machines if machine.why_lost), "none has answered"
+            )
             raise UnreachableFleet(
                 f"no machine of the fleet can be used within {self.config.start_s:g} s ({why}); look whether it runs "
                 "and tf_placer is installed there (docs/fleet.md)"
@@ -166,11 +181,7 @@ class Fleet:
         self._on_close = lambda: None
 
     def measure(self, trials: Sequence[Trial], program: Program) -> Iterator[Reply]:
-        """Measures trials on all machines at once; yields one reply for each as soon as possible.
-
-        Args:
-          trials: of one program, with different ids.
-          program: of the trials.
+        """Measures trials of a program on all machines at once; yields one reply for each as soon as possible.
 
         Raises:
           FleetLost: no machine can measure any more.
@@ -193,7 +204,7 @@ class Fleet:
                 raise FleetLost(
                     f"no machine of the fleet can measure any more: {self._machines[-1].why_lost}"
                 )
-            for trial, reply in [*self._overdue(), *self._replies()]:
+            for trial, reply in list(self._outcomes()):
                 if trial.id not in missing:
                     self.counts.doubles += reply is not None
                 elif reply is None and sent[trial.id] < self.config.attempts:
@@ -216,8 +227,8 @@ class Fleet:
         machine.is_ready = False
         self._calls[reference] = _Call(machine, trial, self._clock())
 
-    def _overdue(self) -> Iterator[tuple[Trial, None]]:
-        """Trials that count as lost from now on; their actors are restarted."""
+    def _outcomes(self) -> Iterator[tuple[Trial, Reply | None]]:
+        """Trials that have ended, with their replies, or None where lost. Answers to ``hello`` are noted."""
         for call in self._calls.values():
             is_late = self._clock() - call.since_s > self.config.reply_s
             if is_late and not call.is_overdue and call.trial is not None:
@@ -225,6 +236,19 @@ class Fleet:
                 self.counts.lost += 1
                 self._ray.kill(call.machine.handle, no_restart=False)
                 yield call.trial, None
+        for call, answer in self._answers():
+            machine = call.machine
+            if call.trial is None:
+                machine.why_lost = self._met(machine, answer)
+            elif isinstance(answer, Reply) and not answer.error:
+                machine.is_ready, machine.failures = True, 0
+                machine.reference_s[call.trial.program] = answer.reference_s
+                yield call.trial, answer
+            else:
+                self._failed(machine, answer.error if isinstance(answer, Reply) else told(answer))
+                if not call.is_overdue:  # else it was counted as lost before
+                    self.counts.lost += 1
+                    yield call.trial, None
 
     def _answers(self) -> Iterator[tuple[_Call, Any]]:
         """Calls that have ended, with their results; a Ray error where the actor or its host is gone."""
@@ -243,24 +267,8 @@ class Fleet:
                 answer = error
             yield call, answer
 
-    def _replies(self) -> Iterator[tuple[Trial, Reply | None]]:
-        """Trials whose calls have ended, with their replies; None for a lost call. Answers to ``hello`` are noted."""
-        for call, answer in self._answers():
-            machine = call.machine
-            if call.trial is None:
-                machine.why_lost = self._met(machine, answer)
-            elif isinstance(answer, Reply) and not answer.error:
-                machine.is_ready, machine.failures = True, 0
-                machine.reference_s[call.trial.program] = answer.reference_s
-                yield call.trial, answer
-            else:
-                self._failed(machine, answer.error if isinstance(answer, Reply) else told(answer))
-                if not call.is_overdue:  # else it was counted as lost before
-                    self.counts.lost += 1
-                    yield call.trial, None
-
     def _met(self, machine: _Machine, answer: Any) -> str:
-        """Notes an answer to ``hello``; the reason if the machine cannot be used, "" if it can or is asked again."""
+        """Notes an answer to ``hello``; the reason why the machine cannot be used, or ""."""
         if not isinstance(answer, dict):
             self._failed(machine, told(answer))
             return machine.why_lost
@@ -286,3 +294,186 @@ class Fleet:
         machine.not_before_s = self._clock() + _AGAIN_S
         if machine.failures >= self.config.failures:
             machine.why_lost = f"{machine.name} failed {machine.failures} times in a row, at last: {why}"
+
+
+class FleetEvaluator:
+    """Times placements on the machines of a fleet, with the interface of ``RuntimeEvaluator``.
+
+        with open_fleet(address, problem.cluster) as fleet:
+            evaluator = FleetEvaluator(item, problem, fleet)
+            measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
+
+    Machines differ, and so does one machine over the hours. So each times a reference plan now and then, and the time
+    of a plan is its ratio to the reference on the same machine, times ``level_s``: the seconds of the reference on the
+    first machine that measured it, or those given to ``relative_to``.
+    """
+
+    def __init__(
+        self,
+        item: Item,
+        problem: Problem,
+        fleet: Fleet,
+        config: RuntimeConfig = RuntimeConfig(),
+        reference: Decisions | None = None,
+        otherwise: Decisions | None = None,
+    ) -> None:
+        """Packs the program; nothing is sent.
+
+        Args:
+          item: the program.
+          problem: built from it, on a cluster of the fleet's class.
+          fleet: of machines; the caller closes it.
+          config: of the timing of a step.
+          reference: one plan; None for the first single device that holds the program.
+          otherwise: reference plan where no single device holds the program.
+
+        Raises:
+          InputError: as ``RuntimeEvaluator``; the program has captured something of this process; there is no
+            reference plan.
+        """
+        check_can_be_timed(item, problem)
+        if reference is None:
+            rows = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
+            runs = np.flatnonzero(SimulatedEvaluator(problem).evaluate(rows).status == Status.OK)
+            reference = Decisions(rows[runs[:1]]) if len(runs) else otherwise
+        if reference is None:
+            raise InputError(
+                f"no single device holds {problem.name!r}, so times on a fleet have nothing to be relative to; give "
+                "reference=, a plan that fits"
+            )
+        self.problem, self.fleet, self.reference = problem, fleet, reference.row(0)
+        self._config = config
+        self._program = Program.packed(item, problem, self.reference, config)
+        self.level_s: float | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Its answers depend on the graph, the class of machines, the reference plan and the timing of a step."""
+        return {
+            "evaluator": "fleet",
+            "graph": self.problem.fingerprint,
+            "machines": self.fleet.machines,
+            "reference": self.reference.digest(0, self.problem),
+            "repetitions": 1,  # of each measurement; journals have the entry
+            "config": dataclasses.asdict(self._config),
+        }
+
+    @property
+    def baselines_s(self) -> list[float]:
+        """Latest seconds of the reference plan on each actor that has measured."""
+        return self.fleet.baselines_s(self._program.digest)
+
+    def relative_to(self, level_s: float) -> None:
+        """Sets the seconds of the reference plan, the unit of all times."""
+        self.level_s = arguments.number("level_s", level_s, above=0, finite=True)
+
+    def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
+        """Times one step of each placement, on all machines at once.
+
+        Raises:
+          InputError: wrong shape.
+          FleetLost: no machine can measure any more.
+        """
+        plans = decisions_of(device_of_unit, self.problem)
+        measured = dict(self.evaluate_each(plans))
+        return Measurement.joined([measured[i] for i in range(len(plans))], self.problem.num_devices)
+
+    def evaluate_each(self, plans: Decisions) -> Iterator[tuple[int, Measurement]]:
+        """As ``evaluate``, but yields position and measurement of each plan as soon as possible."""
+        rows: dict[str, list[int]] = collections.defaultdict(list)  # by trial: equal plans are measured once
+        for i in range(len(plans)):
+            plan = plans.digest(i, self.problem)
+            rows[trial_id(self._program.digest, plan, self.fleet.machines)].append(i)
+        trials = [Trial(name, plans.row(same[0]), self._program.digest) for name, same in rows.items()]
+        for reply in self.fleet.measure(trials, self._program):
+            runtime_s = spread_s = math.nan
+            if reply.runtime_s is not None:
+                if self.level_s is None:
+                    self.level_s = reply.reference_s
+                runtime_s = self.level_s * (reply.runtime_s / reply.reference_s)
+                spread_s = self.level_s * ((reply.spread_s or 0.0) / reply.reference_s)
+            measurement = Measurement(
+                np.array([runtime_s]),
+                None if reply.peak_bytes is None else np.array([reply.peak_bytes], np.int64),
+                np.array([reply.status], np.int32),
+                (reply.message,),
+                np.array([spread_s]),
+            )
+            for i in rows[reply.trial]:
+                yield i, measurement
+
+
+class FleetTiming:
+    """Evaluators for each form of one program on a fleet, each behind a journal, for a search on live devices.
+
+        with FleetTiming(fleet, item, folder) as timing:
+            evaluator = timing.whole(problem, runtime, otherwise)
+
+    The reference plan is timed on this machine first, so that times are in its seconds. A later search of the same
+    program starts with the journals in the folder.
+    """
+
+    def __init__(self, fleet: Fleet, item: Item, folder: pathlib.Path) -> None:
+        """Takes a fleet, which the caller closes, the program with its batch whole, and a folder for journals."""
+        self._fleet, self._item, self._folder = fleet, item, folder
+        self._evaluators: list[tuple[FleetEvaluator, JournaledEvaluator]] = []
+        self._journals = contextlib.ExitStack()
+
+    def __enter__(self) -> FleetTiming:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._journals.close()
+
+    @property
+    def hosts(self) -> int:
+        """Number of machines that measure at the same time."""
+        return self._fleet.hosts
+
+    def whole(self, problem: Problem, runtime: RuntimeEvaluator, otherwise: Decisions) -> JournaledEvaluator:
+        """Evaluator of the program with its batch whole; arguments as in ``of_form``."""
+        return self.of_form(self._item, problem, runtime, otherwise)
+
+    def of_form(
+        self, item: Item, problem: Problem, runtime: RuntimeEvaluator, otherwise: Decisions
+    ) -> JournaledEvaluator:
+        """Evaluator of a form of the program.
+
+        Args:
+          item: the program in that form.
+          problem: built from it.
+          runtime: evaluator of this form on this machine.
+          otherwise: as ``FleetEvaluator`` takes it.
+
+        Raises:
+          InputError: the program cannot be sent, or the journal is damaged.
+          WorkerError: workers cannot be started here.
+        """
+        evaluator = FleetEvaluator(item, problem, self._fleet, otherwise=otherwise)
+        name = hashlib.sha256(json.dumps(evaluator.identity, sort_keys=True).encode()).hexdigest()[:12]
+        journaled = JournaledEvaluator(evaluator, self._folder / f"fleet-{name}.jsonl")
+        self._journals.enter_context(journaled)
+        local = runtime.evaluate(evaluator.reference.plain)
+        if local.status[0] == Status.OK:
+            evaluator.relative_to(float(local.runtime_s[0]))
+        self._evaluators.append((evaluator, journaled))
+        return journaled
+
+    def sentence(self) -> str:
+        """Numbers of plans and machines, and the range of the reference plan's times on them."""
+        fleet = self._fleet
+        measured = sum(journaled.measured for _, journaled in self._evaluators)
+        reused = sum(journaled.reused for _, journaled in self._evaluators)
+        machines = "1 machine" if fleet.hosts == 1 else f"{fleet.hosts} machines"
+        text = f"{measured} plans were measured by {fleet.actors} actors of a fleet on {machines}"
+        baselines_s = self._evaluators[0][0].baselines_s if self._evaluators else []
+        if baselines_s:
+            text += (
+                f", relative to a reference plan that took {milliseconds(min(baselines_s))} to "
+                f"{milliseconds(max(baselines_s))} there"
+            )
+        if fleet.counts.lost:
+            text += f"; {fleet.counts.lost} calls were lost and made again"
+        if reused:
+            text += f"; {reused} answers are those of an earlier run, in the journal"
+        return f"{text}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item, item_bytes, read_item_file
 from tf_placer.problem.decisions import Decisions
@@ -52,21 +53,20 @@ def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def trial_id(program: str, plan: str, machines: str, repetition: int) -> str:
+def trial_id(program: str, plan: str, machines: str) -> str:
     """Digest of a trial. A trial that is sent again has the same id, so that no answer counts twice.
 
     Args:
       program: digest of a ``Program``.
       plan: ``Decisions.digest``.
       machines: their class.
-      repetition: number of the measurement of that plan, from 0 on.
     """
-    return _digest([program, plan, machines, repetition])
+    return _digest([program, plan, machines])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program:
-    """A program as it is sent to a machine, once."""
+    """A program as sent to a machine, once."""
 
     digest: str  # of the graph and the timing
     item_file: np.ndarray  # uint8, content of a file
@@ -76,11 +76,7 @@ class Program:
 
     @staticmethod
     def packed(item: Item, problem: Problem, reference: Decisions, config: RuntimeConfig) -> Program:
-        """A program and its problem in one message.
-
-        Raises:
-          InputError: the program needs the process that traced it.
-        """
+        """A program and its problem in one message; InputError where the program needs this process."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "problem")
             problem.save(file)
@@ -125,9 +121,7 @@ class MachineConfig:
     """Settings of a machine."""
 
     reference_every: int = 10  # plans between two measurements of the reference plan
-    recycle_after: int = (
-        100  # plans after which the worker processes are replaced, so that nothing piles up in them
-    )
+    recycle_after: int = 100  # plans after which worker processes are replaced, so that nothing piles up
 
 
 @dataclasses.dataclass(eq=False)
@@ -157,7 +151,6 @@ class Machine:
           config: settings.
         """
         self._cores, self._config = cores, config
-        self._cluster: Cluster | None = None
         self._loaded: dict[str, _Loaded] = {}
         self._plans = 0  # since the child processes were replaced
 
@@ -165,20 +158,12 @@ class Machine:
         """Host, process, versions and machine class as plain data, which every version understands."""
         answer: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "software": software()}
         try:
-            return {**answer, "machines": machine_class(self._own_cluster()), "error": ""}
+            return {**answer, "machines": machine_class(self._cluster), "error": ""}
         except (InputError, OSError) as error:
             return {**answer, "machines": "", "error": str(error)}
 
     def measure(self, trial: Trial, program: Program) -> Reply:
-        """Times a plan, after the reference plan where that is due.
-
-        Args:
-          trial: the plan.
-          program: of the plan; it is loaded once.
-
-        Returns:
-          Times or a failure of the plan; ``error`` where this machine cannot measure at all.
-        """
+        """Times a plan, after the reference plan where that is due; the plan's program is loaded once."""
         try:
             with _turn():
                 loaded = self._load(program)
@@ -191,12 +176,21 @@ class Machine:
                     self._plans = 0
         except (InputError, WorkerError) as error:
             return Reply(trial.id, error=" ".join(str(error).split()))
-        return _reply(trial, measurement, reference_s)
+        is_timed = measurement.status[0] == Status.OK
+        spread_s, peak_bytes = measurement.spread_s, measurement.peak_bytes
+        return Reply(
+            trial.id,
+            int(measurement.status[0]),
+            measurement.messages[0],
+            float(measurement.runtime_s[0]) if is_timed else None,
+            None if spread_s is None or not is_timed else float(spread_s[0]),
+            None if peak_bytes is None else tuple(map(int, peak_bytes[0])),
+            reference_s,
+        )
 
-    def _own_cluster(self) -> Cluster:
-        if self._cluster is None:
-            self._cluster = Cluster.local(self._cores)
-        return self._cluster
+    @functools.cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster.local(self._cores)
 
     def _load(self, program: Program) -> _Loaded:
         if program.digest not in self._loaded:
@@ -204,7 +198,7 @@ class Machine:
             # With no more memory than this machine has.
             devices = tuple(
                 dataclasses.replace(device, memory_bytes=min(device.memory_bytes, local.memory_bytes))
-                for device, local in zip(problem.cluster.devices, self._own_cluster().devices, strict=True)
+                for device, local in zip(problem.cluster.devices, self._cluster.devices, strict=True)
             )
             cluster = dataclasses.replace(problem.cluster, devices=devices)
             problem = dataclasses.replace(problem, cluster=cluster)
@@ -221,41 +215,23 @@ class Machine:
         Raises:
           WorkerError: it does not run on this machine.
         """
+
+        def timed_s() -> float:
+            # A single failure is tolerated, since processes may be killed.
+            for _ in range(_REFERENCE_ATTEMPTS):
+                measurement = loaded.evaluator.evaluate(program.reference.plain)
+                if measurement.status[0] == Status.OK:
+                    return float(measurement.runtime_s[0])
+            status = Status(int(measurement.status[0])).name
+            raise WorkerError(f"the reference plan does not run: {status}: {measurement.messages[0]}")
+
         if loaded.reference_s is None:
-            _time_reference(loaded.evaluator, program)  # new processes are slow for a moment
-            loaded.reference_s = _time_reference(loaded.evaluator, program)
+            timed_s()  # new processes are slow for a moment
+            loaded.reference_s = timed_s()
         elif loaded.plans >= self._config.reference_every:
-            now_s = _time_reference(loaded.evaluator, program)
-            loaded.reference_s, loaded.plans = _KEEP * loaded.reference_s + (1 - _KEEP) * now_s, 0
+            loaded.reference_s = _KEEP * loaded.reference_s + (1 - _KEEP) * timed_s()
+            loaded.plans = 0
         return loaded.reference_s
-
-
-def _time_reference(evaluator: RuntimeEvaluator, program: Program) -> float:
-    """Seconds of the reference plan; a single failure is tolerated, since processes may be killed.
-
-    Raises:
-      WorkerError: it does not run on this machine.
-    """
-    for _ in range(_REFERENCE_ATTEMPTS):
-        measurement = evaluator.evaluate(program.reference.plain)
-        if measurement.status[0] == Status.OK:
-            return float(measurement.runtime_s[0])
-    status = Status(int(measurement.status[0])).name
-    raise WorkerError(f"the reference plan does not run: {status}: {measurement.messages[0]}")
-
-
-def _reply(trial: Trial, measurement: Measurement, reference_s: float) -> Reply:
-    is_timed = measurement.status[0] == Status.OK
-    spread_s, peak_bytes = measurement.spread_s, measurement.peak_bytes
-    return Reply(
-        trial.id,
-        int(measurement.status[0]),
-        measurement.messages[0],
-        float(measurement.runtime_s[0]) if is_timed else None,
-        None if spread_s is None or not is_timed else float(spread_s[0]),
-        None if peak_bytes is None else tuple(map(int, peak_bytes[0])),
-        reference_s,
-    )
 
 
 @contextlib.contextmanager

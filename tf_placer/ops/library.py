@@ -25,11 +25,7 @@ _LOG = logging.getLogger(__name__)
 @functools.cache
 def library() -> ModuleType:
     """The Python face of the ops' library."""
-    return tf.load_op_library(_path())
-
-
-def _path() -> str:
-    return str(build_library())
+    return tf.load_op_library(str(build_library()))
 
 
 @contextlib.contextmanager
@@ -57,7 +53,7 @@ def keep_compilations() -> None:
     if folder is None:
         return
     library()  # TensorFlow first: of what was loaded without it, it would not know the ops
-    keep = ctypes.CDLL(_path()).TfPlacerKeepCompilations
+    keep = ctypes.CDLL(str(build_library())).TfPlacerKeepCompilations
     if keep(str(folder).encode(), DEVICE_TYPES.encode()):
         _LOG.warning(
             "this TensorFlow keeps no compilations, so XLA compiles a plan's clusters in every process anew"

@@ -12,28 +12,16 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.ops.library import library
 
-_ARRAYS = {
-    "unit_of_op": (np.int32, 1),
-    "compute_ns": (np.int64, 2),
-    "priority": (np.int32, 1),
-    "tensor_producer": (np.int32, 1),
-    "tensor_bytes": (np.int64, 1),
-    "alias_of_tensor": (np.int32, 1),
-    "consumer_offset": (np.int32, 1),
-    "consumer_op": (np.int32, 1),
-    "resident_bytes": (np.int64, 1),
-    "streams": (np.int32, 1),
+_INT32 = "unit_of_op priority tensor_producer alias_of_tensor consumer_offset consumer_op streams"
+_PAIRS = "latency_ns bytes_per_s tensor_ns send_ns send_ps_per_byte receive_ns receive_ps_per_byte"
+# Name -> type and rank.
+_ARRAYS: dict[str, tuple[type, int]] = {
+    **dict.fromkeys(_INT32.split(), (np.int32, 1)),
+    **dict.fromkeys(("tensor_bytes", "resident_bytes", "join_ns", "dispatch_ns"), (np.int64, 1)),
+    **{f"link_{name}": (np.int64, 2) for name in _PAIRS.split()},
     "newest_first": (np.bool_, 1),
-    "join_ns": (np.int64, 1),
-    "dispatch_ns": (np.int64, 1),
-    "link_latency_ns": (np.int64, 2),
-    "link_bytes_per_s": (np.int64, 2),
+    "compute_ns": (np.int64, 2),
     "channel_of_link": (np.int32, 2),
-    "link_tensor_ns": (np.int64, 2),
-    "link_send_ns": (np.int64, 2),
-    "link_send_ps_per_byte": (np.int64, 2),
-    "link_receive_ns": (np.int64, 2),
-    "link_receive_ps_per_byte": (np.int64, 2),
 }
 
 

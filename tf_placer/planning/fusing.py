@@ -35,7 +35,6 @@ from tf_placer.runtime.timing import (
     Limit,
     OtherLoad,
     clearly_slower,
-    race_spreads_s,
     race_steps,
     race_times_s,
 )
@@ -482,7 +481,7 @@ class _Search:
 
     def _found(self, best: _Opened, samples: list[list[float]]) -> Fusing:
         """The best clusters beside the plan without, by step times of both."""
-        times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
+        times_s, spreads_s = race_times_s(samples)
         is_faster = best.candidate is not None and clearly_slower(samples[0], samples[-1])
         placement, name = self._plain, UNFUSED
         if best.candidate is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tf_placer.base import interrupt
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.fleet.evaluator import FleetTiming
+from tf_placer.fleet.fleet import FleetTiming
 from tf_placer.planning.forms import Form
 from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
 from tf_placer.planning.outcome import Outcome

@@ -15,7 +15,7 @@ from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
-from tf_placer.fleet.evaluator import FleetTiming
+from tf_placer.fleet.fleet import FleetTiming
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import CONSTRUCTED, DATA_PARALLEL, SINGLE, SPLIT, Note, Outcome, Timed

@@ -24,7 +24,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
+from tf_placer.runtime.timing import clearly_slower, race_times_s
 from tf_placer.search.methods import REFERENCE
 from tf_placer.search.recorder import SIMULATED, SearchCurve, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
@@ -232,7 +232,7 @@ def with_race(
       samples: their turns, from ``race_steps``.
     """
     rows = list(candidates)
-    times_s = race_times_s(samples)
+    times_s, spreads_s = race_times_s(samples)
     singles = [i for i, row in enumerate(racing) if candidates[row].is_single]
     best_single = min(singles, key=lambda i: times_s[i], default=None)
     as_it_is = next((i for i, row in enumerate(racing) if candidates[row].is_as_it_is), None)
@@ -242,7 +242,7 @@ def with_race(
         rows[row] = dataclasses.replace(
             candidates[row],
             raced_s=times_s[i],
-            spread_s=race_spreads_s(samples)[i],
+            spread_s=spreads_s[i],
             is_clear=all(beaten) if beaten and i != as_it_is else None,
         )
     return rows

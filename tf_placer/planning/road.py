@@ -18,7 +18,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.fleet.connection import open_fleet
-from tf_placer.fleet.evaluator import FleetTiming
+from tf_placer.fleet.fleet import FleetTiming
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements

@@ -183,10 +183,10 @@ class _SimulatedProcess:
                 name,
                 *((kind, timeline.device_of(kind) == device) for kind in ON_DEVICES),
             )
-        for channel, name in enumerate(timeline.channel_names):
+        for channel, name in enumerate(timeline.problem.cluster.channel_names()):
             if (timeline.transfer_channel == channel).any():
                 self._add_row(f"link {name}", ("transfer", timeline.transfer_channel == channel))
-        for transfer in range(timeline.num_transfers):
+        for transfer in range(len(timeline.transfer_tensor)):
             self._add_arrow(transfer)
         for name, curve in zip(self._devices, timeline.memory, strict=True):
             points = zip(curve.times_ns.tolist(), curve.num_bytes.tolist(), strict=True)
@@ -204,7 +204,7 @@ class _SimulatedProcess:
         self._row_of |= dict(zip(parts, rows, strict=True))
 
     def _takes_time(self, kind: Kind, index: int) -> bool:
-        start_ns, end_ns = self._timeline.times_ns(kind)
+        start_ns, end_ns = self._timeline.times_ns[kind]
         return bool(end_ns[index] > start_ns[index])
 
     def _span(self, kind: Kind, index: int) -> Span:
@@ -226,7 +226,7 @@ class _SimulatedProcess:
                 "from": self._devices[self._timeline.transfer_source[index]],
                 "to": self._devices[self._timeline.transfer_target[index]],
             }
-        start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns(kind))
+        start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns[kind])
         return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
 
     def _add_arrow(self, transfer: int) -> None:
@@ -245,7 +245,7 @@ class _SimulatedProcess:
         ways: tuple[Kind, ...] = ("send", "transfer", "receive")
         for kind in ways:
             if self._takes_time(kind, transfer):
-                points.append((self._row_of[kind, transfer], int(self._timeline.times_ns(kind)[0][transfer])))
+                points.append((self._row_of[kind, transfer], int(self._timeline.times_ns[kind][0][transfer])))
         if readers:
             first_reader = min(readers, key=lambda op: int(timeline.start_ns[op]))
             points.append((self._row_of["op", first_reader], int(timeline.start_ns[first_reader])))

@@ -27,6 +27,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
     """
     timeline = simulated_timeline(problem, decisions)
     problem = timeline.problem
+    transfer_start_ns, transfer_end_ns = timeline.times_ns["transfer"]
     devices = problem.cluster.devices
     labels = problem.cluster.labels
     layers = layers_of(problem)
@@ -64,8 +65,8 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             source=timeline.transfer_source,
             target=timeline.transfer_target,
             channel=timeline.transfer_channel,
-            start_ns=timeline.transfer_start_ns,
-            duration_ns=timeline.transfer_end_ns - timeline.transfer_start_ns,
+            start_ns=transfer_start_ns,
+            duration_ns=transfer_end_ns - transfer_start_ns,
             bytes=timeline.transfer_bytes,
             critical=_on_path(timeline, "transfer"),
         ),
@@ -119,14 +120,17 @@ def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
 
 def _chores(timeline: StepTimeline) -> ChoreTable:
     """All sends that take time of their device, then all receives."""
-    sends = np.flatnonzero(timeline.send_end_ns > timeline.send_start_ns)
-    receives = np.flatnonzero(timeline.receive_end_ns > timeline.receive_start_ns)
+    (send_start_ns, send_end_ns), (receive_start_ns, receive_end_ns) = (
+        timeline.times_ns[kind] for kind in ("send", "receive")
+    )
+    sends = np.flatnonzero(send_end_ns > send_start_ns)
+    receives = np.flatnonzero(receive_end_ns > receive_start_ns)
     critical = [
         *np.flatnonzero(np.isin(sends, _on_path(timeline, "send"))),
         *(len(sends) + np.flatnonzero(np.isin(receives, _on_path(timeline, "receive")))),
     ]
-    start_ns = np.concatenate([timeline.send_start_ns[sends], timeline.receive_start_ns[receives]])
-    end_ns = np.concatenate([timeline.send_end_ns[sends], timeline.receive_end_ns[receives]])
+    start_ns = np.concatenate([send_start_ns[sends], receive_start_ns[receives]])
+    end_ns = np.concatenate([send_end_ns[sends], receive_end_ns[receives]])
     return ChoreTable(
         transfer=np.concatenate([sends, receives]),
         device=np.concatenate([timeline.transfer_source[sends], timeline.transfer_target[receives]]),
@@ -160,4 +164,4 @@ def thinned(curve: MemoryCurve, step_ns: int) -> MemoryView:
     begins = np.flatnonzero(np.diff(slices, prepend=-1))
     ends = [*begins[1:], len(slices)]
     keep = [b + int(curve.num_bytes[b:e].argmax()) for b, e in zip(begins, ends, strict=True)]
-    return MemoryView(curve.times_ns[keep], curve.num_bytes[keep], curve.peak_bytes)
+    return MemoryView(curve.times_ns[keep], curve.num_bytes[keep], int(curve.num_bytes.max()))

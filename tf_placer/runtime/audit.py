@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import BRANCHES, LOOPS, control_inputs, parse_input, reached
 from tf_placer.base.arguments import InputError
@@ -26,34 +25,27 @@ Values = Mapping[str, np.ndarray]
 class Difference:
     """The largest difference of two steps."""
 
-    relative: float = (
-        0.0  # to the largest number of the value; 0 for equal bits, infinite for values without numbers
-    )
+    # To the largest number of the value; 0 for equal bits, infinite for values without numbers.
+    relative: float = 0.0
     value: str = ""  # an output or a variable; "" for equal bits
 
 
 @dataclasses.dataclass(frozen=True)
 class SameValues:
-    """Differences of the unplaced and the placed step, both from the same inputs and variables.
+    """Differences of the unplaced and the placed step, both from the same inputs and variables."""
 
-    Attributes:
-      repeated: of two unplaced steps, with Grappler and oneDNN off; present where random numbers are drawn.
-      exact: of the placed and the unplaced step, with Grappler and oneDNN off.
-      as_run: the same with the settings of this process. TensorFlow then rewrites and fuses ops within a device, so the
-        last bits depend on where the ops are.
-      apart: limit of ``exact``, a share of the largest number, where sums are made in another order because the batch
-        is in parts or XLA compiles clusters; infinite where each part has its own statistics. None where the bits must
-        be the same.
-    """
-
-    repeated: Difference
-    exact: Difference
+    repeated: Difference  # of two unplaced steps without Grappler and oneDNN: where random numbers are drawn
+    exact: Difference  # without Grappler and oneDNN
+    # With the settings of this process. TensorFlow then rewrites and fuses ops within a device, so the last bits depend
+    # on where the ops are.
     as_run: Difference
+    # Limit of ``exact``, a share of the largest number, where sums are made in another order because the batch is in
+    # parts or XLA compiles clusters; infinite where each part has its own statistics. None for equal bits.
     apart: float | None = None
 
     @property
     def is_wrong(self) -> bool:
-        """The placed step computes other values, which no rewriting by TensorFlow explains."""
+        """True if the placed step computes other values, which no rewriting by TensorFlow explains."""
         return not self.repeated.value and self.exact.relative > (self.apart or 0.0)
 
     def summary(self) -> str:
@@ -92,14 +84,12 @@ def step_values(
     deadline_s: float,
     config_of: Callable[[float], tf.compat.v1.ConfigProto],
 ) -> Values:
-    """Runs one step of a program: output or variable -> value after the step.
+    """Runs one step of a program from its inputs and variables: output or variable -> value after the step.
 
     Args:
-      target: of the workers.
-      item: the program, with the inputs and variables at the start of the step.
+      target, deadline_s, config_of: as ``open_program`` takes them.
+      item: the program.
       graph_def: its graph, placed or not.
-      deadline_s: most seconds for one call to the session.
-      config_of: the session's configuration for such a deadline.
 
     Raises:
       InputError: as ``build_program``; or there is no value to compare.
@@ -274,18 +264,24 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
       program: the loaded program, with a device on every node.
       partition_graphs: of ``RunMetadata``.
     """
+    type_of = {node.name: node.op for node in program.graph_def.node}
+    inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
+    readers: dict[str, set[str]] = collections.defaultdict(set)
+    for name, names in inputs.items():
+        for read in names:
+            readers[read].add(name)
     devices_of: dict[str, set[str]] = collections.defaultdict(set)
-    fused = _Fused(program)
     added: dict[str, int] = collections.Counter()
+    fused: set[tuple[str, str]] = set()  # name and device
     replicated: set[str] = set()
-    planned = {node.name for node in program.graph_def.node}
     lowered_devices: dict[str, set[str]] = collections.defaultdict(set)
-    lowered = {node.name for node in program.graph_def.node if node.op in LOOPS | BRANCHES}
+    lowered = {name for name, op in type_of.items() if op in LOOPS | BRANCHES}
     for graph in partition_graphs:
         for node in graph.node:
-            if node.name in planned:
+            if node.name in type_of:
                 devices_of[node.name].add(node.device)
-                fused.saw(node)
+                if node.op != type_of[node.name] and node.op.startswith(_FUSED_PREFIXES):
+                    fused.add((node.name, node.device))
                 continue
             added[node.op] += 1
             if node.op == "Const" and _COPY in node.name:
@@ -293,11 +289,15 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
             origin = owner(node.name, lowered)
             if origin:
                 lowered_devices[origin].add(node.device)
-    inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
     needed = reached(program.step_ops, inputs.__getitem__)
     in_place, absent, unexplained = 0, {}, {}
     for node in program.graph_def.node:
         devices = devices_of.get(node.name, set())
+        # On CPUs oneDNN's pass fuses a convolution with the addition of a bias, and the two gradients that read the
+        # same upstream gradient. The fused op has one of their names, and runs where both were placed.
+        neighbors = readers[node.name] | (
+            readers[inputs[node.name][0]] if node.op == "BiasAddGrad" else set()
+        )
         if devices == {node.device}:
             in_place += 1
         elif devices:
@@ -306,7 +306,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
             absent[node.name] = Reason.PRUNED
         elif node.name in lowered and node.device in lowered_devices[node.name]:
             absent[node.name] = Reason.LOWERED
-        elif fused.holds(node):
+        elif any((name, node.device) in fused for name in neighbors):
             absent[node.name] = Reason.FUSED
         elif node.op == "Const" and node.name in replicated:
             absent[node.name] = Reason.REPLICATED
@@ -315,34 +315,6 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
                 f"is planned for {node.device} and does not run, though the step needs it"
             )
     return Audit(in_place, absent, unexplained, dict(added))
-
-
-class _Fused:
-    """Ops that run as another type than planned, because the runtime has fused their neighbours into them.
-
-    On CPUs oneDNN's pass fuses a convolution with the addition of a bias, and the two gradients that read the same
-    upstream gradient. The fused op has one of their names, and runs where both were placed.
-    """
-
-    def __init__(self, program: GraphProgram) -> None:
-        self._planned_op = {node.name: node.op for node in program.graph_def.node}
-        self._readers: dict[str, set[str]] = collections.defaultdict(set)
-        for node in program.graph_def.node:
-            for text in node.input:
-                self._readers[parse_input(text)[1]].add(node.name)
-        self._found: set[tuple[str, str]] = set()  # name and device
-
-    def saw(self, node: node_def_pb2.NodeDef) -> None:
-        """Remembers a planned node that runs as a fused op."""
-        if node.op != self._planned_op[node.name] and node.op.startswith(_FUSED_PREFIXES):
-            self._found.add((node.name, node.device))
-
-    def holds(self, node: node_def_pb2.NodeDef) -> bool:
-        """True if a missing node is part of a fused op, which is one of its neighbours."""
-        neighbours = set(self._readers[node.name])
-        if node.op == "BiasAddGrad":
-            neighbours |= self._readers[parse_input(node.input[0])[1]]
-        return any((name, node.device) in self._found for name in neighbours)
 
 
 def owner(node_name: str, op_names: Collection[str]) -> str | None:

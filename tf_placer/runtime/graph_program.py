@@ -19,10 +19,11 @@ from colocation.tensorflow_internals import process_config
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.host_ops import can_stand_in
-from tf_placer.graph.item import Feed, Item
+from tf_placer.graph.item import Item
 from tf_placer.graph.program import check_restorable
 from tf_placer.workers.local_workers import Workers
 
+_Result = TypeVar("_Result")
 _SCOPE = "tf_placer_program"
 
 # One gRPC message holds at most 2 GB; weights are sent in messages well below that.
@@ -42,22 +43,15 @@ class Assignment:
 
 @dataclasses.dataclass(frozen=True)
 class GraphProgram:
-    """A graph and the ops of one step.
+    """A graph and the ops of one step."""
 
-    Attributes:
-      graph_def: the placed graph plus the ops that hold and assign values.
-      assignments: values of the variables and of resident inputs, to send once.
-      step_ops: the ops of outputs and side effects; all of them together are one step. They are fetched themselves, not
-        as control inputs of another op, because Grappler removes ops that only such an op waits for.
-      feeds: names and values of tensors to send with every step; empty where inputs are resident.
-      fetches: names of the tensors that every step returns; may be empty.
-    """
-
-    graph_def: tf.compat.v1.GraphDef
-    assignments: tuple[Assignment, ...]
+    graph_def: tf.compat.v1.GraphDef  # placed, with ops that hold and assign values
+    assignments: tuple[Assignment, ...]  # values of the variables and of resident inputs, to send once
+    # Of outputs and side effects; all together are one step. They are fetched themselves, not as control inputs of
+    # another op, because Grappler removes ops that only such an op waits for.
     step_ops: tuple[str, ...]
-    feeds: tuple[tuple[str, np.ndarray], ...] = ()
-    fetches: tuple[str, ...] = ()
+    feeds: tuple[tuple[str, np.ndarray], ...] = ()  # name and value of tensors to send with every step
+    fetches: tuple[str, ...] = ()  # names of the tensors that every step returns
 
     def resident_bytes(self, below: float = math.inf) -> dict[str, int]:
         """Device -> sum of the bytes of values that are smaller than ``below``."""
@@ -90,8 +84,8 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef, is_call: bool = Fal
     assignments = []
     for i, feed in enumerate(() if is_call else item.feeds):
         check_restorable(feed.node, feed.dtype)
-        handle = _make_resident(graph_def, node_of_name[feed.node], feed, f"{_SCOPE}/input_{i}")
-        assignments.append(_add_assignment(graph_def, handle, feed.value, f"{_SCOPE}/input_{i}"))
+        node = node_of_name[feed.node]
+        assignments.append(_make_resident(graph_def, node, feed.value, feed.dtype, f"{_SCOPE}/input_{i}"))
     for i, variable in enumerate(item.variables):
         check_restorable(variable.node, variable.dtype)
         handle = node_of_name[variable.node]
@@ -107,13 +101,15 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef, is_call: bool = Fal
         return GraphProgram(graph_def, tuple(assignments), step_ops)
     feeds = tuple((f"{feed.node}:0", feed.value) for feed in item.feeds)
     fed = {feed.node for feed in item.feeds}  # an input that is also an output is neither run nor sent
-    return GraphProgram(
-        graph_def,
-        tuple(assignments),
-        tuple(name for name in step_ops if name not in fed),
-        feeds,
-        tuple(name for name in _values(item) if name.partition(":")[0] not in fed),
-    )
+    outputs_of = dict(zip(item.index.names, item.outputs, strict=True))
+    fetches = []
+    for fetch in dict.fromkeys(item.fetches):
+        op, _, output = fetch.partition(":")
+        # A handle means nothing in another process.
+        is_handle = outputs_of[op][int(output or 0)].dtype in (tf.resource, tf.variant)
+        fetches += [] if is_handle or op in fed else [fetch]
+    step_ops = tuple(name for name in step_ops if name not in fed)
+    return GraphProgram(graph_def, tuple(assignments), step_ops, feeds, tuple(fetches))
 
 
 def _stand_in(
@@ -135,9 +131,7 @@ def _stand_in(
             scope = f"{prefix}/{len(assignments)}"
             zeros = np.zeros(spec.shape, spec.dtype.as_numpy_dtype)
             element = graph_def.node.add(name=f"{scope}/element", op="Placeholder", device=node.device)
-            feed = Feed(element.name, spec.shape, spec.dtype, zeros)
-            handle = _make_resident(graph_def, element, feed, scope)
-            assignments.append(_add_assignment(graph_def, handle, zeros, scope))
+            assignments.append(_make_resident(graph_def, element, zeros, spec.dtype, scope))
             elements.append(f"{element.name}:0")
         node.op = "IdentityN"
         node.attr.clear()
@@ -170,18 +164,22 @@ def batches(assignments: tuple[Assignment, ...]) -> Iterator[list[Assignment]]:
 
 
 def _make_resident(
-    graph_def: tf.compat.v1.GraphDef, placeholder: tf.compat.v1.NodeDef, feed: Feed, prefix: str
-) -> tf.compat.v1.NodeDef:
-    """Turns a placeholder into a read of a new variable; returns the variable's handle."""
+    graph_def: tf.compat.v1.GraphDef,
+    placeholder: tf.compat.v1.NodeDef,
+    value: np.ndarray,
+    dtype: tf.DType,
+    prefix: str,
+) -> Assignment:
+    """Turns a placeholder into a read of a new variable."""
     handle = graph_def.node.add(name=f"{prefix}/handle", op="VarHandleOp", device=placeholder.device)
-    handle.attr["dtype"].type = feed.dtype.as_datatype_enum
-    handle.attr["shape"].shape.CopyFrom(tf.TensorShape(np.shape(feed.value)).as_proto())
+    handle.attr["dtype"].type = dtype.as_datatype_enum
+    handle.attr["shape"].shape.CopyFrom(tf.TensorShape(np.shape(value)).as_proto())
     handle.attr["shared_name"].s = handle.name.encode()
     placeholder.op = "ReadVariableOp"
     placeholder.input.append(handle.name)
     placeholder.attr.clear()
-    placeholder.attr["dtype"].type = feed.dtype.as_datatype_enum
-    return handle
+    placeholder.attr["dtype"].type = dtype.as_datatype_enum
+    return _add_assignment(graph_def, handle, value, prefix)
 
 
 def _add_assignment(
@@ -204,19 +202,6 @@ def _add_assignment(
     return Assignment(f"{placeholder.name}:0", assign.name, value, handle.device)
 
 
-def _values(item: Item) -> list[str]:
-    """The outputs that can be sent to the caller; a handle means nothing in another process."""
-    outputs_of = dict(zip(item.index.names, item.outputs, strict=True))
-    names = []
-    for fetch in dict.fromkeys(item.fetches):
-        op, _, output = fetch.partition(":")
-        if outputs_of[op][int(output or 0)].dtype not in (tf.resource, tf.variant):
-            names.append(fetch)
-    return names
-
-
-_Result = TypeVar("_Result")
-
 _WATCH_PERIOD_S = 0.2
 _OBITUARY_S = 2.0  # from a lost connection until the process counts as dead
 _UNWIND_S = 2.0  # for a client to notice that its workers are gone
@@ -237,12 +222,11 @@ class WorkerDied(RuntimeError):
 def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     """Configuration of a session that runs the graph exactly as placed, with private storage.
 
-    Grappler and the L1 passes move and merge ops across devices, soft placement hides mistakes; all are
-    off. ``isolate_session_state`` frees the variables of one placement before the next.
-
     Args:
       deadline_s: most seconds for one call to a remote session; 0 for no end.
     """
+    # Grappler and the L1 passes move and merge ops across devices, soft placement hides mistakes; all are off. Isolated
+    # state frees the variables of one placement before the next.
     config = tf.compat.v1.ConfigProto(allow_soft_placement=False, isolate_session_state=True)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
@@ -251,17 +235,11 @@ def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
 
 
 def process_session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
-    """Configuration of a session with the graph optimizations and soft placement of this process.
-
-    Args:
-      deadline_s: most seconds for one call to a remote session; 0 for no end.
-    """
+    """As ``session_config``, with the graph optimizations and soft placement of this process."""
     ours = process_config()
-    config = tf.compat.v1.ConfigProto(
-        allow_soft_placement=ours.allow_soft_placement, isolate_session_state=True
-    )
+    config = session_config(deadline_s)
+    config.allow_soft_placement = ours.allow_soft_placement
     config.graph_options.CopyFrom(ours.graph_options)
-    config.operation_timeout_in_ms = round(deadline_s * 1000)
     return config
 
 
@@ -285,9 +263,7 @@ def run_watched(
       check: called five times a second meanwhile; its exceptions end the call like a passed deadline.
 
     Raises:
-      DeadlineExceeded: ``deadline_s`` seconds passed.
-      WorkerDied: a worker ended by itself, before or during the call.
-      Exception: any other exception of ``function`` or ``check``.
+      DeadlineExceeded, WorkerDied: see there; any other exception is one of ``function`` or ``check``.
     """
     future: concurrent.futures.Future[_Result] = concurrent.futures.Future()
 
@@ -332,12 +308,13 @@ class LoadedProgram:
     """A program on its workers, with its values sent; made by ``open_program``."""
 
     def __init__(self, session: tf.compat.v1.Session, program: GraphProgram) -> None:
+        graph = session.graph
         self._session = session
-        self._wanted: list[Any] = [session.graph.get_operation_by_name(name) for name in program.step_ops]
-        self._wanted += [session.graph.get_tensor_by_name(name) for name in program.fetches]
-        fed = [session.graph.get_tensor_by_name(name) for name, _ in program.feeds]
+        self._wanted: list[Any] = [graph.get_operation_by_name(name) for name in program.step_ops]
+        self._wanted += [graph.get_tensor_by_name(name) for name in program.fetches]
         self._fed = dict(program.feeds)
-        self._num_fetches = len(program.fetches)
+        self._num_step_ops = len(program.step_ops)
+        fed = [graph.get_tensor_by_name(name) for name in self._fed]
         self._run = session.make_callable(self._wanted, feed_list=fed)
 
     def step(self) -> None:
@@ -346,8 +323,7 @@ class LoadedProgram:
 
     def outputs(self) -> list[np.ndarray]:
         """Runs one step and returns the fetched values."""
-        results = self._run(*self._fed.values())
-        return list(results[len(results) - self._num_fetches :])
+        return list(self._run(*self._fed.values())[self._num_step_ops :])
 
     def read(self, names: Sequence[str]) -> list[np.ndarray]:
         """Values of tensors that need no step."""
@@ -388,9 +364,9 @@ def open_program(
             tf.import_graph_def(program.graph_def, name="")
         except ValueError as error:
             raise MalformedGraph(str(error)) from error
-    config = config_of(deadline_s)
     # Not the session's own block: that closes in a thread, which dies noisily if the workers have.
-    with contextlib.closing(tf.compat.v1.Session(target, graph=graph, config=config)) as session:
+    session = tf.compat.v1.Session(target, graph=graph, config=config_of(deadline_s))
+    with contextlib.closing(session):
         for batch in batches(program.assignments):
             values = {assignment.placeholder: assignment.value for assignment in batch}
             session.run([graph.get_operation_by_name(a.op) for a in batch], feed_dict=values)

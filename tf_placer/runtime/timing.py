@@ -7,12 +7,16 @@ import math
 import os
 import pathlib
 import time
+import typing
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 import scipy.stats
+from annotated_types import Ge, Gt, Lt
 
 from tf_placer.base import arguments
+from tf_placer.base.arguments import FINITE, NOT_NAN
 
 _LEAST_STEPS = 3  # timed of a program, however late it is
 _LEAST_REQUESTS = 5  # timed in a turn of a program that is asked for its steps
@@ -22,14 +26,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     """An interval that holds the median with at least ``confidence``, for any distribution.
 
     Order statistics (Hahn & Meeker, "Statistical Intervals", section 5.2): each sample lies below the median with
-    probability 1/2, so their number is binomial. Too few samples give an unbounded interval.
-
-    Args:
-      samples: independent step times.
-      confidence: in (0, 1]; 1 gives an unbounded interval.
-
-    Returns:
-      Two of the samples, or (-inf, inf).
+    probability 1/2, so their number is binomial. Too few samples, or a confidence of 1, give (-inf, inf).
     """
     ordered = np.sort(np.asarray(samples, np.float64))
     n = len(ordered)
@@ -47,27 +44,18 @@ def clearly_slower(samples: Sequence[float], reference: Sequence[float], confide
 
     Compares turn by turn: a disturbance of a turn affects both, and leaves their ratio alone. The program is slower
     when the interval of the median ratio lies above 1. So the probability of a false positive is at most
-    (1 - ``confidence``) / 2: the sign test (Conover, "Practical Nonparametric Statistics", section 3.4).
-
-    Args:
-      samples: one time a turn.
-      reference: of the other program; the first turns of both are the same turns, and one may have more.
-      confidence: in (0, 1]; with 1 the answer is never True.
+    (1 - ``confidence``) / 2: the sign test (Conover, "Practical Nonparametric Statistics", section 3.4). One of the two
+    may have more turns, which do not count.
     """
     turns = min(len(samples), len(reference))
     ratios = np.asarray(samples[:turns], np.float64) / np.asarray(reference[:turns], np.float64)
     return median_interval(ratios.tolist(), confidence)[0] > 1
 
 
-def clearly_differ(samples: Sequence[float], others: Sequence[float]) -> bool:
-    """True if one of two programs that were timed in turn is ``clearly_slower`` than the other."""
-    return clearly_slower(samples, others) or clearly_slower(others, samples)
-
-
 def hopeless(
     samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
 ) -> bool:
-    """True if the first steps of a candidate prove it slower than the incumbent.
+    """True if the first steps prove a candidate slower than the incumbent.
 
     If the candidate were as fast, all j + n steps would be exchangeable, and all j of its steps would be slower than
     all n of the incumbent's with probability j! n! / (n + j)!, for any distribution. It is hopeless when they are and
@@ -80,8 +68,7 @@ def hopeless(
     Args:
       samples: [j] first timed steps of the candidate.
       incumbent: [n] all timed steps of the best program so far.
-      false_stop_rate: in (0, 1).
-      margin: at least 0, a share of the incumbent's slowest step.
+      false_stop_rate, margin: as ``RuntimeConfig`` has them.
     """
     if not samples or not incumbent or min(samples) <= (1 + margin) * max(incumbent):
         return False
@@ -92,43 +79,23 @@ def hopeless(
 class RuntimeConfig:
     """Settings for timing a placement.
 
-    Attributes:
-      warmup_steps: untimed first steps, which allocate memory and make the kernels.
-      steps: timed steps.
-      keep: the reported time is the median of this many last timed steps.
-      deadline_s: most seconds for one placement, loading included.
-      inter_op_threads: threads that run ops in each worker, see ``WorkerSpec``.
-      early_stop: stop timing a placement that is ``hopeless`` against the best one so far.
-      false_stop_rate: highest probability of stopping a placement as fast as the best.
-      stop_margin: least difference to the best's slowest step, as a share of it.
-
     Raises:
       InputError: one of the values is not possible.
     """
 
-    warmup_steps: int = 2
-    steps: int = 10
-    keep: int = 5
-    deadline_s: float = 300.0
-    inter_op_threads: int = 2
-    early_stop: bool = False
-    false_stop_rate: float = 0.005
-    stop_margin: float = 0.1
+    warmup_steps: Annotated[int, Ge(0)] = 2  # untimed, which allocate memory and make the kernels
+    steps: Annotated[int, Ge(1)] = 10  # timed
+    keep: Annotated[int, Ge(1)] = 5  # the reported time is the median of this many last timed steps
+    deadline_s: Annotated[float, FINITE, Gt(0)] = 300.0  # of one placement, loading included
+    inter_op_threads: Annotated[int, Ge(1)] = 2  # threads that run ops in each worker, see ``WorkerSpec``
+    early_stop: bool = False  # stop timing a placement that is ``hopeless`` against the best one so far
+    false_stop_rate: Annotated[float, Gt(0), Lt(1)] = 0.005  # chance to stop a placement as fast as the best
+    stop_margin: Annotated[float, NOT_NAN, Ge(0)] = 0.1  # least share above the best's slowest step
 
     def __post_init__(self) -> None:
-        steps = arguments.whole_number("steps", self.steps, least=1)
-        checked = {
-            "warmup_steps": arguments.whole_number("warmup_steps", self.warmup_steps, least=0),
-            "steps": steps,
-            "keep": arguments.whole_number("keep", self.keep, 1, steps),
-            "deadline_s": arguments.number("deadline_s", self.deadline_s, above=0, finite=True),
-            "inter_op_threads": arguments.whole_number("inter_op_threads", self.inter_op_threads, least=1),
-            "early_stop": arguments.truth("early_stop", self.early_stop),
-            "false_stop_rate": arguments.number("false_stop_rate", self.false_stop_rate, above=0, below=1),
-            "stop_margin": arguments.number("stop_margin", self.stop_margin, least=0),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        for name, kind in typing.get_type_hints(RuntimeConfig, include_extras=True).items():
+            object.__setattr__(self, name, arguments.fit(kind, getattr(self, name), name))
+        arguments.whole_number("keep", self.keep, 1, self.steps)
 
 
 class Limit:
@@ -156,7 +123,7 @@ def time_steps(
     clock: Callable[[], float] = time.perf_counter,
     limit: Limit = NO_LIMIT,
 ) -> list[float]:
-    """Times the steps of a program after its warm-up.
+    """Seconds of each step of a program after its warm-up.
 
     Args:
       step: runs one step.
@@ -165,9 +132,6 @@ def time_steps(
         further.
       clock: seconds.
       limit: the end of timing, after a warm-up step and a few timed ones in any case.
-
-    Returns:
-      Seconds of each of ``config.steps`` steps; of fewer where it stopped early.
     """
     for warmup in range(config.warmup_steps):
         if not warmup or not limit.is_over:
@@ -184,27 +148,14 @@ def time_steps(
     return times_s
 
 
-def stopped_early(step_s: Sequence[float], config: RuntimeConfig) -> bool:
-    """True if timing ended before the last step."""
-    return len(step_s) < config.steps
-
-
-def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
-    """The median of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4).
+def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> tuple[float, float]:
+    """Median and interquartile range of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4).
 
     After an early stop, of all timed steps.
     """
-    return float(np.median(_kept(step_s, config)))
-
-
-def spread_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
-    """Interquartile range of the steps of ``reported_s``."""
-    low, high = np.percentile(_kept(step_s, config), [25, 75])
-    return float(high - low)
-
-
-def _kept(step_s: Sequence[float], config: RuntimeConfig) -> Sequence[float]:
-    return step_s if stopped_early(step_s, config) else step_s[-config.keep :]
+    steps = step_s if len(step_s) < config.steps else step_s[-config.keep :]
+    low, high = np.percentile(steps, [25, 75])
+    return float(np.median(steps)), float(high - low)
 
 
 TURN_S = 0.05
@@ -264,38 +215,25 @@ def race_steps(
     return samples
 
 
-def race_times_s(samples: Sequence[Sequence[float]]) -> list[float]:
-    """One time for each program of a race, comparable in spite of any drift of the machine.
+def race_times_s(samples: Sequence[Sequence[float]]) -> tuple[list[float], list[tuple[float, float]]]:
+    """Median and quartiles for each program of a race, comparable in spite of any drift of the machine.
 
-    The winner's is its median. Another program's is the winner's, times the median of its ratio to the winner turn by
-    turn: a program that dropped out early has only seen the machine of that time.
+    The winner's are those of its turns. Another program's are the winner's median, times those of its ratio to the
+    winner turn by turn: a program that dropped out early has only seen the machine of that time.
 
     Args:
       samples: from ``race_steps``, at least one of them with all turns.
     """
-    return [float(np.median(times)) for times in _at_the_winners_level(samples)]
-
-
-def race_spreads_s(samples: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Lower and upper quartile around ``race_times_s``, for each program of a race.
-
-    Args:
-      samples: as there.
-    """
-    quartiles = [np.quantile(times, [0.25, 0.75]).tolist() for times in _at_the_winners_level(samples)]
-    return [(low, high) for low, high in quartiles]
-
-
-def _at_the_winners_level(samples: Sequence[Sequence[float]]) -> list[np.ndarray]:
-    """The winner's times, and other programs' ratios to the winner turn by turn, times its median."""
     turns = max(map(len, samples))
     finishers = (times for times in samples if len(times) == turns)
     winner = min(finishers, key=lambda times: float(np.median(times)))
     level_s = float(np.median(winner))
-    return [
+    levelled = [
         np.array(times) if times is winner else level_s * (np.array(times) / np.array(winner[: len(times)]))
         for times in samples
     ]
+    quartiles = (np.quantile(times, [0.25, 0.75]).tolist() for times in levelled)
+    return [float(np.median(times)) for times in levelled], [(low, high) for low, high in quartiles]
 
 
 def _turn(
@@ -344,7 +282,7 @@ class OtherLoad:
 
 
 def _cpu_times() -> tuple[int, int, int] | None:
-    """Ticks of this process's CPUs: all, busy ones, and those of this process and descendants."""
+    """Ticks of this process's CPUs: all, busy ones, and ones of this process and descendants, also ended."""
     try:
         lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -354,11 +292,6 @@ def _cpu_times() -> tuple[int, int, int] | None:
     if len(ticks) < len(mine):
         return None
     busy = sum(line[field] for line in ticks for field in (_USER, _NICE, _SYSTEM, _STEAL))
-    return sum(sum(line[:_FIELDS]) for line in ticks), busy, _own_ticks()
-
-
-def _own_ticks() -> int:
-    """Ticks of this process and all descendants, also of ended ones."""
     parent_of, ticks_of = dict[int, int](), dict[int, int]()
     for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -367,9 +300,9 @@ def _own_ticks() -> int:
             continue
         process = int(file.parent.name)
         parent_of[process], ticks_of[process] = int(fields[_PARENT]), sum(map(int, fields[_PROCESS_TICKS]))
-    family = {os.getpid()}
-    count = 0
+    family, count = {os.getpid()}, 0
     while len(family) > count:
         count = len(family)
         family |= {process for process, parent in parent_of.items() if parent in family}
-    return sum(ticks_of.get(process, 0) for process in family)
+    ours = sum(ticks_of.get(process, 0) for process in family)
+    return sum(sum(line[:_FIELDS]) for line in ticks), busy, ours

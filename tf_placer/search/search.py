@@ -23,8 +23,7 @@ from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, search_simulator
-from tf_placer.evaluation.uncertainty import RobustEvaluator
+from tf_placer.evaluation.simulated import Evaluator, RobustEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.problem.bounds import lower_bounds, shortage
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement

@@ -24,17 +24,14 @@ _session_workers: dict[Cluster, Workers] = {}  # used by sessions only
 
 
 def import_meanwhile(cluster: Cluster) -> None:
-    """Begins the import of TensorFlow for the workers of a local cluster, in the background.
-
-    Errors are left to the start of the workers, if there is one.
-    """
+    """Begins the import of TensorFlow for the workers of a local cluster, in the background."""
     if cluster.kind == "local":
-        with contextlib.suppress(InputError):
+        with contextlib.suppress(InputError):  # left to the start of the workers, if there is one
             LocalWorkers(cluster).prepare()
 
 
 def present_devices() -> tuple[str, ...]:
-    """Full names of this process's devices: its logical ones, and those of connected workers."""
+    """Full names of this process's devices: logical ones, and connected workers'."""
     specs = (tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices())
     return tuple(
         spec.replace(job=spec.job or "localhost", replica=0, task=spec.task or 0).to_string()
@@ -50,7 +47,7 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
       devices: names of the needed ones; None for all.
 
     Returns:
-      Name of each device in the cluster -> its name in this process.
+      ``names_here``.
 
     Raises:
       InputError: this process lacks a device, it is already attached to other workers, or its workers cannot be kept
@@ -66,19 +63,26 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
                 f"devices: cluster {cluster.name!r} has no {stranger!r}; it has {', '.join(names_here(cluster))}"
             )
     check_attachable(cluster, devices)
-    if _has_own_workers(cluster):
-        _connect_to_workers(cluster)
-    elif cluster.kind == "remote":
-        _connect_to_servers(cluster)
+    if _has_own_workers(cluster) and _live_workers(cluster) is None:
+        names = tuple(device.name for device in cluster.devices)
+        workers = LocalWorkers(cluster)
+        workers.start()
+        workers.outlive_python()
+        _connected[names] = workers
+        with own_listeners_confined():
+            _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
+    elif cluster.kind == "remote" and _addresses(cluster) != _connected_servers:
+        workers_of(cluster).start()  # raises if a server does not answer
+        _connect(_addresses(cluster))
+        _connected_servers.update(_addresses(cluster))
     _check_present(cluster, devices)
     return names_here(cluster)
 
 
 def session_target(cluster: Cluster) -> str:
-    """The target of a ``tf.compat.v1.Session`` on the devices of a cluster; starts its workers if need be.
+    """The target of a ``tf.compat.v1.Session`` on the devices of a cluster, "" where they are this process's.
 
-    Args:
-      cluster: the devices; "" is the target where they are this process's.
+    Starts its workers if need be.
 
     Raises:
       InputError: the workers cannot be kept off the network, or a server does not answer.
@@ -94,14 +98,18 @@ def session_target(cluster: Cluster) -> str:
 
 def check_attachable(cluster: Cluster, devices: Collection[str] | None = None) -> None:
     """Raises InputError where ``attach`` is known to fail; starts nothing."""
+    is_connected = True
     if _has_own_workers(cluster):
-        if _live_workers(cluster) is None:
-            _check_not_connected()
+        is_connected = _live_workers(cluster) is not None
     elif cluster.kind == "remote":
-        if _addresses(cluster) != _connected_servers:
-            _check_not_connected()
+        is_connected = _addresses(cluster) == _connected_servers
     else:
         _check_present(cluster, devices)
+    if not is_connected and (_connected or _connected_servers):
+        raise InputError(
+            "this process is attached to other workers, or one of them has died, and what lives there ends with "
+            "them; start a new process"
+        )
 
 
 def _has_own_workers(cluster: Cluster) -> bool:
@@ -125,7 +133,7 @@ def is_attached(cluster: Cluster) -> bool:
 
 
 def check_not_described(cluster: Cluster) -> None:
-    """Raises InputError for a described cluster: nothing can run on it."""
+    """Raises InputError for a described cluster, on which nothing can run."""
     if cluster.kind == "described":
         raise InputError(
             f"cluster {cluster.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
@@ -134,24 +142,12 @@ def check_not_described(cluster: Cluster) -> None:
 
 
 def _live_workers(cluster: Cluster) -> LocalWorkers | None:
-    """Connected workers that include those of the cluster; None without any."""
+    """Connected workers with all devices of the cluster; None without any."""
     if not _has_own_workers(cluster):
         return None
     names = {device.name for device in cluster.devices}
     fitting = (workers for connected, workers in _connected.items() if names <= set(connected))
     return next((workers for workers in fitting if workers.death() is None), None)
-
-
-def _connect_to_workers(cluster: Cluster) -> None:
-    if _live_workers(cluster) is not None:
-        return
-    names = tuple(device.name for device in cluster.devices)
-    workers = LocalWorkers(cluster)
-    workers.start()
-    workers.outlive_python()
-    _connected[names] = workers
-    with own_listeners_confined():
-        _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
 
 
 def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
@@ -161,22 +157,6 @@ def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
         job, task = _task_of(device.name)
         addresses.setdefault(job, {})[task] = device.address
     return addresses
-
-
-def _connect_to_servers(cluster: Cluster) -> None:
-    addresses = _addresses(cluster)
-    if addresses != _connected_servers:
-        workers_of(cluster).start()  # raises if a server does not answer
-        _connect(addresses)
-        _connected_servers.update(addresses)
-
-
-def _check_not_connected() -> None:
-    if _connected or _connected_servers:
-        raise InputError(
-            "this process is attached to other workers, or one of them has died, and what lives there ends with "
-            "them; start a new process"
-        )
 
 
 def _connect(addresses: dict[str, dict[int, str]]) -> None:

@@ -54,11 +54,7 @@ _starting = threading.Lock()
 
 
 def loopback_library() -> pathlib.Path:
-    """Library that a worker preloads to listen on the loopback only, compiled if need be.
-
-    Raises:
-      InputError: it cannot be compiled.
-    """
+    """Library that a worker preloads to listen on the loopback only; InputError if compiling fails."""
     try:
         return compiled(LOOPBACK_LIBRARY)
     except InputError as error:
@@ -67,7 +63,7 @@ def loopback_library() -> pathlib.Path:
 
 @contextlib.contextmanager
 def preloading(library: pathlib.Path | None) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
-    """Yields the environment of a process that preloads a library first, and descriptors that it must inherit.
+    """Yields the environment of a process that preloads a library first, and descriptors to inherit.
 
     The library is named by its descriptor, because the list of preloaded libraries cannot hold blanks and colons.
     """
@@ -76,18 +72,14 @@ def preloading(library: pathlib.Path | None) -> Iterator[tuple[dict[str, str], t
         return
     descriptor = os.open(library, os.O_RDONLY)
     try:
-        own, users = f"/proc/self/fd/{descriptor}", os.environ.get("LD_PRELOAD", "")
-        yield {**os.environ, "LD_PRELOAD": f"{own}:{users}" if users else own}, (descriptor,)
+        preloaded, users = f"/proc/self/fd/{descriptor}", os.environ.get("LD_PRELOAD", "")
+        yield {**os.environ, "LD_PRELOAD": f"{preloaded}:{users}" if users else preloaded}, (descriptor,)
     finally:
         os.close(descriptor)
 
 
 def are_workers_open() -> bool:
-    """True if the environment asks for workers that listen on every interface.
-
-    Raises:
-      InputError: it says neither yes nor no.
-    """
+    """True if the environment asks for workers that listen on every interface."""
     word = os.environ.get(OPEN_WORKERS, "0")
     if word not in ("", "0", "1"):
         raise InputError(f"{OPEN_WORKERS} is {word!r}; give 1 or 0")
@@ -166,7 +158,7 @@ class ForkServerError(RuntimeError):
 
 
 def fork_server(preload: pathlib.Path | None) -> ForkServer:
-    """This process's server that preloads ``preload``, started if need be; it may still be importing TensorFlow."""
+    """This process's server that preloads ``preload``, started if need be; may still be importing TensorFlow."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -201,16 +193,12 @@ def _own_servers() -> list[ForkServer]:
 
 
 class ForkServer:
-    """A process that forks workers; it ends with this process, or after an idle minute."""
+    """A process that forks workers and ends with this process, or after an idle minute."""
 
     has_forked = False  # a worker was made, so TensorFlow is imported
 
     def __init__(self, preload: pathlib.Path | None) -> None:
-        """Starts the process; its import of TensorFlow continues in the background.
-
-        Args:
-          preload: a library to load before all others; None for none.
-        """
+        """Starts the process, with a library to preload; its import of TensorFlow continues in the background."""
         self._lock = threading.Lock()
         self._parent = os.getpid()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the server
@@ -246,7 +234,7 @@ class ForkServer:
           deadline_s: time to give up, on the clock of ``time.monotonic``.
 
         Raises:
-          ForkServerError: there is none.
+          ForkServerError: the server has ended, or does not answer in time.
         """
         with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as sent:
             stderr = on_failure.enter_context(tempfile.TemporaryFile())
@@ -258,12 +246,30 @@ class ForkServer:
                 sent.callback(os.close, descriptor)
             for descriptor in (to_stdin, from_stdout, from_status):
                 on_failure.callback(os.close, descriptor)
-            pid, process = self._request([stdin, stdout, stderr.fileno(), status, folder], deadline_s)
+            with self._lock:
+                try:
+                    descriptors = [stdin, stdout, stderr.fileno(), status, folder]
+                    socket.send_fds(self._control, [fork_server_process.FORK], descriptors)
+                    timeout_s = max(deadline_s - time.monotonic(), 0.0)
+                    if not select.select([self._control], [], [], timeout_s)[0]:
+                        self._process.kill()  # or its late answer would be taken for that to the next request
+                        raise ForkServerError("TensorFlow was not imported in time")
+                    size = fork_server_process.PID.size
+                    answer, received, _, _ = socket.recv_fds(self._control, size, 1)
+                except (BrokenPipeError, ConnectionResetError):
+                    answer, received = b"", []
+                if not answer:
+                    self._process.wait()
+                    raise ForkServerError(
+                        f"the process that forks workers has ended{last_line(self._stderr)}"
+                    )
+            self.has_forked = True
             on_failure.pop_all()
-        return ForkedProcess(pid, process, to_stdin, from_stdout, stderr, from_status)
+        (pid,) = fork_server_process.PID.unpack(answer)
+        return ForkedProcess(pid, received[0], to_stdin, from_stdout, stderr, from_status)
 
     def close(self) -> None:
-        """Ends the server and its workers. May be called twice; in a fork of this process it does nothing."""
+        """Ends the server and its workers. May be called twice; does nothing in a fork of this process."""
         if os.getpid() != self._parent:
             return
         atexit.unregister(self.close)
@@ -276,25 +282,6 @@ class ForkServer:
         """Lets the server live until this process ends, beyond Python's exit."""
         atexit.unregister(self.close)
         os.dup(self._control.fileno())  # never closed
-
-    def _request(self, descriptors: list[int], deadline_s: float) -> tuple[int, int]:
-        """Process id and descriptor of a new worker with the given descriptors."""
-        with self._lock:
-            try:
-                socket.send_fds(self._control, [fork_server_process.FORK], descriptors)
-                timeout_s = max(deadline_s - time.monotonic(), 0.0)
-                if not select.select([self._control], [], [], timeout_s)[0]:
-                    self._process.kill()  # or its late answer would be taken for that to the next request
-                    raise ForkServerError("TensorFlow was not imported in time")
-                size = fork_server_process.PID.size
-                answer, received, _, _ = socket.recv_fds(self._control, size, 1)
-            except (BrokenPipeError, ConnectionResetError):
-                answer, received = b"", []
-            if not answer:
-                self._process.wait()
-                raise ForkServerError(f"the process that forks workers has ended{last_line(self._stderr)}")
-        self.has_forked = True
-        return fork_server_process.PID.unpack(answer)[0], received[0]
 
 
 class ForkedProcess:
@@ -319,43 +306,34 @@ class ForkedProcess:
         self.returncode: int | None = None
         self._process = process
         self._status = status
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
-    def poll(self) -> int | None:
-        """Exit status, negative for a signal; None while the worker lives."""
-        return self._exit_status(0.0)
+    def poll(self, timeout_s: float | None = 0.0) -> int | None:
+        """Exit status, negative for a signal; None while the worker lives.
 
-    def wait(self) -> int:
-        """Exit status, once the worker has ended."""
-        status = self._exit_status(None)
-        assert status is not None  # the wait has no end
-        return status
-
-    def outlive_python(self) -> None:
-        """Lets the worker live until this process ends, beyond Python's exit, which closes files."""
-        os.dup(self.stdin.fileno())  # never closed
-
-    def kill(self) -> None:
-        """Ends the worker if it lives."""
-        with self._lock:
-            self._kill()
-
-    def _exit_status(self, timeout_s: float | None) -> int | None:
+        Args:
+          timeout_s: most seconds to wait for its end; None for no limit.
+        """
         with self._lock:
             if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
                 text = os.read(self._status, 16)
                 if not text:  # the server is gone, and its workers follow
-                    self._kill()
+                    self.kill()
                     select.select([self._process], [], [])
                 self.returncode = int(text) if text else -signal.SIGKILL
                 os.close(self._status)
                 os.close(self._process)
             return self.returncode
 
-    def _kill(self) -> None:
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
+    def kill(self) -> None:
+        """Ends the worker unless ended."""
+        with self._lock, contextlib.suppress(ProcessLookupError):  # it has just ended
+            if self.returncode is None:
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def outlive_python(self) -> None:
+        """Lets the worker live until this process ends, beyond Python's exit, which closes files."""
+        os.dup(self.stdin.fileno())  # never closed
 
 
 def last_line(stderr: IO[bytes]) -> str:

@@ -1,19 +1,24 @@
-"""Worker processes of a live cluster, started, watched and ended here, and servers started elsewhere."""
+"""Workers of a live cluster: processes that are started, watched and ended here, and servers started elsewhere."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
+import pathlib
 import select
 import socket
 import sys
+import threading
 import time
+from collections.abc import Iterable
 
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.native import loaded_op_libraries
+from tf_placer.base.quantities import in_unit
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.workers import worker_process
 from tf_placer.workers.fork_server import (
@@ -27,7 +32,147 @@ from tf_placer.workers.fork_server import (
     last_line,
     loopback_library,
 )
-from tf_placer.workers.worker_memory import WorkerMemory
+
+_ANSWER_TIMEOUT_S = 5.0
+_STEADY_S, _STEADY_TIMEOUT_S = 0.3, 2.0
+_STEADY_BYTES = 1 << 20
+_FORGET_PEAK = "5"  # to clear_refs, see proc_pid_clear_refs(5)
+
+
+class WorkerMemory:
+    """Peak memory of the programs that run on one worker, one program after the other.
+
+        memory.settle()  # before a program is loaded
+        memory.begin(small_bytes)  # loaded: its steps count from here
+        memory.peak_bytes()
+
+    ``peak_bytes`` is the smaller one of two figures, each an upper bound of the program's memory:
+
+    - the growth of the process's resident memory since the worker started (the kernel's high-water mark, so that no
+      short peak is missed). It includes the growth of the runtime, measured at 1 to 12 MB after programs of a few ops
+      and up to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN never returns memory,
+      so after a large program this figure says nothing about a small one;
+    - that allocator's peak, plus the growth of the process since ``begin``, plus the program's values that are too
+      small for that allocator. It counts whole chunks, up to 128 MB larger than their tensors. The plain allocator,
+      which returns memory, does not count, so there this figure is missing.
+
+    The result is loosest on oneDNN's allocator for a program that is larger than all before it on the same worker: it
+    may include their memory (measured: 629 MB for a tensor of 400 after one of 200). Fresh workers do not have this
+    error, which is why they decide on OUT_OF_MEMORY.
+
+    Sending the values takes several times their size for a moment. The figures leave that out, except that the oneDNN
+    allocator keeps the memory of the largest one. Memory that malloc kept from an earlier program is missing from the
+    second figure, so malloc is asked to return it first.
+    """
+
+    def __init__(self, device: str, memory_bytes: int, process: ForkedProcess) -> None:
+        """Describes a worker with one CPU device; call ``settle`` before anything is loaded."""
+        self.device, self._memory_bytes = device, memory_bytes
+        self._process = process
+        self._lock = threading.Lock()
+        self.is_mute = False  # it left a question unanswered, so it hangs or is gone
+        self._start_bytes: int | None = None
+        self._begin_bytes: int | None = None
+        self._small_bytes = 0
+        self._acquitted_bytes = 0
+
+    def settle(self) -> None:
+        """Lets malloc return free memory. The first time, the remainder counts as the runtime's."""
+        self._ask(worker_process.RESTART_PEAK)
+        if self._start_bytes is None:
+            self._start_bytes = self._steady_bytes()
+
+    def begin(self, small_bytes: int = 0) -> None:
+        """Peaks count from now on; ``small_bytes`` is the sum of loaded values below ``SMALL_VALUE_BYTES``."""
+        self._ask(worker_process.RESTART_PEAK)
+        self._acquitted_bytes, self._small_bytes = 0, small_bytes
+        self._begin_bytes = None
+        with contextlib.suppress(OSError):  # the process is gone, or the kernel does not allow it
+            pathlib.Path(f"/proc/{self._process.pid}/clear_refs").write_text(_FORGET_PEAK, encoding="ascii")
+            self._begin_bytes = _status_bytes(self._process.pid, "VmRSS")
+
+    def peak_bytes(self) -> int | None:
+        """Upper bound of the program's peak memory since ``begin``; None if unknown."""
+        peak = _status_bytes(self._process.pid, "VmHWM")
+        if peak is None or self._start_bytes is None or self._begin_bytes is None:
+            return None
+        grown = max(peak - self._start_bytes, 0)
+        allocated = self._ask(worker_process.TELL_PEAK)
+        if allocated is None:
+            return grown
+        return min(grown, allocated + self._small_bytes + max(peak - self._begin_bytes, 0))
+
+    def excess(self) -> str | None:
+        """One line if the program has exceeded the memory of the device, else None.
+
+        Cheap enough for a timed step: the worker itself is only asked when the kernel's figure is too large and has
+        grown since the last question.
+        """
+        resident = _status_bytes(self._process.pid, "VmHWM")
+        if resident is None or self._start_bytes is None or self._begin_bytes is None:
+            return None
+        if resident - self._start_bytes <= max(self._memory_bytes, self._acquitted_bytes):
+            return None
+        used = self.peak_bytes()
+        if used is None or used <= self._memory_bytes:
+            self._acquitted_bytes = resident - self._start_bytes
+            return None
+        return (
+            f"{self.device} has {in_unit(self._memory_bytes, 'MB')}, and the program took "
+            f"{in_unit(used, 'MB')}"
+        )
+
+    def _steady_bytes(self) -> int | None:
+        """Resident memory once its growth has ended: a new server still takes 40 MB for itself."""
+        steady_since, resident = time.monotonic(), _status_bytes(self._process.pid, "VmRSS")
+        deadline = steady_since + _STEADY_TIMEOUT_S
+        while resident is not None and time.monotonic() < min(steady_since + _STEADY_S, deadline):
+            time.sleep(_STEADY_S / 10)
+            now = _status_bytes(self._process.pid, "VmRSS")
+            if now is None or now > resident + _STEADY_BYTES:
+                steady_since, resident = time.monotonic(), now
+        return resident
+
+    def _ask(self, question: bytes) -> int | None:
+        """Answer of the worker's allocator; None without a count, or if the worker is dead or hangs."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        line, deadline = bytearray(), time.monotonic() + _ANSWER_TIMEOUT_S
+        with self._lock:
+            if self.is_mute:  # a late answer would be taken for that to the next question
+                return None
+            try:
+                stdin.write(question)
+                stdin.flush()
+                while not line.endswith(b"\n"):
+                    readable, _, _ = select.select([stdout], [], [], max(deadline - time.monotonic(), 0.0))
+                    piece = os.read(stdout.fileno(), 4096) if readable else b""
+                    if not piece:
+                        raise EOFError(f"worker {self._process.pid} is gone or did not answer")
+                    line += piece
+                answer = json.loads(line)
+                return None if answer is None else int(answer)
+            except (OSError, ValueError, EOFError):
+                self.is_mute = True
+                return None
+
+
+def peaks_bytes(memories: Iterable[WorkerMemory]) -> dict[str, int]:
+    """Device -> peak since ``begin``, of the devices whose peak is known."""
+    peaks = {memory.device: memory.peak_bytes() for memory in memories}
+    return {name: peak for name, peak in peaks.items() if peak is not None}
+
+
+def _status_bytes(pid: int, field: str) -> int | None:
+    """A size in /proc/PID/status in bytes; None if the process is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith(f"{field}:"):
+                    return int(line.split()[1]) * 1024  # "kB" there means KiB
+    except OSError:
+        pass
+    return None
+
 
 _LOOPBACK = "127.0.0.1"
 _START_ATTEMPTS = 3
@@ -96,13 +241,8 @@ class LocalWorkers(Workers):
           open_workers: they may listen on every interface; None for the environment's ``TF_PLACER_OPEN_WORKERS``.
 
         Raises:
-          InputError: the cluster's devices are not local workers, or are more than the cores to pin them to.
+          InputError: the cluster has several jobs, or more workers than cores to pin them to.
         """
-        if cluster.kind != "local":
-            raise InputError(
-                f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; "
-                "use Cluster.local() to measure"
-            )
         self._devices = cluster.devices
         specs = [tf.DeviceSpec.from_string(device.name) for device in cluster.devices]
         self._jobs = sorted({spec.job for spec in specs})
@@ -173,7 +313,7 @@ class LocalWorkers(Workers):
         for process in processes:
             process.kill()
         for process in processes:
-            process.wait()
+            process.poll(timeout_s=None)
             for pipe in (process.stdin, process.stdout, process.stderr):
                 # Closing the pipe to a dead worker tries once more to send its unread input.
                 with contextlib.suppress(BrokenPipeError):
@@ -207,7 +347,13 @@ class LocalWorkers(Workers):
         return None
 
     def _start_once(self) -> None:
-        self.addresses = tuple(f"{_LOOPBACK}:{port}" for port in _free_ports(len(self._tasks)))
+        with contextlib.ExitStack() as bound:
+            ports = []
+            for _ in self._tasks:  # all at once, so that they are distinct
+                listener = bound.enter_context(socket.socket())
+                listener.bind((_LOOPBACK, 0))
+                ports.append(listener.getsockname()[1])
+        self.addresses = tuple(f"{_LOOPBACK}:{port}" for port in ports)
         cores = tuple(sorted(os.sched_getaffinity(0)))
         deadline_s = time.monotonic() + self._start_timeout_s
         server = self.prepare()
@@ -224,34 +370,28 @@ class LocalWorkers(Workers):
                 environment=dict(os.environ),
                 op_libraries=loaded_op_libraries(),
             )
-            self._spawn(server, spec, deadline_s)
+            try:
+                process = server.fork(deadline_s)
+            except ForkServerError as error:
+                raise WorkerError(f"worker {task} could not be started: {error}") from error
+            self._processes.append(process)
+            self.pids = (*self.pids, process.pid)
+            try:
+                process.stdin.write(spec.to_json().encode() + b"\n")
+                process.stdin.flush()
+            except BrokenPipeError as error:
+                process.poll(timeout_s=None)
+                raise WorkerError(f"{self.death()}; it could not be started") from error
         for task in self._tasks:
             self._wait_ready(task, deadline_s)
         if self._pinned:
+            tasks = [tf.DeviceSpec.from_string(device.name).task for device in self._devices]
             self.memories = tuple(
-                WorkerMemory(
-                    device.name,
-                    device.memory_bytes,
-                    self._processes[tf.DeviceSpec.from_string(device.name).task],
-                )
-                for device in self._devices
+                WorkerMemory(device.name, device.memory_bytes, self._processes[task])
+                for device, task in zip(self._devices, tasks, strict=True)
             )
         for memory in self.memories:
             memory.settle()
-
-    def _spawn(self, server: ForkServer, spec: worker_process.WorkerSpec, deadline_s: float) -> None:
-        try:
-            process = server.fork(deadline_s)
-        except ForkServerError as error:
-            raise WorkerError(f"worker {spec.task} could not be started: {error}") from error
-        self._processes.append(process)
-        self.pids = (*self.pids, process.pid)
-        try:
-            process.stdin.write(spec.to_json().encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError as error:
-            process.wait()
-            raise WorkerError(f"{self.death()}; it could not be started") from error
 
     def _wait_ready(self, task: int, deadline_s: float) -> None:
         process = self._processes[task]
@@ -274,23 +414,8 @@ class LocalWorkers(Workers):
 
 
 def onednn_off() -> contextlib.AbstractContextManager[None]:
-    """Turns oneDNN off for workers that are started in the block; this process has read the variable already.
-
-    Its kernels fuse ops and reorder sums depending on the ops next to them.
-    """
+    """Turns oneDNN off for workers that are started in the block: it fuses ops and reorders sums next to others."""
     return environment("TF_ENABLE_ONEDNN_OPTS", "0")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Distinct loopback ports that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for listener in sockets:
-            listener.bind((_LOOPBACK, 0))
-        return [listener.getsockname()[1] for listener in sockets]
-    finally:
-        for listener in sockets:
-            listener.close()
 
 
 class UnreachableServer(InputError):
@@ -304,24 +429,13 @@ class RemoteWorkers(Workers):
     """
 
     def __init__(self, cluster: Cluster, answer_timeout_s: float = 10.0) -> None:
-        """Describes the servers; ``start`` asks whether they answer.
-
-        Args:
-          cluster: from a cluster file with addresses.
-          answer_timeout_s: most seconds for each to accept a connection.
-        """
-        if cluster.kind != "remote":
-            raise InputError(f"cluster {cluster.name!r} is {cluster.kind}; its devices have no addresses")
+        """Describes the servers; ``start`` asks whether each accepts a connection within the timeout."""
         task_of = {tf.DeviceSpec.from_string(device.name).task: device.address for device in cluster.devices}
         self.addresses = tuple(task_of[task] for task in sorted(task_of))
         self._answer_timeout_s = answer_timeout_s
 
     def start(self) -> None:
-        """Asks every server for a connection.
-
-        Raises:
-          UnreachableServer: names the address that does not answer.
-        """
+        """Asks every server for a connection; raises UnreachableServer."""
         for address in self.addresses:
             host, _, port = address.rpartition(":")
             try:

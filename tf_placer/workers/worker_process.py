@@ -54,7 +54,7 @@ class WorkerSpec:
 
 
 def pin_to(cores: Collection[int]) -> None:
-    """Pins every thread this process has; threads started later inherit it."""
+    """Pins every thread of this process; threads started later inherit that."""
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), cores)
 
@@ -75,12 +75,9 @@ def is_on_loopback() -> bool:
 
 
 def serve_parent(parent_pid: int, answers: int, answer: Callable[[bytes], object]) -> None:
-    """Answers each byte of stdin by a line; ends this process when stdin closes or the parent is gone.
+    """Answers each byte of stdin by a line on a descriptor; ends this process when stdin closes or the parent is gone.
 
-    Args:
-      parent_pid: the process that must stay alive.
-      answers: file descriptor for the lines.
-      answer: answer to a byte; must not raise.
+    ``answer`` must not raise.
     """
     # Not prctl(PR_SET_PDEATHSIG): that fires when the *thread* that started the worker ends, and a search may
     # start its workers from a thread of its own.
@@ -113,7 +110,7 @@ def answer_about_memory(question: bytes) -> int | None:
 
 
 def read_line(descriptor: int) -> str:
-    """Reads one line unbuffered, so that everything after it, end included, is left for ``serve_parent``."""
+    """Reads one line unbuffered, so that everything behind, end included, is left for ``serve_parent``."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)
@@ -124,11 +121,7 @@ def read_line(descriptor: int) -> str:
 
 
 def work(parent_pid: int) -> None:
-    """Runs the server of the ``WorkerSpec`` on stdin, until the process is ended.
-
-    Args:
-      parent_pid: the forking process, which must stay alive.
-    """
+    """Runs the server of the ``WorkerSpec`` on stdin, until the process is ended or its parent is gone."""
     spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
     os.environ.clear()
     os.environ.update(spec.environment)

@@ -10,8 +10,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.workers.local_workers import LocalWorkers
-from tf_placer.workers.worker_memory import WorkerMemory
+from tf_placer.workers.local_workers import LocalWorkers, WorkerMemory
 
 
 class WarmWorkers:

@@ -10,8 +10,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.store import Cache
 from tf_placer.calibration import build_problem as profile_module
 from tf_placer.calibration import refit as traffic
-from tf_placer.calibration.build_problem import build_problem
-from tf_placer.calibration.times import measure_pair
+from tf_placer.calibration.build_problem import build_problem, measure_pair
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation import runtime
 from tf_placer.evaluation.simulated import SimulatedEvaluator

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tf_placer.calibration.times import Hop, busy_ns, fit_link
+from tf_placer.calibration.build_problem import Hop, busy_ns, fit_link
 from tf_placer.cluster.device import Link
 
 LINK = Link(0, 1, 1, 1.0, "grpc:0->1")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tf_placer.calibration.times import corrected
+from tf_placer.calibration.build_problem import corrected
 
 
 @pytest.mark.parametrize("step_ns", [100_000, 60_000, 160_000])

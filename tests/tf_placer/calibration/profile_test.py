@@ -10,8 +10,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.store import Cache, Durations
 from tf_placer.calibration import build_problem as profile
-from tf_placer.calibration.build_problem import Profile, awaited_s, calibrated
-from tf_placer.calibration.times import OpTimes
+from tf_placer.calibration.build_problem import OpTimes, Profile, awaited_s, calibrated
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.costs.formulas import OpWork

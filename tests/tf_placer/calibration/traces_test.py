@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_placer.calibration.times import median_times_ns, op_times_ns
+from tf_placer.calibration.build_problem import median_times_ns, op_times_ns
 from tf_placer.runtime.audit import owner
 
 

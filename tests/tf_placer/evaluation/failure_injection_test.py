@@ -19,7 +19,7 @@ from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime import graph_program as session
 from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.workers.worker_memory import WorkerMemory
+from tf_placer.workers.local_workers import WorkerMemory
 
 CONFIG = RuntimeConfig(warmup_steps=1, steps=3, keep=1, deadline_s=15.0)
 MOMENTS = ("memory is settled", "values are sent", "warm-up", "a timed step", "the last timed step")

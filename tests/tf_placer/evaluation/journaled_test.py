@@ -70,47 +70,38 @@ def test_a_journal_of_before_schedules_is_gone_on_with(path):
         assert (evaluator.measured, evaluator.reused) == (0, 4)
 
 
-class Scheduled:
-    """Knows schedules; a plan takes as many seconds as its first priority, 100 without."""
+class Counting:
+    """Counts what plans decide: a plan takes as many seconds as all of its priorities and clusters, plus 100."""
 
-    problem, identity = PROBLEM, {"evaluator": "scheduled"}
-
-    def evaluate(self, device_of_unit):
-        plans = decisions_of(device_of_unit, PROBLEM)
-        times_s = [100] * len(plans) if plans.priority_of_op is None else plans.priority_of_op[:, 0]
-        return Measurement(np.array(times_s, float), None, np.zeros(len(plans), np.int32), ("",) * len(plans))
-
-
-def test_plans_that_differ_in_their_schedule_alone_are_two(path):
-    rows = Decisions([APART] * 4, priority_of_op=[[0, 0], [7, 5], [8, 5], [7, 5]])
-    for measured in (3, 0):  # measured, then read back
-        with JournaledEvaluator(Scheduled(), path) as evaluator:
-            assert evaluator.evaluate(rows).runtime_s.tolist() == [100, 7, 8, 7]
-            assert evaluator.measured == measured
-
-
-class Clustered(Scheduled):
-    """Knows clusters; a plan takes a second, and one more for each op that is fused."""
+    problem, identity = PROBLEM, {"evaluator": "counting"}
 
     def evaluate(self, device_of_unit):
         plans = decisions_of(device_of_unit, PROBLEM)
-        fused = 0 if plans.cluster_of_op is None else (plans.cluster_of_op >= 0).sum(axis=1)
-        times_s = np.full(len(plans), 1.0) + fused
+        times_s = np.full(len(plans), 100.0)
+        for decided in (plans.priority_of_op, plans.cluster_of_op):
+            times_s += 0 if decided is None else decided.sum(axis=1)
         return Measurement(times_s, None, np.zeros(len(plans), np.int32), ("",) * len(plans))
 
 
-def test_plans_that_differ_in_their_clusters_alone_are_two(path):
-    rows = Decisions([APART] * 4, cluster_of_op=[[-1, -1], [0, -1], [0, 0], [0, -1]])
+@pytest.mark.parametrize(
+    ("decided", "times_s"),
+    [
+        ({"priority_of_op": [[0, 0], [7, 5], [8, 5], [7, 5]]}, [100, 112, 113, 112]),
+        ({"cluster_of_op": [[-1, -1], [2, -1], [2, 2], [2, -1]]}, [100, 101, 104, 101]),
+    ],
+)
+def test_plans_that_differ_in_their_schedule_or_clusters_alone_are_two(path, decided, times_s):
+    rows = Decisions([APART] * 4, **decided)
     for measured in (3, 0):  # measured, then read back
-        with JournaledEvaluator(Clustered(), path) as evaluator:
-            assert evaluator.evaluate(rows).runtime_s.tolist() == [1, 2, 3, 2]
+        with JournaledEvaluator(Counting(), path) as evaluator:
+            assert evaluator.evaluate(rows).runtime_s.tolist() == times_s
             assert evaluator.measured == measured
 
 
 def test_who_knows_devices_alone_is_given_devices(path):
     asked = []
 
-    class DevicesAlone(Scheduled):
+    class DevicesAlone(Counting):
         def evaluate(self, device_of_unit):
             asked.append(device_of_unit.tolist())
             return super().evaluate(device_of_unit)

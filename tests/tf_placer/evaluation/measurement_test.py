@@ -18,7 +18,7 @@ def test_a_time_exactly_where_the_placement_ran():
 
 def test_lengths_must_agree():
     ok = np.zeros(2, np.int32)
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="runtime_s has shape"):
         Measurement(np.ones(3), None, ok, ("", ""))
     with pytest.raises(ValueError, match="peak_bytes has shape"):
         Measurement(np.ones(2), np.zeros((3, 4), np.int64), ok, ("", ""))

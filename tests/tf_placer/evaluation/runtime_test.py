@@ -1,5 +1,6 @@
 """Placements timed on real worker processes, and what happens when those die."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -21,7 +22,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime.graph_program import build_program, session_config
-from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s
+from tf_placer.runtime.timing import RuntimeConfig, reported_s
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 
@@ -73,6 +74,15 @@ def chains(cluster, warm_workers):
     return item, problem, warm_workers.evaluator(item, problem, QUICK)
 
 
+@contextlib.contextmanager
+def evaluator_of(function, cluster, config=QUICK):
+    """An evaluator with workers of its own, and everything on the first of them."""
+    item = _item(function)
+    problem = analytic_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, config) as evaluator:
+        yield evaluator, _on_worker_0(problem)
+
+
 def _split(item: Item) -> list[int]:
     return [int("right" in name) for name in item.index.names]
 
@@ -120,10 +130,8 @@ def test_a_program_of_strings_is_timed(cluster, warm_workers):
 
 
 @pytest.mark.medium
-def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
-    item, problem, _ = chains
-    placement = _on_worker_0(problem)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+def test_a_worker_that_died_idle_costs_no_placement_its_result(cluster):
+    with evaluator_of(two_chains, cluster) as (evaluator, placement):
         evaluator.evaluate(placement)
         before = evaluator.worker_pids
         os.kill(before[1], signal.SIGKILL)
@@ -140,9 +148,8 @@ def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
 def test_the_reported_time_is_the_median_of_the_last_steps():
     assert RuntimeConfig() == RuntimeConfig(warmup_steps=2, steps=10, keep=5)  # as HDP's paper
     slow_start = [9.0] * 5 + [1.0, 2.0, 3.0, 40.0, 50.0]
-    assert reported_s(slow_start, RuntimeConfig()) == 3.0
-    assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3)) == 2.0
-    assert spread_s(slow_start, RuntimeConfig()) == 40.0 - 2.0
+    assert reported_s(slow_start, RuntimeConfig()) == (3.0, 40.0 - 2.0)
+    assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3))[0] == 2.0
 
 
 def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
@@ -250,10 +257,9 @@ def test_a_placement_that_computes_something_else_is_told(chains, monkeypatch):
 
 def test_a_step_of_random_numbers_cannot_be_compared(cluster):
     unseeded = {"shape": [64], "dtype": tf.float32, "seed": 0, "seed2": 0}  # also where a seed is set
-    item = _item(lambda x: x + tf.raw_ops.RandomStandardNormal(**unseeded))
-    problem = analytic_problem(item, cluster)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
-        found = evaluator.compare_values(_on_worker_0(problem)[0])
+    random = lambda x: x + tf.raw_ops.RandomStandardNormal(**unseeded)  # noqa: E731
+    with evaluator_of(random, cluster) as (evaluator, placement):
+        found = evaluator.compare_values(placement[0])
     assert not found.is_wrong and found.summary().startswith("no two steps are alike (output ")
 
 
@@ -262,66 +268,48 @@ def test_a_program_that_does_not_run_as_it_is_is_told_from_a_placement_that_does
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(x) < 0.0, ["never negative"])]):
             return tf.identity(x)
 
-    item = _item(refused)
-    problem = analytic_problem(item, cluster)
-    with (
-        RuntimeEvaluator(item, problem, QUICK) as evaluator,
-        pytest.raises(UnplacedFailed, match="never negative"),
-    ):
-        evaluator.race_unplaced(_on_worker_0(problem))
+    told = pytest.raises(UnplacedFailed, match="never negative")
+    with evaluator_of(refused, cluster) as (evaluator, placement), told:
+        evaluator.race_unplaced(placement)
 
 
 @pytest.mark.slow
 def test_a_placement_whose_worker_dies_beside_the_program_as_it_is_has_failed(cluster):
-    item = _item(two_chains)
-    problem = analytic_problem(item, cluster)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
-        evaluator.evaluate(_on_worker_0(problem))
+    with evaluator_of(two_chains, cluster) as (evaluator, placement):
+        evaluator.evaluate(placement)
         in_the_race_s = 15.0  # after the other process has started
         killer = threading.Timer(in_the_race_s, os.kill, (evaluator.worker_pids[1], signal.SIGKILL))
         killer.start()
         with pytest.raises(RaceFailed, match=r"CRASHED: worker 1 .* was killed by signal 9"):
-            evaluator.race_unplaced(_on_worker_0(problem), rounds=10_000, confidence=1.0)
+            evaluator.race_unplaced(placement, rounds=10_000, confidence=1.0)
         killer.join()
 
 
+SHORT = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
+
+
 @pytest.mark.medium
-def test_a_race_of_a_program_without_end_says_what_failed(one_worker):
-    item = _item(endless)
-    problem = analytic_problem(item, one_worker)
-    config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
-    with (
-        RuntimeEvaluator(item, problem, config) as evaluator,
-        pytest.raises(RaceFailed, match="TIMEOUT: not done after 2 s"),
-    ):
-        evaluator.race(_on_worker_0(problem))
+def test_a_step_without_end_is_a_timeout_and_its_race_says_so(one_worker):
+    with evaluator_of(endless, one_worker, SHORT) as (evaluator, placement):
+        measurement = evaluator.evaluate(placement)
+        assert evaluator.worker_pids == ()
+        with pytest.raises(RaceFailed, match="TIMEOUT: not done after 2 s"):
+            evaluator.race(placement)
+    assert measurement.status.tolist() == [Status.TIMEOUT], measurement.messages
 
 
 @pytest.mark.slow
 def test_a_worker_killed_during_a_step_ends_it(cluster):
-    item = _item(endless)
-    problem = analytic_problem(item, cluster)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+    with evaluator_of(endless, cluster) as (evaluator, placement):
         workers = evaluator._workers
         workers.start()
         timer = threading.Timer(2.0, os.kill, (workers.pids[0], signal.SIGKILL))
         timer.start()
         started = time.monotonic()
-        measurement = evaluator.evaluate(_on_worker_0(problem))
+        measurement = evaluator.evaluate(placement)
         timer.join()
     assert measurement.status.tolist() == [Status.CRASHED], measurement.messages
     assert time.monotonic() - started < QUICK.deadline_s / 2
-
-
-@pytest.mark.medium
-def test_a_step_without_end_is_a_timeout(one_worker):
-    item = _item(endless)
-    problem = analytic_problem(item, one_worker)
-    config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
-    with RuntimeEvaluator(item, problem, config) as evaluator:
-        measurement = evaluator.evaluate(_on_worker_0(problem))
-        assert evaluator.worker_pids == ()
-    assert measurement.status.tolist() == [Status.TIMEOUT], measurement.messages
 
 
 @pytest.fixture
@@ -336,14 +324,13 @@ def heeds_ctrl_c():
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_the_step_too(one_worker):
     # Or it would go on beside whatever is timed next.
-    item = _item(endless)
-    with RuntimeEvaluator(item, analytic_problem(item, one_worker), QUICK) as evaluator:
+    with evaluator_of(endless, one_worker) as (evaluator, placement):
         evaluator._workers.start()
         pids = evaluator.worker_pids
         timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            evaluator.evaluate(_on_worker_0(evaluator.problem))
+            evaluator.evaluate(placement)
         timer.join()
         assert evaluator.worker_pids == () and not any(map(_alive, pids))
 

@@ -38,10 +38,9 @@ def test_spans_memory_and_path_of_random_steps():
         check_transfers(timeline, expected)
         check_memory(timeline, expected)
         check_path(timeline)
-        check_busy(timeline)
         kinds |= {stretch.kind for stretch in timeline.critical_path}
         causes |= {stretch.after for stretch in timeline.critical_path}
-        cut += timeline.num_transfers > 0
+        cut += len(timeline.transfer_tensor) > 0
         compute_ns = timeline.problem.compute_ns[np.arange(timeline.problem.num_ops), timeline.device_of_op]
         waited += (timeline.end_ns - timeline.start_ns > compute_ns).any()
     assert kinds == {"op", "send", "transfer", "hand_over", "receive"}
@@ -69,23 +68,19 @@ def test_a_step_with_clusters_is_the_one_that_the_evaluator_simulates():
         timeline = simulated_timeline(problem, plan.decisions)
         measured = SimulatedEvaluator(problem).evaluate(plan.decisions)
         assert timeline.runtime_ns / 1e9 == measured.runtime_s[0]
-        assert [curve.peak_bytes for curve in timeline.memory] == measured.peak_bytes[0].tolist()
+        assert [curve.num_bytes.max() for curve in timeline.memory] == measured.peak_bytes[0].tolist()
         check_path(timeline)
-        check_busy(timeline)
         fused += timeline.problem.num_ops < problem.num_ops
     assert fused > 200
 
 
 def check_transfers(timeline, expected):
     crossed = {key[1:]: times for key, times in expected.legs.items() if key[0] == CROSS}
-    assert timeline.num_transfers == len(crossed)
-    for k in range(timeline.num_transfers):
+    assert len(timeline.transfer_tensor) == len(crossed)
+    for k in range(len(timeline.transfer_tensor)):
         pair = (int(timeline.transfer_tensor[k]), int(timeline.transfer_target[k]))
-        times = [
-            (timeline.send_start_ns[k], timeline.send_end_ns[k]),
-            (timeline.transfer_start_ns[k], timeline.transfer_end_ns[k]),
-            (timeline.receive_start_ns[k], timeline.receive_end_ns[k]),
-        ]
+        parts = (timeline.times_ns[kind] for kind in ("send", "transfer", "receive"))
+        times = [(start_ns[k], end_ns[k]) for start_ns, end_ns in parts]
         assert times == [expected.legs.get((leg, *pair), (NOT, NOT)) for leg in (SEND, CROSS, RECEIVE)]
         assert timeline.transfer_source[k] == timeline.device_of_op[timeline.transfer_producer[k]]
 
@@ -93,7 +88,7 @@ def check_transfers(timeline, expected):
 def check_memory(timeline, expected):
     for d, curve in enumerate(timeline.memory):
         assert list(zip(curve.times_ns, curve.num_bytes, strict=True)) == expected.memory[d]
-        assert curve.peak_bytes == expected.peak_bytes[d] == timeline.peak_bytes[d]
+        assert curve.num_bytes.max() == expected.peak_bytes[d] == timeline.peak_bytes[d]
 
 
 def check_path(timeline):
@@ -123,32 +118,14 @@ def places(timeline, stretch):
     return {("device", where[stretch.kind][stretch.index])}
 
 
-def check_busy(timeline):
-    """Counted moment by moment where steps are short."""
-    if timeline.runtime_ns > 2000:
-        return
-    for d in range(timeline.problem.num_devices):
-        moments = np.zeros(timeline.runtime_ns, bool)
-        here = timeline.device_of_op == d
-        spans = [*zip(timeline.start_ns[here], timeline.end_ns[here], strict=True)]
-        for device, start_ns, end_ns in (
-            (timeline.transfer_source, timeline.send_start_ns, timeline.send_end_ns),
-            (timeline.transfer_target, timeline.receive_start_ns, timeline.receive_end_ns),
-        ):
-            spans += zip(start_ns[device == d], end_ns[device == d], strict=True)
-        for start, end in spans:
-            moments[max(start, 0) : max(end, 0)] = True
-        assert timeline.busy_ns[d] == moments.sum()
-
-
 def test_a_step_by_hand():
     """Op 0 (100 ns) feeds ops 1 and 2 (50 ns each) with 5 bytes; op 1 is 10 ns + 1 ns a byte away."""
     problem = problem_of([100, 50, 50], [[0, 1], [0, 2]], 5, resident_bytes=7, edge_tensor=[0, 0])
     timeline = simulated_timeline(problem, [[0, 1, 0]])
     assert timeline.runtime_ns == 165
     assert [timeline.transfer_bytes.tolist(), timeline.transfer_source.tolist()] == [[5], [0]]
-    assert [*timeline.transfer_start_ns, *timeline.transfer_end_ns] == [100, 115]
-    assert timeline.channel_names[timeline.transfer_channel[0]] == "0to1"
+    assert [*map(list, timeline.times_ns["transfer"])] == [[100], [115]]
+    assert problem.cluster.channel_names()[timeline.transfer_channel[0]] == "0to1"
     assert [(s.kind, s.index, s.after) for s in timeline.critical_path] == [
         ("op", 0, "start"),
         ("transfer", 0, "input"),
@@ -158,7 +135,6 @@ def test_a_step_by_hand():
     assert timeline.memory[0].num_bytes.tolist() == [2 * 7 + 5, 2 * 7]
     assert timeline.memory[1].times_ns.tolist() == [0, 100, 165]
     assert timeline.memory[1].num_bytes.tolist() == [7, 7 + 5, 7]
-    assert timeline.busy_ns.tolist() == [150, 50]
 
 
 def test_dispatch_and_hand_over_by_hand():
@@ -181,8 +157,7 @@ def test_dispatch_and_hand_over_by_hand():
 
 def test_one_device_has_no_channel():
     timeline = simulated_timeline(problem_of([3, 4], [[0, 1]]), [[1, 1]])
-    assert timeline.num_transfers == 0
-    assert timeline.busy_ns.tolist() == [0, 7]
+    assert len(timeline.transfer_tensor) == 0
 
 
 def test_a_plans_own_priorities_decide():

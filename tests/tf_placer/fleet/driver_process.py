@@ -13,8 +13,7 @@ from tf_placer import workloads
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.fleet.connection import open_fleet
-from tf_placer.fleet.evaluator import FleetEvaluator
-from tf_placer.fleet.fleet import FleetConfig
+from tf_placer.fleet.fleet import FleetConfig, FleetEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig
 

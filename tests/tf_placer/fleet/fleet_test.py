@@ -13,9 +13,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.fleet import evaluator as evaluator_module
-from tf_placer.fleet.evaluator import FleetEvaluator, FleetTiming
-from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetLost, UnreachableFleet
+from tf_placer.fleet import fleet as fleet_module
+from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetEvaluator, FleetLost, FleetTiming, UnreachableFleet
 from tf_placer.fleet.machine import Program, Reply, machine_class, software
 from tf_placer.planning.live import search_live
 from tf_placer.planning.live_search import LiveConfig
@@ -63,7 +62,7 @@ def no_program_is_packed(monkeypatch):
     def packed(item, problem, reference, config):
         return Program("program", np.zeros(1), np.zeros(1), reference, config)
 
-    monkeypatch.setattr(evaluator_module, "check_can_be_timed", lambda item, problem: None)
+    monkeypatch.setattr(fleet_module, "check_can_be_timed", lambda item, problem: None)
     monkeypatch.setattr(Program, "packed", staticmethod(packed))
 
 
@@ -77,6 +76,11 @@ def fleet_of(*actors, ray=None, **config):
     }
     fleet = Fleet(ray, handles, EXPECTED, FleetConfig(**config), clock=ray.clock, sleep=ray.sleep)
     return fleet, ray, list(handles.values())
+
+
+def third(fate):
+    """The fate of an actor's third call."""
+    return lambda actor, method, number: fate if number == 2 else None
 
 
 def plans_of(count, seed=0):
@@ -117,14 +121,14 @@ def test_a_plan_twice_in_a_batch_is_one_trial():
     assert evaluator.evaluate(np.zeros((0, PROBLEM.num_units), np.int32)).batch == 0
 
 
-def test_a_trial_is_program_plan_machines_and_repetition():
-    fleet, _, (actor,) = fleet_of(Known("a"), repetitions=3)
+def test_a_trial_is_program_plan_and_machines():
+    fleet, _, (actor,) = fleet_of(Known("a"))
     evaluator, plans = evaluator_of(fleet), plans_of(5)
     for _ in range(2):
         assert_true(evaluator.evaluate(plans), plans, evaluator)
     ids = [arguments[0].id for method, arguments in actor.done if method == "measure"]
-    assert fleet.counts.counted == len(ids) == 30
-    assert len(set(ids)) == 15 and ids[:15] == ids[15:]
+    assert fleet.counts.counted == len(ids) == 10
+    assert len(set(ids)) == 5 and ids[:5] == ids[5:]
 
 
 @pytest.mark.parametrize("fate", ["die", "die late"])
@@ -140,20 +144,14 @@ def test_what_an_actor_had_when_it_died_is_measured_by_another_or_again(fate):
 
 
 def test_a_lost_answer_is_asked_for_again_and_its_actor_started_anew():
-    fleet, _, actors = fleet_of(
-        (Known("a"), lambda actor, method, number: "lose" if number == 2 else None), Known("b"), reply_s=10.0
-    )
+    fleet, _, actors = fleet_of((Known("a"), third("lose")), Known("b"), reply_s=10.0)
     evaluator, plans = evaluator_of(fleet), plans_of(12)
     assert_true(evaluator.evaluate(plans), plans, evaluator)
     assert (fleet.counts.lost, fleet.counts.doubles, actors[0].kills) == (1, 0, 1)
 
 
 def test_a_late_answer_counts_once():
-    fleet, _, actors = fleet_of(
-        (Known("a"), lambda actor, method, number: "hold" if number == 2 else None),
-        Known("b", 2.0),
-        reply_s=10.0,
-    )
+    fleet, _, actors = fleet_of((Known("a"), third("hold")), Known("b", 2.0), reply_s=10.0)
     evaluator, plans = evaluator_of(fleet), plans_of(12)
     assert_true(evaluator.evaluate(plans), plans, evaluator)
     assert (fleet.counts.counted, fleet.counts.lost, fleet.counts.doubles) == (12, 1, 0)
@@ -183,20 +181,26 @@ def test_a_plan_that_kills_whatever_measures_it_is_crashed():
 def test_when_no_machine_is_left_it_is_said():
     fleet, _, _ = fleet_of(Known("a", error="no worker starts"), attempts=1000, failures=3)
     evaluator = evaluator_of(fleet)
-    with pytest.raises(
-        FleetLost, match=r"no machine .* any more: actor 0 failed 3 times in a row, .*no worker starts"
-    ):
+    told = r"no machine .* any more: actor 0 failed 3 times in a row, .*no worker starts"
+    with pytest.raises(FleetLost, match=told):
         evaluator.evaluate(plans_of(4))
 
 
-def test_a_worker_of_another_version_is_refused():
-    other = {**software(), "TensorFlow": "2.0.0"}
-    fleet, _, _ = fleet_of(Known("a"), Known("b", software=other))
-    with pytest.raises(
-        InputError, match=r"machine b .* TensorFlow 2\.0\.0, and this one .*; install the same"
-    ) as error:
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (
+            {"software": {**software(), "TensorFlow": "2.0.0"}},
+            r"machine b .* TensorFlow 2\.0\.0, and this one .*; install the same",
+        ),
+        ({"machines": "GPU x"}, r"machine b .* other devices \(GPU x\)"),
+    ],
+)
+def test_a_machine_of_another_version_or_kind_is_refused(told, error):
+    fleet, _, _ = fleet_of(Known("a"), Known("b", **told))
+    with pytest.raises(InputError, match=error) as caught:
         fleet.start()
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_worker_that_comes_back_in_another_version_is_left_out():
@@ -216,12 +220,6 @@ def test_a_worker_that_comes_back_in_another_version_is_left_out():
     assert_true(evaluator.evaluate(more), more, evaluator)
     assert fleet.actors == 1
     assert [name for name, _ in actors[0].done] == ["hello", "measure", "measure", "hello"]
-
-
-def test_a_machine_with_other_devices_is_refused():
-    fleet, _, _ = fleet_of(Known("a", machines="GPU x"))
-    with pytest.raises(InputError, match=r"machine a .* other devices \(GPU x\)"):
-        fleet.start()
 
 
 def test_a_fleet_that_does_not_answer_is_one_line():
@@ -246,9 +244,6 @@ def test_closing_ends_every_actor_once():
         pass
     fleet.close()
     assert ray.ended == actors and left == [True]
-
-
-# The driver's journal.
 
 
 def test_a_killed_driver_goes_on_where_it_was(tmp_path):
@@ -320,9 +315,6 @@ def test_whatever_happens_nothing_is_lost_and_nothing_counts_twice(tmp_path):
         assert fleet.counts.lost > 5
 
 
-# A live search.
-
-
 @pytest.mark.medium
 def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
     fleet, _, _ = fleet_of(Known("a"), Known("b", 3.0))
@@ -331,10 +323,13 @@ def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
     raced = []
     race = here.race
     here.race = lambda *given, **more: raced.append(given) or race(*given, **more)
-    with FleetTiming(fleet, None, tmp_path) as timing:
-        found = search_live(
-            PROBLEM, here, "random", Budget(evaluations=300), config=LiveConfig(rounds=15), fleet=timing
-        )
+
+    def searched(fleet):
+        with FleetTiming(fleet, None, tmp_path) as timing:
+            budget, config = Budget(evaluations=300), LiveConfig(rounds=15)
+            return search_live(PROBLEM, here, "random", budget, config=config, fleet=timing)
+
+    found = searched(fleet)
     assert here.evaluated == 1, "the reference plan, for the unit of times"
     assert len(raced) == 1 and found.written.raced_s is not None
     assert fleet.counts.counted == len(found.trials)
@@ -351,8 +346,5 @@ def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
     # Who searches again in that folder goes on from what was measured.
     again, _, _ = fleet_of(Known("c"))
     again.start()
-    with FleetTiming(again, None, tmp_path) as timing:
-        search_live(
-            PROBLEM, here, "random", Budget(evaluations=300), config=LiveConfig(rounds=15), fleet=timing
-        )
+    searched(again)
     assert again.counts.counted < fleet.counts.counted

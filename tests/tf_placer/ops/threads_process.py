@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.studies.random_arrays import random_layered_arrays
-from tf_placer.ops import SimulatorInputs, simulate
+from tf_placer.ops.simulator import SimulatorInputs, simulate
 
 
 def main() -> None:

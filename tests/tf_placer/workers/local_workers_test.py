@@ -16,7 +16,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster, Link
 from tf_placer.cluster.local import local_devices
 from tf_placer.workers import worker_process
-from tf_placer.workers.local_workers import LocalWorkers, WorkerError
+from tf_placer.workers.local_workers import LocalWorkers, WorkerError, workers_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -44,7 +44,7 @@ def _wait_dead(pids, timeout_s: float) -> list[int]:
 def test_described_hardware_cannot_be_started():
     cluster = Cluster("paper", _local_cluster(1).devices, (), kind="described")
     with pytest.raises(InputError, match="'paper' is described"):
-        LocalWorkers(cluster)
+        workers_of(cluster)
 
 
 def test_more_workers_than_cores_are_refused():
