@@ -31,9 +31,8 @@ from absl import flags
 import tf_placer
 from experiments.main_program import out_flag, run
 from tf_placer import workloads
-from tf_placer.base.files import write_atomically
+from tf_placer.base.files import Cache, write_atomically
 from tf_placer.base.quantities import percentage
-from tf_placer.base.store import Cache
 from tf_placer.calibration.build_problem import traffic_problem
 from tf_placer.calibration.refit import Correction, fit_traffic, traffic_item, traffic_placements
 from tf_placer.evaluation.runtime import RuntimeEvaluator

@@ -15,7 +15,7 @@ from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable, reserved
 from tf_placer.cluster.device import preset_path
-from tf_placer.command_line.check_flags import parse_flags
+from tf_placer.command_line.check_flags import read_flags
 from tf_placer.search import methods
 
 OK, BAD_INPUT = 0, 2
@@ -59,7 +59,9 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
         print(values.main_module_help() if values is flags.FLAGS else values.get_help())
         return OK
     try:
-        parse_flags(values, argv)
+        words = read_flags(values, argv)
+        if words:
+            raise InputError(f"takes flags only, got {words[0]!r}; write --flag=value")
         study = values["study"].value if "study" in values else None
         for name in values:
             if values[name].value is not None and not isinstance(values[name], flags.EnumFlag):

@@ -29,8 +29,7 @@ from experiments.pretraining.course import Program, read_course, without
 from tf_placer import workloads
 from tf_placer.agents.weights import Student, weights_bytes
 from tf_placer.base.arguments import InputError
-from tf_placer.base.files import write_atomically
-from tf_placer.base.store import user_cache_folder
+from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.grouper.groups import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods

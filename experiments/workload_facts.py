@@ -16,8 +16,7 @@ from absl import flags
 
 from experiments.main_program import out_flag, run
 from tf_placer import workloads
-from tf_placer.command_line.find_facts import find_facts, found_settings, ship
-from tf_placer.command_line.list_workloads import as_markdown
+from tf_placer.command_line.list_workloads import as_markdown, find_facts, found_settings, ship
 from tf_placer.workloads.known import FACTS, WorkloadFacts, shipped, shipped_rows
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")

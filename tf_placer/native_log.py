@@ -12,7 +12,6 @@ import itertools
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
 
 _OUR_PACKAGES = ("tf_placer", "experiments")
 
@@ -24,25 +23,6 @@ def is_command() -> bool:
         modules = (argument.removeprefix("-m") for argument in sys.orig_argv[1:])
         return any(module.partition(".")[0] in _OUR_PACKAGES for module in modules)
     return pathlib.Path(sys.argv[0]).name == "tf-placer"
-
-
-@contextlib.contextmanager
-def _without_stderr() -> Iterator[None]:
-    """Has file descriptor 2 point nowhere within it.
-
-    ``TF_CPP_MIN_LOG_LEVEL`` does not reach the messages of static initializers ("All log messages
-    before absl::InitializeLog() is called ...") and of CUDA's (a failed cuInit), so nothing less helps. An error is
-    raised as usual and printed after the descriptor is back.
-    """
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with open(os.devnull, "w", encoding="utf8") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
 
 
 def is_command_line() -> bool:
@@ -57,8 +37,20 @@ def is_command_line() -> bool:
 
 
 def load_tensorflow() -> None:
-    """Imports TensorFlow and Keras, without their messages where this process is a command."""
-    with _without_stderr() if _IS_COMMAND else contextlib.nullcontext():
+    """Imports TensorFlow and Keras, without their messages where this process is a command.
+
+    File descriptor 2 points nowhere meanwhile. ``TF_CPP_MIN_LOG_LEVEL`` does not reach the messages of static
+    initializers ("All log messages before absl::InitializeLog() is called ...") and of CUDA's (a failed cuInit), so
+    nothing less helps. An error is raised as usual and printed after the descriptor is back.
+    """
+    with contextlib.ExitStack() as stack:
+        if _IS_COMMAND:
+            sys.stderr.flush()
+            saved = os.dup(2)
+            stack.callback(os.close, saved)
+            stack.callback(os.dup2, saved, 2)
+            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf8"))
+            os.dup2(nowhere.fileno(), 2)
         tensorflow = importlib.import_module("tensorflow")
         importlib.import_module("keras")
         if _IS_COMMAND:

@@ -5,14 +5,14 @@ import pathlib
 import re
 
 import pytest
-from absl import flags
 
 import tf_placer
 from tests.docs.pages import blocks, command_lines, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster import device as cluster_file
-from tf_placer.command_line.check_flags import define, parse_flags
+from tf_placer.command_line.check_flags import parse
+from tf_placer.planning.request import options_of
 from tf_placer.report.files import RESULTS
 
 PAGE = pathlib.Path("docs") / "command_line.md"
@@ -26,10 +26,7 @@ def code(cell: str) -> list[str]:
 def flag_faults(rows: list[list[str]]) -> list[str]:
     """Where rows of flag, default, commands and meaning differ from the flags that there are."""
     wrong = []
-    actual = {
-        command: {name: values[name] for name in values}
-        for command, values in ((command, define(command)) for command in command_line.COMMANDS)
-    }
+    actual = {command: defaults(command) for command in command_line.COMMANDS}
     listed = {code(row[0])[0].removeprefix("--"): row for row in rows}
     wrong += [
         f"--{name} has several rows" for name in listed if sum(f"`--{name}`" == row[0] for row in rows) > 1
@@ -48,17 +45,31 @@ def flag_faults(rows: list[list[str]]) -> list[str]:
     return wrong
 
 
+def defaults(command: str) -> dict[str, str]:
+    """Flag -> its default as it is typed, "" for none."""
+    values = {option.name: option.metadata["default_of"][command] for option in options_of(command)}
+    return {
+        name: ""
+        if value in (None, ())
+        else ",".join(value)
+        if isinstance(value, tuple)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+        for name, value in values.items()
+    }
+
+
 def is_needed(name: str) -> bool:
     """Whether a command requires the flag and has no default for it."""
     return any(
-        name in one.required and not define(command)[name].value
-        for command, one in command_line.COMMANDS.items()
+        name in one.required and not defaults(command)[name] for command, one in command_line.COMMANDS.items()
     )
 
 
-def default_words(name: str, having: set[str], actual: dict[str, dict[str, flags.Flag]]) -> set[str]:
+def default_words(name: str, having: set[str], actual: dict[str, dict[str, str]]) -> set[str]:
     """Defaults, and, where not all commands have the same, the commands that have one or need the flag."""
-    texts = {command: default_text(actual[command][name]) for command in having}
+    texts = {command: actual[command][name] for command in having}
     needing = {
         command
         for command in having
@@ -70,24 +81,12 @@ def default_words(name: str, having: set[str], actual: dict[str, dict[str, flags
     return words
 
 
-def default_text(flag: flags.Flag) -> str:
-    if isinstance(flag.value, bool):
-        return str(flag.value).lower()
-    return (
-        ""
-        if flag.value in (None, [])
-        else ",".join(flag.value)
-        if isinstance(flag.value, list)
-        else str(flag.value)
-    )
-
-
-def row_for(name: str, actual: dict[str, dict[str, flags.Flag]]) -> str:
+def row_for(name: str, actual: dict[str, dict[str, str]]) -> str:
     """A row to begin with, for whoever adds a flag."""
     having = [command for command, found in actual.items() if name in found]
-    flag = actual[having[0]][name]
-    default = default_text(flag)
-    return f"| `--{name}` | {f'`{default}`' if default else ''} | {' '.join(f'`{c}`' for c in having)} | {flag.help} |"
+    default = actual[having[0]][name]
+    [about] = [option.metadata["about"] for option in options_of(having[0]) if option.name == name]
+    return f"| `--{name}` | {f'`{default}`' if default else ''} | {' '.join(f'`{c}`' for c in having)} | {about} |"
 
 
 def flag_rows(root: pathlib.Path) -> list[list[str]]:
@@ -159,9 +158,7 @@ def test_command_lines_on_the_pages_parse(root: pathlib.Path) -> None:
     assert {line[0] for page, line in found if page == root / PAGE} == command_line.COMMANDS.keys()
     for page, line in found:
         assert line[0] in command_line.COMMANDS, f"{page.name}: {line}"
-        values = define(line[0])
         try:
-            command = command_line.COMMANDS[line[0]]
-            parse_flags(values, line, command.required, command.word, implied=command.implied)
+            parse(line[0], line)
         except InputError as error:
             pytest.fail(f"{page.relative_to(root)}: {' '.join(line)}: {error}")

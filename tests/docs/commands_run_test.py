@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.docs.pages import blocks, command_lines, read
 from tf_placer import __main__ as command_line
 from tf_placer import workloads
-from tf_placer.command_line.check_flags import define, parse_flags
+from tf_placer.command_line.check_flags import parse
 from tf_placer.fleet.address import why_no_ray
 
 PLAN, PLAN_HERE, PLAN_OF_SCRIPT = (
@@ -137,6 +137,6 @@ def test_lines_in_small_are_lines(root: pathlib.Path) -> None:
     """The flags are there, and nothing of the pages' full size is left."""
     for number, line in enumerate(lines_of(root)):
         words = in_small(line, number)
-        parse_flags(define(words[0]), words, word=command_line.COMMANDS[words[0]].word)
+        parse(words[0], words)
         assert not [word for word in words if "DIR" in word and not word.startswith("--out")]
         assert "--workload=inception_v3" not in words

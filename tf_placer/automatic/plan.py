@@ -18,8 +18,8 @@ import tensorflow as tf
 from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.base.arguments import InputError
+from tf_placer.base.files import Cache, user_cache_folder
 from tf_placer.base.quantities import milliseconds, percentage
-from tf_placer.base.store import Cache, user_cache_folder
 from tf_placer.calibration.build_problem import awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
 from tf_placer.graph.item import Item

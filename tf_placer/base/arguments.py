@@ -18,7 +18,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 import numpy as np
@@ -69,26 +69,26 @@ def fit(kind: Any, value: Any, where: str, form: Literal["python", "text", "docu
         return _adapter(kind).validate_python(plain, strict=form == "python")
     except pydantic.ValidationError as errors:
         error = errors.errors(include_url=False)[0]
-    name, wanted = where, kind
+    name, annotation = where, kind
     for step in error["loc"]:
-        wanted = _without_none(wanted)
-        origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
-        if dataclasses.is_dataclass(wanted):
-            fields = typing.get_type_hints(wanted, include_extras=True)
+        annotation = _without_none(annotation)
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if dataclasses.is_dataclass(annotation):
+            fields = typing.get_type_hints(annotation, include_extras=True)
             if step not in fields:
                 raise InputError(
                     f"{where}unknown key {name.removeprefix(where)}{step}; {nearest(str(step), fields)}"
                 )
-            name, wanted = f"{name}{step}", fields[str(step)]
+            name, annotation = f"{name}{step}", fields[str(step)]
         elif origin in (tuple, list, dict):
-            name, wanted = f"{name}[{step}]", arguments[-1 if origin is dict else 0]
+            name, annotation = f"{name}[{step}]", arguments[-1 if origin is dict else 0]
         else:
             break  # the alternatives of a union are described together
-        if dataclasses.is_dataclass(wanted):
+        if dataclasses.is_dataclass(annotation):
             name += "."
     if error["type"] == "missing":
-        raise InputError(f"{name} is missing; give {describe(wanted)}")
-    raise InputError(f"{name} is {shown(error['input'])}; give {describe(wanted)}")
+        raise InputError(f"{name} is missing; give {describe(annotation)}")
+    raise InputError(f"{name} is {shown(error['input'])}; give {describe(annotation)}")
 
 
 @contextlib.contextmanager
@@ -130,18 +130,16 @@ def describe(kind: Any) -> str:
     noun, limits = describe(parts[0]), {type(mark): mark for mark in parts[1:]}
     if FINITE in parts:
         noun = noun.replace("a ", "a finite ")
-    if Ge in limits and Le in limits:
-        return f"{noun} from {_number(limits[Ge].ge)} to {_number(limits[Le].le)}"
-    texts = [
-        text.format(_number(getattr(limits[mark], mark.__name__.lower())))
-        for mark, text in _LIMITS.items()
-        if mark in limits
-    ]
-    return " ".join([noun, " and ".join(texts)]).strip()
-
-
-def _number(limit: float) -> str:
-    return str(limit) if isinstance(limit, int) and limit < 10**15 else f"{limit:g}"
+    bounds = {
+        mark: getattr(limits[mark], mark.__name__.lower()) for mark in (Gt, Lt, Ge, Le) if mark in limits
+    }
+    bounds = {
+        mark: str(bound) if isinstance(bound, int) and bound < 10**15 else f"{bound:g}"
+        for mark, bound in bounds.items()
+    }
+    if Ge in bounds and Le in bounds:
+        return f"{noun} from {bounds[Ge]} to {bounds[Le]}"
+    return f"{noun} {' and '.join(_LIMITS[mark].format(bound) for mark, bound in bounds.items())}".strip()
 
 
 def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
@@ -198,18 +196,17 @@ def text(name: str, value: object, remedy: str = "give a text") -> str:
 
 def one_of(name: str, value: object, words: Iterable[str]) -> str:
     """``value`` as one of some words."""
-    known = tuple(words)
-    if not isinstance(value, str) or value not in known:
-        raise InputError(f"{name} is {shown(value)}; give one of {', '.join(known)}")
+    words = tuple(words)
+    if not isinstance(value, str) or value not in words:
+        raise InputError(f"{name} is {shown(value)}; give one of {', '.join(words)}")
     return str(value)
 
 
 def path(name: str, value: object, what: str = "a path") -> pathlib.Path:
     """``value`` as a path; whether anything is there is not looked at."""
-    if isinstance(value, str | os.PathLike):
-        given = os.fspath(value)
-        if isinstance(given, str) and given and "\0" not in given:
-            return pathlib.Path(given)
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if isinstance(text, str) and text and "\0" not in text:
+        return pathlib.Path(text)
     raise InputError(f"{name} is {shown(value)}; give {what}, as a str or pathlib.Path")
 
 
@@ -281,43 +278,24 @@ def shown(value: object) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """A remedy for an unknown name: the nearest known ones, or all of them where they are few.
 
-    A name that has the word in it is near, and so is a path whose last part is.
+    Case does not count, nor ``-`` for ``_``. A name that contains the word is near, as is a path with a near last part.
     """
-    names = sorted(known)
-    close = nearest_of(word, names)
+    names, spelled = sorted(known), word.casefold().replace("-", "_")
+    name_of = {name.casefold().replace("-", "_"): name for name in names}
+    near = [spelled] if spelled in name_of else difflib.get_close_matches(spelled, name_of, _NEAREST, 0.5)
+    close = [name_of[name] for name in near]
     if not close and word:
-        having = [name for name in names if word.lower() in name.lower()]
-        close = sorted(having, key=len)[:_NEAREST] or _with_last_part(word, names)
+        close = sorted((name for name in names if word.lower() in name.lower()), key=len)[:_NEAREST]
+    if not close and word:
+        of_last_part = {name.rpartition("/")[2]: name for name in reversed(names)}
+        parts = difflib.get_close_matches(word.rpartition("/")[2], of_last_part, _NEAREST, 0.6)
+        close = [of_last_part[part] for part in parts]
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     if len(names) > _MOST_NAMES:
         nearest_of_all = difflib.get_close_matches(word, names, n=_NEAREST, cutoff=0.0)
         return f"there are {len(names)}, the nearest are {', '.join(map(repr, nearest_of_all))}"
     return f"known: {', '.join(names)}" if names else "there is none"
-
-
-def _with_last_part(word: str, names: Sequence[str]) -> list[str]:
-    """The first name for each last part of a path that is close to the word's."""
-    of_part: dict[str, str] = {}
-    for name in names:
-        of_part.setdefault(name.rpartition("/")[2], name)
-    close = difflib.get_close_matches(word.rpartition("/")[2], of_part, n=_NEAREST, cutoff=0.6)
-    return [of_part[part] for part in close]
-
-
-def nearest_of(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three names that a word may have been meant for, the nearest first; small letters and ``-`` are as good."""
-    name_of = {_spelled(name): name for name in sorted(known)}
-    if _spelled(word) in name_of:
-        return [name_of[_spelled(word)]]
-    return [
-        name_of[one]
-        for one in difflib.get_close_matches(_spelled(word), list(name_of), n=_NEAREST, cutoff=0.5)
-    ]
-
-
-def _spelled(name: str) -> str:
-    return name.casefold().replace("-", "_")
 
 
 def _one(kind: type) -> str:
@@ -337,17 +315,17 @@ def exact(name: str, value: object, dtype: type) -> np.ndarray:
         different lengths.
     """
     try:
-        given = np.asarray(value)
+        array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is {shown(value)}, which is no array; give rows of equal length") from error
-    if given.dtype.kind in "iufb":
+    if array.dtype.kind in "iufb":
         with np.errstate(invalid="ignore"):
-            cast: np.ndarray = given.astype(dtype)
-        if np.array_equal(cast, given):
+            cast: np.ndarray = array.astype(dtype)
+        if np.array_equal(cast, array):
             return cast
-    values = f"{given.dtype} values that do not" if given.dtype.kind in "iufb" else shown(given.tolist())
-    wanted = f"whole numbers that fit {np.dtype(dtype).name}"
-    raise InputError(f"{name}: expected {wanted}, got {values}; give an array of them")
+    values = f"{array.dtype} values that do not" if array.dtype.kind in "iufb" else shown(array.tolist())
+    expected = f"whole numbers that fit {np.dtype(dtype).name}"
+    raise InputError(f"{name}: expected {expected}, got {values}; give an array of them")
 
 
 def check_registration(kind: str, name: Any, value: Any, built_in: Collection[str]) -> None:

@@ -33,7 +33,7 @@ _for_good = contextlib.ExitStack()
 
 
 def eagerly_from_here() -> None:
-    """As ``eagerly``, for the rest of this thread: a script that has run in it may have switched all of this off."""
+    """As ``eagerly``, for the rest of this thread, in which a script may have switched all of this off."""
     _for_good.enter_context(eagerly())
 
 
@@ -70,18 +70,14 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _shapes_are_numbers() -> bool:
-    return isinstance(tf.TensorShape([1])[0], int)
-
-
-def _tensors_are_compared_by_value() -> bool:
-    return isinstance(tf.constant(0) == tf.constant(0), tf.Tensor)
-
-
 _BEHAVIORS: tuple[tuple[Callable[[], bool], Callable[[], None], Callable[[], None]], ...] = (
-    (_shapes_are_numbers, tf.compat.v1.enable_v2_tensorshape, tf.compat.v1.disable_v2_tensorshape),
     (
-        _tensors_are_compared_by_value,
+        lambda: isinstance(tf.TensorShape([1])[0], int),
+        tf.compat.v1.enable_v2_tensorshape,
+        tf.compat.v1.disable_v2_tensorshape,
+    ),
+    (
+        lambda: isinstance(tf.constant(0) == tf.constant(0), tf.Tensor),  # compared by value
         tf.compat.v1.enable_tensor_equality,
         tf.compat.v1.disable_tensor_equality,
     ),

@@ -24,10 +24,6 @@ class Kind:
     remedy: str  # for a user who gave it for something else; {} stands for its path
     flags: tuple[str, ...] = ()  # that accept it
 
-    def told(self, path: pathlib.Path) -> str:
-        """Kind and remedy."""
-        return f"{self.what}; {self.remedy.format(path)}"
-
 
 _AS_GRAPH = "give --meta_graph={} with --fetches (in Python: tf_placer.Item.from_meta_graph)"
 _FROM_KERAS = (
@@ -83,19 +79,17 @@ def check_kind(flag: str, path: pathlib.Path, said: str) -> None:
     """
     kind = kind_of(path)
     if kind is not None and flag not in kind.flags:
-        raise InputError(f"{said}: it is {kind.told(path)}")
+        raise InputError(f"{said}: it is {kind.what}; {kind.remedy.format(path)}")
 
 
 def kind_of(path: pathlib.Path) -> Kind | None:
-    """Kind of a file by its bytes, or of a folder by its files; None if missing or not recognized."""
+    """Kind of a file by its bytes, or of a folder by its files; None where missing or not recognized."""
     if path.is_dir():
         return _kind_of_folder(path)
-    if not path.is_file():  # a pipe can be read only once
-        return None
-    try:
-        kind = _kind_of_bytes(path.read_bytes())
-    except OSError:
-        return None  # its reader reports the error
+    kind = None
+    if path.is_file():  # a pipe can be read only once
+        with contextlib.suppress(OSError):  # its reader reports the error
+            kind = _kind_of_bytes(path.read_bytes())
     if kind is _MODEL_FILE and path.name in SAVED_MODEL_FILES:
         return dataclasses.replace(kind, remedy=f"give its folder, --saved_model={_literal(path.parent)}")
     return kind
@@ -138,26 +132,18 @@ def _kind_of_bytes(data: bytes) -> Kind | None:
     if data.endswith(_END_OF_TABLE):
         return _CHECKPOINT
     if data.startswith(b"PK\x03\x04"):
-        return _kind_of_archive(data)
+        try:
+            names = zipfile.ZipFile(io.BytesIO(data)).namelist()
+        except zipfile.BadZipFile:
+            return Kind("a zip archive, as a Keras model is, that ends early", _AGAIN, ("weights",))
+        is_model = any(name.endswith(SAVED_MODEL_FILES) for name in names)
+        archive = Kind("a zip archive of a SavedModel", _UNPACKED) if is_model else None
+        return _KERAS if "config.json" in names else archive  # None of arrays, which have their own reader
     message, is_whole = _message(memoryview(data))
     if message is not None and not is_whole:
         return Kind(f"{message.what} that ends early", _AGAIN)
-    return message or _kind_of_text(data)
-
-
-def _kind_of_archive(data: bytes) -> Kind | None:
-    """Kind of a zip archive; None for a possible archive of arrays, which has a reader."""
-    try:
-        names = zipfile.ZipFile(io.BytesIO(data)).namelist()
-    except zipfile.BadZipFile:
-        return Kind("a zip archive, as a Keras model is, that ends early", _AGAIN, ("weights",))
-    if "config.json" in names:
-        return _KERAS
-    is_model = any(name.endswith(SAVED_MODEL_FILES) for name in names)
-    return Kind("a zip archive of a SavedModel", _UNPACKED) if is_model else None
-
-
-def _kind_of_text(data: bytes) -> Kind | None:
+    if message is not None:
+        return message
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -172,7 +158,7 @@ def _kind_of_text(data: bytes) -> Kind | None:
 
 
 def _message(data: memoryview) -> tuple[Kind | None, bool]:
-    """Kind of a protocol buffer by its first fields, without a schema, and True if complete."""
+    """Kind of a protocol buffer by its first fields, without a schema; and whether all of it is there."""
     values, is_whole = _fields(data)
     head, second = values.get(1), values.get(2)
     if isinstance(head, int) and isinstance(second, memoryview):
@@ -193,7 +179,7 @@ def _message(data: memoryview) -> tuple[Kind | None, bool]:
 
 
 def _fields(data: memoryview) -> tuple[dict[int, int | memoryview], bool]:
-    """First value of each field of a message, and whether the last one is complete; no fields for other bytes."""
+    """First value of each field of a message, and whether the last one is complete; none of other bytes."""
     values: dict[int, int | memoryview] = {}
     at = 0
     while at < len(data):
@@ -212,7 +198,7 @@ def _fields(data: memoryview) -> tuple[dict[int, int | memoryview], bool]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number with seven bits in each byte, and the position after it; beyond the end if cut off."""
+    """A number with seven bits in each byte, and the position behind; beyond the end where cut off."""
     value = 0
     for place in range(at, len(data)):
         value |= (data[place] & 127) << 7 * (place - at)

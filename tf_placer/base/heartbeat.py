@@ -33,7 +33,7 @@ class Heartbeat:
 
     @contextlib.contextmanager
     def showing(self, console: rich.console.Console, line: Callable[[], str]) -> Iterator[None]:
-        """Work that ``line`` describes; nothing on a terminal, which has a bar or a live line."""
+        """Work that ``line`` describes; a terminal gets nothing, because a bar or a live line is there."""
         if console.is_terminal or console.quiet:
             yield
             return

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: once a plan is held, a press asks work to stop, and only a later one interrupts it."""
+"""Ctrl-C as a request: once a plan is held, a press asks work to stop, and only a later one interrupts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stop:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Work that Ctrl-C can stop; inside of other such work it shares that one's state.
+    """Work that Ctrl-C can stop; nested work shares the state of the outer.
 
     In other threads than the main one, or where the program has a handler of its own, nothing changes.
     """

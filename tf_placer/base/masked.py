@@ -43,7 +43,7 @@ def largest(logits: tf.Tensor) -> tf.Tensor:
 
 
 def log_prob(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
-    """[...] log-probability of ``choices`` [...] under logits [..., C]; about ``ILLEGAL`` for absent choices."""
+    """[...] log-probability of ``choices`` [...] under logits [..., C]; about ``ILLEGAL`` of illegal ones."""
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=logits)
 
 
@@ -54,13 +54,7 @@ def scored(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
 
 
 def mixed(logits: tf.Tensor, legal: tf.Tensor, share: float) -> tf.Tensor:
-    """Logits of (1 - e) p + e / (number of legal choices): no choice is ever as good as gone.
-
-    Args:
-      logits: [..., C] of p, masked.
-      legal: broadcastable to them, bool.
-      share: e.
-    """
+    """Logits of (1 - e) p + e / (number of legal choices), e the ``share``, p of masked ``logits`` [..., C]."""
     count = tf.reduce_sum(tf.cast(legal, tf.float32), axis=-1, keepdims=True)
     uniform = tf.cast(legal, tf.float32) / count
     probability = (1.0 - share) * tf.nn.softmax(logits) + share * uniform

@@ -30,14 +30,8 @@ def setting(
       even: of a whole number, that it must be even.
       **limits: of numbers ``least`` and ``most``, of floats ``above``, ``below`` and ``finite``, True unless said.
     """
-    metadata = {
-        "default": default,
-        "paper": paper,
-        "words": words,
-        "remedy": remedy,
-        "even": even,
-        "limits": limits,
-    }
+    metadata = {"default": default, "paper": paper, "limits": limits}
+    metadata |= {"words": words, "remedy": remedy, "even": even}
     return dataclasses.field(default=default if paper is None else None, metadata=metadata)
 
 
@@ -57,10 +51,23 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in sorted(dataclasses.fields(self), key=lambda field: field.name != "preset"):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+            name, value, limits = field.name, getattr(self, field.name), field.metadata["limits"]
             if value is None and field.metadata["paper"] is not None:
                 value = field.metadata["paper" if getattr(self, "preset", "") == "paper" else "default"]
-            object.__setattr__(self, field.name, _taken(field, value))
+            kind = getattr(field.type, "__name__", field.type)
+            if kind == "bool":
+                value = arguments.truth(name, value)
+            elif kind == "float":
+                value = arguments.number(name, value, **{"finite": True, **limits})
+            elif kind == "int":
+                value = arguments.whole_number(name, value, **limits)
+                if field.metadata["even"] and value % 2:
+                    raise InputError(f"{name} is {value}; give an even number")
+            elif field.metadata["words"]:
+                value = arguments.one_of(name, value, field.metadata["words"])
+            else:
+                value = arguments.instance_of(name, value, str, field.metadata["remedy"])
+            object.__setattr__(self, name, value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +76,7 @@ class NoSettings(Settings):
 
 
 class Kind(enum.Enum):
-    """Protocol of a method, which fixes the loop that drives it (``tf_placer.search.round``)."""
+    """Protocol of a method, which fixes its loop (``tf_placer.search.round``)."""
 
     CONSTRUCTIVE = "makes a few plans and is done"
     IMPROVING = "proposes plans and learns from how they fared, without a network"
@@ -148,21 +155,3 @@ class MethodSpec:
         arguments.items_of("ignores", self.ignores, str, "give a tuple of what it does not look at")
         for role in self.roles:
             arguments.instance_of("roles", role, Role, "give a frozenset of Role")
-
-
-def _taken(field: dataclasses.Field[Any], value: object) -> object:
-    """The value as its type; raises InputError where it is not possible."""
-    name, wanted, limits = field.name, field.metadata, field.metadata["limits"]
-    kind = getattr(field.type, "__name__", field.type)
-    if kind == "bool":
-        return arguments.truth(name, value)
-    if kind == "float":
-        return arguments.number(name, value, **{"finite": True, **limits})
-    if kind == "int":
-        taken = arguments.whole_number(name, value, **limits)
-        if wanted["even"] and taken % 2:
-            raise InputError(f"{name} is {taken}; give an even number")
-        return taken
-    if wanted["words"]:
-        return arguments.one_of(name, value, wanted["words"])
-    return arguments.instance_of(name, value, str, wanted["remedy"])

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import itertools
 import logging
 import os
 import pathlib
@@ -21,13 +22,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from tf_placer.base.arguments import InputError, told
-from tf_placer.base.store import remove_oldest, user_cache_folder
+from tf_placer.base.files import remove_oldest, user_cache_folder
 
 _LOG = logging.getLogger(__name__)
 _ANNOUNCED_S, _BAR = 3.0, 30
-# Header of a 64-bit ELF file: start of the section table, size of an entry, number of entries.
+# Header of a 64-bit ELF file: start of the section table, and then size and number of its entries.
 _ELF, _ELF_HEADER_BYTES = b"\x7fELF", 64
-_SECTIONS_AT, _SECTION_BYTES_AT, _SECTION_COUNT_AT = 0x28, 0x3A, 0x3C
+_SECTIONS_AT, _SECTION_ENTRIES_AT = 0x28, 0x3A
 
 XLA_FLAGS = "TF_XLA_FLAGS"
 XLA_CACHE_FLAG = "--tf_xla_persistent_cache_directory"
@@ -71,7 +72,7 @@ class Library:
 
 
 def tensorflow() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Version of the installed TensorFlow, which is not imported, and its flags for ``Library.flags`` and ``places``.
+    """Version of the installed TensorFlow, without an import, and its flags for ``Library.flags`` and ``places``.
 
     Raises:
       InputError: TensorFlow is not installed.
@@ -94,7 +95,7 @@ def compiled(library: Library, is_announced: bool = False) -> pathlib.Path:
 
     Args:
       library: to find or compile.
-      is_announced: the caller has printed that something is compiled, and for how long.
+      is_announced: the caller has announced the compilation and its time.
 
     Raises:
       InputError: there is no compiler, it fails, or the environment names a missing file.
@@ -114,28 +115,18 @@ def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> li
 
 
 def is_compiled(library: Library) -> bool:
-    """True if ``compiled`` has nothing to do.
-
-    Raises:
-      InputError: the environment names a missing file.
-    """
+    """True if ``compiled`` has nothing to do; raises InputError as ``prebuilt_file``."""
     return prebuilt_file(library) is not None or _existing(library) is not None
 
 
 def prebuilt_file(library: Library) -> pathlib.Path | None:
-    """File that was built elsewhere; None where the environment names none.
-
-    Raises:
-      InputError: it is missing.
-    """
+    """File that was built elsewhere, as the environment names it, or None; raises InputError if it is missing."""
     prebuilt = os.environ.get(library.prebuilt)
-    if not prebuilt:
-        return None
-    if not pathlib.Path(prebuilt).is_file():
+    if prebuilt and not pathlib.Path(prebuilt).is_file():
         raise InputError(
             f"{library.prebuilt} is {prebuilt}, which is no file; unset it to compile {library.purpose}"
         )
-    return pathlib.Path(prebuilt)
+    return pathlib.Path(prebuilt) if prebuilt else None
 
 
 def _existing(library: Library) -> pathlib.Path | None:
@@ -143,26 +134,16 @@ def _existing(library: Library) -> pathlib.Path | None:
     for path in (folder / library.file_name for folder in (*library.kept_in, scratch)):
         if not path.is_file():
             continue
-        if _is_whole(path):
-            return path
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            header = file.read(_ELF_HEADER_BYTES)
+            if header.startswith(_ELF) and len(header) == _ELF_HEADER_BYTES:
+                # A shared object is whole if it has its section table, which comes last in the file.
+                (start,) = struct.unpack_from("<Q", header, _SECTIONS_AT)
+                entry_bytes, count = struct.unpack_from("<HH", header, _SECTION_ENTRIES_AT)
+                if start + entry_bytes * count <= path.stat().st_size:
+                    return path
         _LOG.warning("%s is damaged: compiling it again", path)
     return None
-
-
-def _is_whole(path: pathlib.Path) -> bool:
-    """True if a shared object has its section table, which comes last in the file."""
-    try:
-        with open(path, "rb") as file:
-            header = file.read(_ELF_HEADER_BYTES)
-        num_bytes = path.stat().st_size
-    except OSError:
-        return False
-    if len(header) < _ELF_HEADER_BYTES or not header.startswith(_ELF):
-        return False
-    (start,) = struct.unpack_from("<Q", header, _SECTIONS_AT)
-    (section_bytes,) = struct.unpack_from("<H", header, _SECTION_BYTES_AT)
-    (count,) = struct.unpack_from("<H", header, _SECTION_COUNT_AT)
-    return bool(start + section_bytes * count <= num_bytes)
 
 
 def _compile(libraries: Sequence[Library], is_announced: bool) -> list[pathlib.Path]:
@@ -190,8 +171,16 @@ def _compile(libraries: Sequence[Library], is_announced: bool) -> list[pathlib.P
             pool.submit(_run_compiler, compiler, library, ("-c", str(source)), target)
             for (library, source), target in zip(sources, objects, strict=True)
         ]
+        is_terminal = sys.stderr.isatty()
+        if announcement and not is_terminal:
+            print(announcement, file=sys.stderr, flush=True)
         try:
-            _await(jobs, announcement)
+            for count, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+                job.result()
+                if announcement and is_terminal:
+                    bar = "#" * (_BAR * count // len(jobs))
+                    end = "\n" if count == len(jobs) else ""
+                    print(f"\r{announcement} [{bar:<{_BAR}}]", end=end, file=sys.stderr, flush=True)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         for library in libraries:
@@ -200,19 +189,6 @@ def _compile(libraries: Sequence[Library], is_announced: bool) -> list[pathlib.P
             _run_compiler(compiler, library, inputs, built)
             os.replace(built, folder / library.file_name)
     return [folder / library.file_name for library in libraries]
-
-
-def _await(jobs: Sequence[concurrent.futures.Future[None]], announcement: str) -> None:
-    """Waits for all jobs, with a bar on a terminal and a line elsewhere."""
-    is_terminal = sys.stderr.isatty()
-    if announcement and not is_terminal:
-        print(announcement, file=sys.stderr, flush=True)
-    for count, job in enumerate(concurrent.futures.as_completed(jobs), 1):
-        job.result()
-        if announcement and is_terminal:
-            bar = "#" * (_BAR * count // len(jobs))
-            end = "\n" if count == len(jobs) else ""
-            print(f"\r{announcement} [{bar:<{_BAR}}]", end=end, file=sys.stderr, flush=True)
 
 
 def _run_compiler(compiler: str, library: Library, inputs: Sequence[str], target: str) -> None:
@@ -224,7 +200,7 @@ def _run_compiler(compiler: str, library: Library, inputs: Sequence[str], target
 
 
 def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
-    """Moves a compiled library to the first writable folder, if any."""
+    """Moves a compiled library to the first writable folder, if there is one."""
     reasons = []
     for folder in library.kept_in:
         try:
@@ -251,7 +227,7 @@ def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
 
 
 def with_kept_compilations(environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment of a new process in which TensorFlow keeps what XLA compiles, and loads it later.
+    """Environment of a new process in which TensorFlow keeps XLA's compilations, and loads them later.
 
     TensorFlow reads the flag for this once, when its first device is made, so it must be in the environment with which
     a process starts. ``tf_placer.ops.library`` sets it in a running process. The environment is unchanged where the
@@ -276,8 +252,14 @@ def compilations_folder() -> pathlib.Path | None:
     Each processor and TensorFlow has its own folder, because a compilation is machine code. Only its owner may write
     there, since its content is run. The oldest ones go where all folders exceed ``COMPILATIONS_BYTES``.
     """
-    every = user_cache_folder() / "compilations"
-    folder = every / _digest_of_machine()
+    facts = [importlib.metadata.version("tensorflow"), os.uname().machine]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf8") as file:
+        for line in itertools.takewhile(str.strip, file):  # the first core is enough
+            name, _, value = line.partition(":")
+            if name.strip() in _CPU_FACTS:
+                facts.append(value.strip())
+    cache = user_cache_folder() / "compilations"
+    folder = cache / hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if folder.stat().st_uid != os.getuid() or not os.access(folder, os.W_OK):
@@ -285,21 +267,8 @@ def compilations_folder() -> pathlib.Path | None:
         folder.chmod(0o700)
     except OSError:
         return None
-    remove_oldest(every.rglob("*.pb"), most_bytes=COMPILATIONS_BYTES)
+    remove_oldest(cache.rglob("*.pb"), most_bytes=COMPILATIONS_BYTES)
     return folder
-
-
-def _digest_of_machine() -> str:
-    """Hex digest of the processor and of TensorFlow's version."""
-    facts = [importlib.metadata.version("tensorflow"), os.uname().machine]
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf8") as file:
-        for line in file:
-            if not line.strip():
-                break  # the first core is enough
-            name, _, value = line.partition(":")
-            if name.strip() in _CPU_FACTS:
-                facts.append(value.strip())
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
 def load_op_libraries(files: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Times, shares and sizes as people read and write them: three significant digits, never "nan", never "-0".
 
-Files keep all digits.
+Files keep all digits. A number that is None, nan or infinite is unknown; ``signed`` ones are differences.
 """
 
 from __future__ import annotations
@@ -24,44 +24,25 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 
 
 def milliseconds(seconds: float | None, signed: bool = False) -> str:
-    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``, to the microsecond at most; ``"-"`` if unknown.
-
-    Args:
-      seconds: None, nan or infinite where there is no time.
-      signed: a difference: ``"+1.25 ms"``.
-    """
+    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``, to the microsecond at most; ``"-"`` if unknown."""
     return _shown(None if seconds is None else 1e3 * seconds, signed, None, " ms")
 
 
 def percentage(fraction: float | None, signed: bool = False) -> str:
-    """``"16.3%"``, ``"240%"``; ``"-"`` if unknown.
-
-    Args:
-      fraction: None, nan or infinite where there is none.
-      signed: a difference: ``"+16.3%"``.
-    """
+    """``"16.3%"``, ``"240%"``; ``"-"`` if unknown."""
     is_large = fraction is not None and abs(fraction) >= _LARGE_SHARE
     return _shown(None if fraction is None else 1e2 * fraction, signed, 0 if is_large else 1, "%")
 
 
 def excess(time: float, than: float) -> float:
-    """Relative excess of one time over another; negative for a shorter one.
-
-    Args:
-      time, than: not negative. A step may take no time at all: it is as long as another such, and infinitely shorter
-        than others.
-    """
+    """Relative excess of one time over another; negative for a shorter one, infinite over no time at all."""
     if not than:
         return math.inf if time else 0.0
     return time / than - 1
 
 
 def amount(number: float) -> str:
-    """``"26"``, ``"1.5K"``, ``"181M"``: with K, M, G, T and P for thousands, millions and so on.
-
-    Args:
-      number: not negative.
-    """
+    """``"26"``, ``"1.5K"``, ``"181M"``: with K, M, G, T and P for thousands, millions and so on."""
     for suffix in ("", "K", "M", "G", "T", "P"):
         shown = float(f"{number:.3g}")
         if shown < 1000 or suffix == "P":
@@ -71,11 +52,7 @@ def amount(number: float) -> str:
 
 
 def size(num_bytes: float | None) -> str:
-    """``"512 B"``, ``"3.1 GiB"``; ``"-"`` if unknown.
-
-    Args:
-      num_bytes: not negative; None, nan or infinite where there is none.
-    """
+    """``"512 B"``, ``"3.1 GiB"``; ``"-"`` if unknown."""
     if num_bytes is None or not math.isfinite(num_bytes):
         return UNKNOWN
     left, units = float(num_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -85,12 +62,7 @@ def size(num_bytes: float | None) -> str:
 
 
 def in_unit(num_bytes: float, unit: str) -> str:
-    """``"1.25 GiB"``, ``"0.004 MB"``: for columns of tables, which have one unit.
-
-    Args:
-      num_bytes: finite.
-      unit: one of ``SIZE_UNITS``.
-    """
+    """``"1.25 GiB"``, ``"0.004 MB"``: for columns of tables, which have one of ``SIZE_UNITS``."""
     return f"{ratio(num_bytes / SIZE_UNITS[unit])} {unit}"
 
 
@@ -112,11 +84,7 @@ def parse_size(text: str) -> int:
 
 
 def gain(fraction: float | None) -> str:
-    """``"16.3% less time"``, ``"2.7% more time"``, or ``"no less time"`` where that rounds to nothing.
-
-    Args:
-      fraction: of the time that is saved; negative for a loss.
-    """
+    """``"16.3% less time"``, ``"2.7% more time"`` for a negative share, ``"no less time"`` for nearly none."""
     if fraction is None or not math.isfinite(fraction):
         return "a time that cannot be compared"
     if not round(fraction, 3):
@@ -125,20 +93,12 @@ def gain(fraction: float | None) -> str:
 
 
 def known(number: float | None) -> float | None:
-    """A number for JSON: None if unknown.
-
-    Args:
-      number: None, nan or infinite where there is none.
-    """
+    """A number for JSON: None if unknown."""
     return None if number is None or not math.isfinite(number) else float(number)
 
 
 def ratio(number: float | None) -> str:
-    """``"0.861"``, ``"1.24"``; ``"-"`` if unknown.
-
-    Args:
-      number: None, nan or infinite where there is none.
-    """
+    """``"0.861"``, ``"1.24"``; ``"-"`` if unknown."""
     return _shown(number, False, None, "")
 
 

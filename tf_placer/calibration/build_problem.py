@@ -17,7 +17,7 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
-from tf_placer.base.store import Cache, Durations
+from tf_placer.base.files import Cache, Durations
 from tf_placer.calibration.refit import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.device import Link

@@ -18,23 +18,21 @@ import rich.console
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.files import check_writable
-from tf_placer.base.quantities import size
-from tf_placer.base.store import (
+from tf_placer.base.files import (
     WORKLOADS_LIMIT,
     Kept,
     cache_contents,
+    check_writable,
     user_cache_folder,
     workloads_limit_bytes,
 )
+from tf_placer.base.quantities import size
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.fleet.address import INSTALL, ray_version, why_no_ray
 from tf_placer.ops.build import build_library
 from tf_placer.planners import partitioners
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import are_workers_open, loopback_library, preloading
-
-# Cores and memory that this process may use, by affinity and by control group.
 
 _GROUPS = pathlib.Path("/sys/fs/cgroup")
 _UNLIMITED = 2**60  # version 1 writes a number near 2^63 where there is no limit
@@ -60,11 +58,8 @@ class Memory:
 
 def cores_of_this_process() -> Cores:
     """Cores that the affinity and the control groups of this process allow."""
-    quotas = [
-        int(quota) / int(period)
-        for quota, period in (text.split() for text in _group_files("cpu.max"))
-        if quota != "max"
-    ]
+    texts = (text.split() for text in _group_files("cpu.max"))
+    quotas = [int(quota) / int(period) for quota, period in texts if quota != "max"]
     usable = len(os.sched_getaffinity(0))
     return Cores(os.cpu_count() or usable, usable, min(quotas, default=None))
 
@@ -79,22 +74,22 @@ def memory_of_this_process() -> Memory:
 
 
 def _group_files(name: str) -> list[str]:
-    """Contents of a file of control groups, for this process's group and the groups around it."""
+    """Contents of a file of control groups, for this process's group and all around it."""
     groups = pathlib.Path("/proc/self/cgroup").read_text(encoding="utf8").splitlines()
-    own = next((line.split(":", 2)[2] for line in groups if line.startswith("0::")), "/")
-    inner = pathlib.PurePosixPath(own)
-    folders = [_GROUPS / str(part).lstrip("/") for part in (inner, *inner.parents)]
-    files = dict.fromkeys(folder / name for folder in folders)
+    inner = pathlib.PurePosixPath(
+        next((line.split(":", 2)[2] for line in groups if line.startswith("0::")), "/")
+    )
+    files = dict.fromkeys(_GROUPS / str(part).lstrip("/") / name for part in (inner, *inner.parents))
     return [file.read_text(encoding="ascii").strip() for file in files if file.is_file()]
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One result of the examination."""
 
-    about: str  # what, in a few words
+    about: str  # the subject, in a few words
     found: str  # one line
-    problem: str = ""  # what is wrong and what to do; "" where nothing is
+    problem: str = ""  # with the remedy; "" where there is none
 
 
 def examine(console: rich.console.Console, probed: concurrent.futures.Future[Cluster]) -> dict[str, Any]:
@@ -108,139 +103,128 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
     """
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices(probed)
-        kept = cache_contents()
+        contents, cores, memory = cache_contents(), cores_of_this_process(), memory_of_this_process()
         findings = [
             *_tensorflow(),
-            *devices,
-            _simulator(),
-            _loopback(),
+            devices,
+            *_compiled(),
             *_tools(),
-            *_machine(),
-            *_caches(kept),
+            *_machine(cores, memory),
+            *_caches(contents),
         ]
-    for finding in findings:
-        console.print(f"{finding.about}: {finding.found}", soft_wrap=True, markup=False)
-    for line in _about_cache(kept):
+    lines = [f"{finding.about}: {finding.found}" for finding in findings]
+    for entry in contents:
+        if entry.oldest_s is not None and entry.newest_s is not None:
+            since, until = (
+                datetime.date.fromtimestamp(seconds) for seconds in (entry.oldest_s, entry.newest_s)
+            )
+            lines.append(f"  {entry.kind}: {entry.files} files, {size(entry.num_bytes)}, {since} to {until}")
+    total = sum(entry.num_bytes for entry in contents)
+    lines.append(f"  in all {size(total)}; --clear removes them, --clear=plans,profiles some kinds")
+    problems = [f"PROBLEM with {finding.about}: {finding.problem}" for finding in findings if finding.problem]
+    for line in [*lines, *(problems or ["No problem was found."])]:
         console.print(line, soft_wrap=True, markup=False)
-    problems = [finding for finding in findings if finding.problem]
-    for finding in problems:
-        console.print(f"PROBLEM with {finding.about}: {finding.problem}", soft_wrap=True, markup=False)
-    if not problems:
-        console.print("No problem was found.")
     return {
         "version": VERSION,
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
         "findings": [dataclasses.asdict(finding) for finding in findings],
         "problems": len(problems),
-        "measurable": []
-        if cluster is None
-        else [
+        "measurable": [
             {"name": device.name, "type": device.type, "memory_bytes": device.memory_bytes}
-            for device in cluster.devices
+            for device in (cluster.devices if cluster is not None else ())
         ],
-        "cores": dataclasses.asdict(cores_of_this_process()),
-        "memory": dataclasses.asdict(memory_of_this_process()),
-        "cache": {"folder": str(user_cache_folder()), "kinds": [dataclasses.asdict(one) for one in kept]},
+        "cores": dataclasses.asdict(cores),
+        "memory": dataclasses.asdict(memory),
+        "cache": {
+            "folder": str(user_cache_folder()),
+            "kinds": [dataclasses.asdict(entry) for entry in contents],
+        },
     }
 
 
 def _tensorflow() -> list[Finding]:
     """Version of TensorFlow, and the devices visible to this process."""
-    seen = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
+    devices = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
     version = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python {sys.version.split()[0]}"
     cards = glob.glob("/dev/nvidia[0-9]*")
-    visible = sum(name.startswith("GPU") for name in seen)
-    problem = ""
-    if len(cards) > visible:
-        problem = (
-            f"this machine has {len(cards)} GPUs and TensorFlow sees {visible}; install tensorflow[and-cuda] and a "
-            "driver for its CUDA, or look at CUDA_VISIBLE_DEVICES"
-        )
+    visible = sum(name.startswith("GPU") for name in devices)
+    problem = (
+        f"this machine has {len(cards)} GPUs and TensorFlow sees {visible}; install tensorflow[and-cuda] and a "
+        "driver for its CUDA, or look at CUDA_VISIBLE_DEVICES"
+    )
     return [
         Finding("tf_placer", f"version {VERSION}, {version}"),
-        Finding("devices of TensorFlow", ", ".join(seen), problem),
+        Finding("devices of TensorFlow", ", ".join(devices), problem if len(cards) > visible else ""),
     ]
 
 
-def _devices(probed: concurrent.futures.Future[Cluster]) -> tuple[Cluster | None, list[Finding]]:
+def _devices(probed: concurrent.futures.Future[Cluster]) -> tuple[Cluster | None, Finding]:
     """Devices that plans can be measured on."""
     about = "what can be measured on (--cluster=local)"
     try:
         cluster = probed.result()
     except (InputError, OSError, subprocess.SubprocessError) as error:
         remedy = "describe a machine in a .toml file, or take a preset: nothing is measured then"
-        return None, [Finding(about, "nothing", f"this machine could not be probed ({error}); {remedy}")]
+        return None, Finding(about, "nothing", f"this machine could not be probed ({error}); {remedy}")
     gpus = [device for device in cluster.devices if device.type == "GPU"]
     if gpus:
         shown = ", ".join(f"{gpu.model} with {size(gpu.memory_bytes)}" for gpu in gpus)
-        return cluster, [Finding(about, f"{len(gpus)} GPUs ({shown}) and the host's CPU")]
-    count, each_bytes = len(cluster.devices), cluster.devices[0].memory_bytes
-    found = f"{count} CPU workers of a core and {size(each_bytes)} each; no GPU"
-    problem = (
-        "" if count > 1 else "one device leaves nothing to place; give this process more cores, or a GPU"
-    )
-    return cluster, [Finding(about, found, problem)]
+        return cluster, Finding(about, f"{len(gpus)} GPUs ({shown}) and the host's CPU")
+    count, core_bytes = len(cluster.devices), cluster.devices[0].memory_bytes
+    problem = "one device leaves nothing to place; give this process more cores, or a GPU"
+    workers = f"{count} CPU workers of a core and {size(core_bytes)} each; no GPU"
+    return cluster, Finding(about, workers, problem if count == 1 else "")
 
 
-def _simulator() -> Finding:
+def _compiled() -> list[Finding]:
+    """The simulator, and the library that keeps local workers off the network."""
     try:
         path = build_library()
         tf.load_op_library(str(path))
+        simulator = Finding("simulator", f"compiled and loaded: {path}")
     except (InputError, tf.errors.OpError) as error:
         remedy = "" if isinstance(error, InputError) else "; remove that file, and it is compiled again"
-        return Finding("simulator", "cannot be used", f"{error}{remedy}")
-    return Finding("simulator", f"compiled and loaded: {path}")
-
-
-def _loopback() -> Finding:
-    """Check that local workers can be kept off the network: a process preloads the library without complaint."""
+        simulator = Finding("simulator", "cannot be used", f"{error}{remedy}")
     about = "library that keeps workers off the network"
     try:
         if are_workers_open():
-            return Finding(about, "not wanted: the environment opens the workers")
+            return [simulator, Finding(about, "not wanted: the environment opens the workers")]
         path = loopback_library()
     except InputError as error:
-        return Finding(about, "cannot be used", str(error))
-    with preloading(path) as (environment, descriptors):
+        return [simulator, Finding(about, "cannot be used", str(error))]
+    with preloading(path) as (environment, descriptors):  # without complaint, by a process that does nothing
         command = [sys.executable, "-S", "-c", ""]
-        said = subprocess.run(
+        complaint = subprocess.run(
             command, env=environment, pass_fds=descriptors, capture_output=True, text=True, check=False
         ).stderr
-    if said:
-        return Finding(about, f"cannot be loaded: {path}", f"{' '.join(said.split())}; remove that file")
-    return Finding(about, f"compiled and loaded: {path}")
+    if complaint:
+        problem = f"{' '.join(complaint.split())}; remove that file"
+        return [simulator, Finding(about, f"cannot be loaded: {path}", problem)]
+    return [simulator, Finding(about, f"compiled and loaded: {path}")]
 
 
 def _tools() -> list[Finding]:
-    """Libraries and programs that some methods need, and the compiler."""
+    """Libraries and programs that some methods need, the compiler, and Ray, which is optional."""
     compiler = os.environ.get("CXX", "g++")
-    where = shutil.which(compiler)
-    missing = (
-        "" if where else f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
-    )
-    scotch = partitioners.why_missing()
+    path = shutil.which(compiler)
+    missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
+    scotch, ray = partitioners.why_missing(), ray_version()
     return [
-        Finding("compiler", where or f"no {compiler}", missing),
+        Finding("compiler", path or f"no {compiler}", "" if path else missing),
         Finding("method scotch", "is not there" if scotch else "has its program", scotch),
-        _ray(),
+        Finding(
+            "fleet of machines (--fleet)",
+            f"Ray {ray}" if ray else f"no Ray; {INSTALL}",
+            why_no_ray() if ray else "",
+        ),
     ]
 
 
-def _ray() -> Finding:
-    """Availability of Ray for a fleet; without the optional package there is no problem."""
-    about, version = "fleet of machines (--fleet)", ray_version()
-    if not version:
-        return Finding(about, f"no Ray; {INSTALL}")
-    return Finding(about, f"Ray {version}", why_no_ray())
-
-
-def _machine() -> list[Finding]:
-    cores, memory = cores_of_this_process(), memory_of_this_process()
-    found = f"{cores.usable} of {cores.present} usable"
-    problem = ""
+def _machine(cores: Cores, memory: Memory) -> list[Finding]:
+    usable, problem = f"{cores.usable} of {cores.present} usable", ""
     if cores.quota is not None:
-        found += f", a quota of {cores.quota:g} cores"
+        usable += f", a quota of {cores.quota:g} cores"
         if cores.quota < cores.usable:
             problem = (
                 f"workers are started on {cores.usable} cores and share a quota of {cores.quota:g}, so what is "
@@ -248,30 +232,19 @@ def _machine() -> list[Finding]:
             )
     available = f"{size(memory.available_bytes)} of {size(memory.present_bytes)} available"
     limit = "" if memory.limit_bytes is None else f", a limit of {size(memory.limit_bytes)}"
-    return [Finding("cores", found, problem), Finding("memory", available + limit)]
+    return [Finding("cores", usable, problem), Finding("memory", available + limit)]
 
 
-def _caches(kept: list[Kept]) -> list[Finding]:
+def _caches(contents: list[Kept]) -> list[Finding]:
     """The cache, and the share of traced workloads with their limit."""
     folder, cache, workloads = user_cache_folder(), "", ""
-    found = size(next(one.num_bytes for one in kept if one.kind == "workloads"))
+    share = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))
     try:
         check_writable(folder, f"the cache {folder}")
     except InputError as error:
         cache = f"{error}; or set XDG_CACHE_HOME"
     try:
-        found = f"{found} of at most {size(workloads_limit_bytes())} ({WORKLOADS_LIMIT})"
+        share = f"{share} of at most {size(workloads_limit_bytes())} ({WORKLOADS_LIMIT})"
     except InputError as error:
         workloads = str(error)
-    return [Finding("cache", str(folder), cache), Finding("kept workloads", found, workloads)]
-
-
-def _about_cache(kept: list[Kept]) -> list[str]:
-    """A line for each kind that holds something, and their sum."""
-    lines = []
-    for one in kept:
-        if one.oldest_s is not None and one.newest_s is not None:
-            since, until = (datetime.date.fromtimestamp(seconds) for seconds in (one.oldest_s, one.newest_s))
-            lines.append(f"  {one.kind}: {one.files} files, {size(one.num_bytes)}, {since} to {until}")
-    total = sum(one.num_bytes for one in kept)
-    return [*lines, f"  in all {size(total)}; --clear removes them, --clear=plans,profiles some kinds"]
+    return [Finding("cache", str(folder), cache), Finding("kept workloads", share, workloads)]

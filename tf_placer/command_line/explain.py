@@ -1,9 +1,9 @@
-"""Explanation of an op's or a layer's place in a plan: ties, transfers, and the cost of moves."""
+"""`explain`: an op's or a layer's place in a plan; and `profile`: measured times of ops and links."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,16 @@ import rich.table
 
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage
+from tf_placer.calibration.build_problem import OpTimes, Profile, calibrated, profile
 from tf_placer.calibration.refit import Correction
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.problem.analytic_problem import units_of
+from tf_placer.planning.forms import Form
+from tf_placer.planning.road import compiling
+from tf_placer.problem.analytic_problem import analytic_problem, units_of
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.pins import why_not_allowed
@@ -26,36 +29,20 @@ from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import Crossing, crossings
 
-_LISTED = 8
+_LISTED, _COSTLIEST, _UNMEASURED = 8, 10, 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Answer:
     """Explanation of an op or a layer."""
 
-    # Its name; ``"unit"`` of an op, else ``"layer"``.
-    name: str
-    what: str
-    about: dict[str, Any]  # what it is, as JSON
-    lines: Sequence[str]  # that in sentences
-    units: np.ndarray  # positions of those that move with it
-    # What crosses because of it.
+    about: dict[str, Any]  # as JSON
+    lines: Sequence[str]  # the same in sentences
+    units: np.ndarray  # positions of those that move
+    # Transfers because of it.
     sends: Sequence[Crossing]
     receives: Sequence[Crossing]
     why_not: Callable[[int], str]  # says of a device, by position, why none of the units can be there
-
-
-@dataclasses.dataclass(frozen=True)
-class Move:
-    """The step with some units on a device, all else as planned."""
-
-    on: str  # name of the device
-    is_planned: bool  # they are there by the plan
-    work_s: float | None  # of these units alone; None where they may not be there
-    step_s: float | None  # in the simulator; None where they may not be there or it does not fit
-    change_s: float | None  # compared with the plan's step; None where there is no ``step_s``
-    status: str  # of the simulation; ``ILLEGAL`` where they may not be there
-    message: str  # why there is no step, "" where there is one
 
 
 def explain(
@@ -78,36 +65,50 @@ def explain(
     Raises:
       InputError: the plan does not fit, or the program has no such op or layer.
     """
+    what, name = ("op", str(op)) if layer is None else ("layer", layer)
 
     def check(item: Item, problem: Problem) -> None:
         Placement.from_plan(plan, _as_searched(problem, plan))
-        what, name = ("op", op) if layer is None else ("layer", layer)
         names = problem.op_names if layer is None else layers_of(problem).names
-        if name is not None and name not in names:
+        if name not in names:
             raise InputError(f"--{what}={name}: {problem.name!r} has no such {what}; {nearest(name, names)}")
 
     road = Reading(request, console, check=check)
     road.read()
     item, problem = road.program, _as_searched(road.problem, plan)
     placement = Placement.from_plan(plan, problem)
-    answer = _of_op(item, placement, str(op)) if layer is None else _of_layer(placement, layer)
-    sends, receives = _by_name(problem, answer.sends), _by_name(problem, answer.receives)
-    moves = _moves(placement, answer.units, answer.why_not) if len(answer.units) else ()
-    it = "Its unit" if answer.what == "unit" else "It"
-    for line in (
-        *answer.lines,
-        *_crossing_lines(f"{it} sends", sends),
-        *_crossing_lines(f"{it} receives", receives),
-    ):
+    answer = _of_op(item, placement, name) if layer is None else _of_layer(placement, name)
+    devices = [device.name for device in problem.cluster.devices]
+    crossing: dict[str, list[dict[str, Any]]] = {
+        verb: [
+            {
+                "op": problem.op_names[tensor.op],
+                "source": devices[tensor.source],
+                "target": devices[tensor.target],
+                "num_bytes": int(tensor.num_bytes),
+            }
+            for tensor in tensors
+        ]
+        for verb, tensors in (("sends", answer.sends), ("receives", answer.receives))
+    }
+    lines = list(answer.lines)
+    for verb, rows in crossing.items():
+        num_bytes = sum(row["num_bytes"] for row in rows)
+        subject = "Its unit" if layer is None else "It"
+        lines.append(f"{subject} {verb} {len(rows)} tensors, {in_unit(num_bytes, 'MB')} a step.")
+        lines += [
+            f"  {in_unit(row['num_bytes'], 'MB')} of {row['op']}, {row['source']} -> {row['target']}"
+            for row in rows[:_LISTED]
+        ]
+    for line in lines:
         console.print(line, soft_wrap=True, markup=False)
+    moves = _moves(placement, answer.units, answer.why_not) if len(answer.units) else []
     if moves:
-        moved = f"{answer.name} and its unit" if answer.what == "unit" else f"all of {answer.name}"
-        moved += (
-            " and what is fused with it" if len(_moving(placement, answer.units)) > len(answer.units) else ""
-        )
-        console.print(_moves_table(moves, f"{moved} elsewhere", answer.what))
-    crossing = {"sends": sends, "receives": receives}
-    return {**answer.about, **crossing, "moves": [dataclasses.asdict(move) for move in moves]}
+        title = f"{name} and its unit" if layer is None else f"all of {name}"
+        is_fused = len(_moving(placement, answer.units)) > len(answer.units)
+        title += " and what is fused with it" if is_fused else ""
+        console.print(_table(moves, f"{title} elsewhere", "unit" if layer is None else "layer"))
+    return {**answer.about, **crossing, "moves": moves}
 
 
 def _as_searched(problem: Problem, plan: PlanFile) -> Problem:
@@ -145,14 +146,26 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
         lines.append(f"It is one of {len(members)} ops that must be together:")
         lines += [f"  {merge.reason} ({merge.rule})" for merge in merges[:_LISTED]]
         lines += [f"  and {len(merges) - _LISTED} more ties"] if len(merges) > _LISTED else []
-    scheduled, about_schedule = _schedule_of(placement, op)
-    lines += scheduled
+    about_schedule: dict[str, Any] = {}
+    priority, clusters = placement.priority_of_op, placement.cluster_of_op
+    if priority is not None:
+        rivals = priority[placement.device_of_op == here]
+        before = int((rivals < priority[op]).sum())
+        lines.append(
+            f"Its priority is {priority[op]}: {before} of the {len(rivals)} ops there come before it."
+        )
+        about_schedule["priority"] = int(priority[op])
+    if clusters is not None and clusters[op] != NO_CLUSTER:
+        fused = np.flatnonzero(clusters == clusters[op]).tolist()
+        names = [problem.op_names[member] for member in fused if member != op]
+        lines.append(
+            f"It is fused with {len(names)} others in cluster {clusters[op]}, and moves with them: {_some(names)}."
+        )
+        about_schedule |= {"cluster": int(clusters[op]), "fused_with": names}
     readers = problem.unit_of_op[problem.consumer_op] == unit
     reads = set(np.unique(problem.op_graph.producer[readers]).tolist())
     found = crossings(problem, placement.device_of_unit)
     return _Answer(
-        name=name,
-        what="unit",
         about={
             "op": name,
             "type": problem.op_types[op],
@@ -169,26 +182,6 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
         receives=[one for one in found if one.op in reads and one.target == placement.device_of_unit[unit]],
         why_not=lambda d: why_not_allowed(item, problem, op, d),
     )
-
-
-def _schedule_of(placement: Placement, op: int) -> tuple[list[str], dict[str, Any]]:
-    """What a plan decides about an op beyond its device: in sentences, and as JSON."""
-    lines, about = list[str](), dict[str, Any]()
-    names, priority, clusters = placement.problem.op_names, placement.priority_of_op, placement.cluster_of_op
-    if priority is not None:
-        there = priority[placement.device_of_op == placement.device_of_op[op]]
-        before = int((there < priority[op]).sum())
-        lines.append(
-            f"Its priority is {priority[op]}: {before} of the {len(there)} ops there come before it."
-        )
-        about["priority"] = int(priority[op])
-    if clusters is not None and clusters[op] != NO_CLUSTER:
-        fused = [names[one] for one in np.flatnonzero(clusters == clusters[op]).tolist() if one != op]
-        lines.append(
-            f"It is fused with {len(fused)} others in cluster {clusters[op]}, and moves with them: {_some(fused)}."
-        )
-        about |= {"cluster": int(clusters[op]), "fused_with": fused}
-    return lines, about
 
 
 def _of_layer(placement: Placement, name: str) -> _Answer:
@@ -229,8 +222,6 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
     wanted = set(zip(graph.producer[read].tolist(), device[graph.consumer[read]].tolist(), strict=True))
     found = crossings(problem, placement.device_of_unit)
     return _Answer(
-        name=name,
-        what="layer",
         about={
             "layer": name,
             "ops": int(member.sum()),
@@ -254,29 +245,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def _by_name(problem: Problem, found: Iterable[Crossing]) -> list[dict[str, Any]]:
-    """Tensors that cross in every step: the op that makes each, from and to which device."""
-    devices = [device.name for device in problem.cluster.devices]
-    return [
-        {
-            "op": problem.op_names[one.op],
-            "source": devices[one.source],
-            "target": devices[one.target],
-            "num_bytes": int(one.num_bytes),
-        }
-        for one in found
-    ]
-
-
-def _crossing_lines(what: str, found: Sequence[dict[str, Any]]) -> list[str]:
-    """Number of tensors that cross, their bytes, and the first of them."""
-    num_bytes = sum(one["num_bytes"] for one in found)
-    return [f"{what} {len(found)} tensors, {in_unit(num_bytes, 'MB')} a step."] + [
-        f"  {in_unit(one['num_bytes'], 'MB')} of {one['op']}, {one['source']} -> {one['target']}"
-        for one in found[:_LISTED]
-    ]
-
-
 def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:
     """These units and all that have to move with them, because a cluster is on one device."""
     clusters, unit_of_op = placement.cluster_of_op, placement.problem.unit_of_op
@@ -290,7 +258,7 @@ def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:
     return units
 
 
-def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> tuple[Move, ...]:
+def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> list[dict[str, Any]]:
     """Simulated steps with the units, and ops fused with them, on each device in turn.
 
     Args:
@@ -311,50 +279,137 @@ def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str
         rows[row, units] = np.where(problem.allowed[units, d], d, now[units])
     decided = Decisions.joined([placement.decisions] * len(rows))
     simulated = SimulatedEvaluator(problem).evaluate(dataclasses.replace(decided, device_of_unit=rows))
-    now_s = simulated.runtime_s[-1]
     ops = np.flatnonzero(np.isin(problem.unit_of_op, units))
-    found = []
+    moves: list[dict[str, Any]] = []
     for d, device in enumerate(problem.cluster.devices):
-        if d not in legal:
+        move: dict[str, Any] = {"on": device.name, "is_planned": False}
+        move |= dict.fromkeys(("work_s", "step_s", "change_s"))  # of an illegal one
+        if d in legal:
+            row = legal.index(d)
+            step_s = simulated.runtime_s[row]
+            work_ns = problem.compute_ns[ops, rows[row][problem.unit_of_op[ops]]].sum()
+            move |= {"is_planned": bool((rows[row] == now).all()), "work_s": float(work_ns / 1e9)}
+            move |= {"step_s": known(step_s), "change_s": known(step_s - simulated.runtime_s[-1])}
+            move |= {"status": Status(int(simulated.status[row])).name, "message": simulated.messages[row]}
+        else:
             why = "what is fused with it cannot be" if problem.allowed[own, d].any() else why_not(d)
-            found.append(Move(device.name, False, None, None, None, Status.ILLEGAL.name, why))
-            continue
-        row = legal.index(d)
-        work_ns = problem.compute_ns[ops, rows[row][problem.unit_of_op[ops]]].sum()
-        found.append(
-            Move(
-                on=device.name,
-                is_planned=bool((rows[row] == now).all()),
-                work_s=float(work_ns / 1e9),
-                step_s=known(simulated.runtime_s[row]),
-                change_s=known(simulated.runtime_s[row] - now_s),
-                status=Status(int(simulated.status[row])).name,
-                message=simulated.messages[row],
-            )
-        )
-    return tuple(found)
+            move |= {"status": Status.ILLEGAL.name, "message": why}
+        moves.append(move)
+    return moves
 
 
-def _moves_table(found: Sequence[Move], title: str, what: str) -> rich.table.Table:
+def _table(moves: Sequence[Mapping[str, Any]], title: str, what: str) -> rich.table.Table:
     """A row for each device; ``what`` moves is at the head of the column of its work."""
     table = rich.table.Table(title=title)
     table.add_column("on", overflow="fold")
     table.add_column(f"{what}'s work", justify="right")
     table.add_column("step, simulated", justify="right")
     table.add_column("change", overflow="fold")
-    for move in found:
-        table.add_row(move.on, milliseconds(move.work_s), milliseconds(move.step_s), _change(move))
+    for move in moves:
+        step_s, change_s = move["step_s"], move["change_s"]
+        change = f"{move['status']}: {move['message']}"
+        if move["status"] == Status.ILLEGAL.name:
+            change = f"not there: {move['message']}"
+        elif move["is_planned"]:
+            change = "as planned"
+        elif step_s is not None and change_s is not None:
+            share = percentage(excess(step_s, step_s - change_s), signed=True)
+            change = f"{milliseconds(change_s, signed=True)} ({share})"
+        table.add_row(move["on"], milliseconds(move["work_s"]), milliseconds(step_s), change)
     return table
 
 
-def _change(move: Move) -> str:
-    if move.status == Status.ILLEGAL.name:
-        return f"not there: {move.message}"
-    if move.status != Status.OK.name:
-        return f"{move.status}: {move.message}"
-    if move.is_planned:
-        return "as planned"
-    share = None
-    if move.step_s is not None and move.change_s is not None:
-        share = excess(move.step_s, move.step_s - move.change_s)
-    return f"{milliseconds(move.change_s, signed=True)} ({percentage(share, signed=True)})"
+def show_profile(request: Request, console: rich.console.Console) -> dict[str, Any]:
+    """Prints the profile of a program on the live cluster, measured or from the cache.
+
+    Returns:
+      The same as JSON, with every op, in seconds; the first link stands for all.
+    """
+    road, profiles = Reading(request, console), list[Profile]()
+
+    def build(_: float) -> None:
+        road.item = request.source.item()
+        road.form = Form(analytic_problem(road.item, request.cluster), road.item)
+
+    def ask(_: float) -> None:
+        road.expect_profile(road.program)
+        profiles.append(profile(road.program, road.problem))
+
+    road.stages.run([*compiling(road.stages), road.building(build), road.profiling(ask)])
+    item, problem, (measured,) = road.program, road.problem, profiles
+    type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
+    for model, times in measured.op_times.items():
+        _print_op_times(model, times, type_of, console)
+    data: dict[str, Any] = {
+        "workload": problem.name,
+        "cluster": request.cluster.name,
+        "devices": {
+            model: {
+                "step_s": times.step_s,
+                "ops": {
+                    op: {"type": type_of[op], "seconds": ns / 1e9}
+                    for op, ns in sorted(times.op_ns.items(), key=lambda entry: -entry[1])
+                },
+                "unmeasured": list(times.unmeasured),
+            }
+            for model, times in measured.op_times.items()
+        },
+    }
+    if measured.pair is None or measured.traffic is None:
+        return {**data, "messages": None, "link": None, "join_s": None, "fit": None}
+    table = rich.table.Table(title="one tensor from worker to worker")
+    for column in ("bytes", "elapsed", "of both cores"):
+        table.add_column(column, justify="right")
+    for hop in measured.pair.hops:
+        busy_ns = hop.send_ns + hop.receive_ns
+        table.add_row(str(hop.num_bytes), f"{hop.elapsed_ns / 1e3:.0f} us", f"{busy_ns / 1e3:.0f} us")
+    console.print(table)
+    cluster = calibrated(problem, measured).cluster
+    link, join_ns = cluster.links[0], cluster.join_ns().max()
+    console.print(
+        f"link: {link.latency_ns / 1e3:.0f} us on the way; the sender works {link.send_ns / 1e3:.0f} us + "
+        f"{link.send_ps_per_byte / 1e3:.2f} ns a byte, the receiver {link.receive_ns / 1e3:.0f} us + "
+        f"{link.receive_ps_per_byte / 1e3:.2f} ns a byte",
+        soft_wrap=True,
+    )
+    console.print(f"a step with another worker in it takes {join_ns / 1e3:.0f} us more")
+    count, error = len(measured.traffic.measured_s), measured.traffic.error
+    console.print(
+        f"fitted to {count} placements of a program of our own; median absolute error there {percentage(error)}",
+        soft_wrap=True,
+    )
+    return {
+        **data,
+        "messages": [
+            {
+                "num_bytes": hop.num_bytes,
+                "elapsed_s": hop.elapsed_ns / 1e9,
+                "send_s": hop.send_ns / 1e9,
+                "receive_s": hop.receive_ns / 1e9,
+            }
+            for hop in measured.pair.hops
+        ],
+        "link": dataclasses.asdict(link),
+        "join_s": float(join_ns / 1e9),
+        "fit": {"placements": count, "error": error},
+    }
+
+
+def _print_op_times(
+    model: str, times: OpTimes, type_of: dict[str, str], console: rich.console.Console
+) -> None:
+    table = rich.table.Table(
+        title=f"{model}: {milliseconds(times.step_s)} a step, {len(times.op_ns)} ops measured"
+    )
+    table.add_column("costliest ops", overflow="fold")
+    table.add_column("type")
+    table.add_column("time", justify="right")
+    for name in sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]:
+        table.add_row(name, type_of[name], milliseconds(times.op_ns[name] / 1e9))
+    console.print(table)
+    if times.unmeasured:
+        console.print(
+            f"{len(times.unmeasured)} ops did not run under their own name and count as free: "
+            f"{', '.join(times.unmeasured[:_UNMEASURED])}, ...",
+            soft_wrap=True,
+        )

@@ -1,9 +1,12 @@
-"""The table of workloads, with the facts that are known of each."""
+"""The table of workloads, with their facts in numbers, found by tracing."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +14,22 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.base.quantities import UNKNOWN, amount, milliseconds
-from tf_placer.workloads.known import FACTS, WorkloadFacts, kept_facts, shipped
+from tf_placer.cluster.cluster import Cluster, preset_names
+from tf_placer.planning.stages import Stages
+from tf_placer.workloads.known import (
+    FACTS,
+    WorkloadFacts,
+    keep_facts,
+    kept_facts,
+    shipped,
+    shipped_rows,
+    versions,
+    write_rows,
+)
 
-ALL = "all"
+_REFERENCE = "p100x1"  # times are of its GPU
+_FACTS_S = 30.0  # of a workload that was never built on this machine, on two idle cores
+_SLOT = re.compile("(adam|sgd|rmsprop)/", re.IGNORECASE)  # variables of Keras's optimizers
 COLUMNS = (
     "workload",
     "ops",
@@ -30,39 +46,33 @@ COLUMNS = (
 def list_workloads(console: rich.console.Console) -> list[dict[str, Any]]:
     """Prints the table, and returns its JSON data; unknown facts are None."""
     facts = {name: kept_facts(name) or shipped(name) for name in workloads.names()}
-    _print(facts, console)
-    return [
-        {"name": name, "facts": None if known is None else dataclasses.asdict(known)}
-        for name, known in facts.items()
-    ]
-
-
-def as_markdown(names: Sequence[str], file: pathlib.Path = FACTS) -> str:
-    """The table of what came, of some workloads.
-
-    Args:
-      names: of workloads.
-      file: that ``ship`` wrote.
-    """
-    lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
-    for name in names:
-        lines.append(row(name, shipped(name, file)))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _print(facts: Mapping[str, WorkloadFacts | None], console: rich.console.Console) -> None:
-    rows: list[tuple[str, ...]] = [COLUMNS, *(row(name, found) for name, found in facts.items())]
+    rows: list[tuple[str, ...]] = [COLUMNS, *(row(name, entry) for name, entry in facts.items())]
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
-    for first, *middle, last in rows:
+    for workload, *middle, fits in rows:
         cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:], strict=True)]
-        line = "  ".join([first.ljust(widths[0]), *cells, last]).rstrip()
+        line = "  ".join([workload.ljust(widths[0]), *cells, fits]).rstrip()
         console.print(line, soft_wrap=True, markup=False)
-    unknown = sum(row_facts is None for row_facts in facts.values())
+    unknown = sum(entry is None for entry in facts.values())
     hint = (
-        f"{unknown} were not built yet: --facts=NAME,... or --facts={ALL} does it, in up to minutes for each."
+        f"{unknown} were not built yet: --facts=NAME,... or --facts=all does it, in up to minutes for each."
     )
     hint = hint if unknown else "--names prints the names alone."
     console.print(f"Times are estimates for a P100 and its host. {hint}", soft_wrap=True, markup=False)
+    return [{"name": name, "facts": entry and dataclasses.asdict(entry)} for name, entry in facts.items()]
+
+
+def list_names(console: rich.console.Console) -> list[str]:
+    """Prints and returns the names alone."""
+    for name in workloads.names():
+        console.print(name)
+    return list(workloads.names())
+
+
+def as_markdown(names: Sequence[str], file: pathlib.Path = FACTS) -> str:
+    """The table of workloads whose facts ship in a file."""
+    lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
+    lines += [row(name, shipped(name, file)) for name in names]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
@@ -79,4 +89,104 @@ def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
         milliseconds(facts.critical_path_ns / 1e9),
         milliseconds(facts.total_work_ns / 1e9),
         ", ".join(facts.does_not_fit) or "(fits all)",
+    )
+
+
+def find_missing(names: Sequence[str], console: rich.console.Console) -> None:
+    """Finds and keeps the facts that this code has not found yet of some workloads.
+
+    Args:
+      names: of workloads, or ``all``; facts that ship with tf_placer are found anew.
+      console: shows the progress.
+
+    Raises:
+      InputError: no workload has one of the names.
+    """
+    names = workloads.names() if "all" in names else names
+    for name in names:
+        workloads.check_name(name)
+    missing = [name for name in dict.fromkeys(names) if kept_facts(name) is None]
+    stages = Stages(console)
+
+    def find(position: int, name: str, _: float) -> None:
+        stages.tell(f"{position} of {len(missing)}: {name} ...")
+        find_facts(name)
+
+    if missing:
+        stages.run(
+            [
+                stages.kept(name, functools.partial(find, i, name), _FACTS_S, f"finding facts of {name}")
+                for i, name in enumerate(missing, 1)
+            ]
+        )
+
+
+def find_facts(name: str) -> WorkloadFacts:
+    """Builds a workload and computes its facts; keeps them unless the workload was registered here.
+
+    Raises:
+      InputError: no such workload.
+    """
+    facts = facts_of(workloads.build(name))
+    if found_settings(name):
+        keep_facts(name, facts)
+    return facts
+
+
+def ship(facts: Mapping[str, WorkloadFacts], file: pathlib.Path) -> None:
+    """Adds facts of workloads to a file, and drops rows of workloads that no longer exist.
+
+    Raises:
+      InputError: a damaged file, or one that cannot be written.
+    """
+    rows = {name: entry for name, entry in shipped_rows(file).items() if name in workloads.names()}
+    for name, entry in facts.items():
+        found_with = {**found_settings(name), **versions()}
+        rows[name] = {"found_with": found_with, "facts": dataclasses.asdict(entry)}
+    write_rows(rows, file)
+
+
+def found_settings(name: str) -> dict[str, str]:
+    """Digest of a workload's settings, by which a row that ships is stale or not; empty of registered ones."""
+    from tf_placer.workloads.registry import digest_of_settings, settings_of
+
+    settings = settings_of(name)
+    return {} if settings is None else {"settings": digest_of_settings(settings)}
+
+
+def facts_of(item: Any) -> WorkloadFacts:
+    """Facts of an ``Item``; ``does_not_fit`` are presets whose accelerator has less memory than a step takes."""
+    # TensorFlow with them, and the table needs none.
+    from tf_placer.evaluation.measurement import Status
+    from tf_placer.evaluation.simulated import SimulatedEvaluator
+    from tf_placer.problem.analytic_problem import analytic_problem
+    from tf_placer.problem.bounds import lower_bounds
+
+    def accelerator_of(cluster: Cluster) -> int:
+        """The first device that is no host, where there is one."""
+        return next((d for d, device in enumerate(cluster.devices) if device.type != "CPU"), 0)
+
+    fits: dict[tuple[str, int], bool] = {}  # devices alike are simulated once
+    missing = []
+    for name in preset_names():
+        cluster = Cluster.preset(name)
+        accelerator = cluster.devices[accelerator_of(cluster)]
+        key = (accelerator.model, accelerator.memory_bytes)
+        if key not in fits:
+            problem = analytic_problem(item, cluster)
+            plan = problem.everything_on(accelerator_of(cluster))
+            fits[key] = bool(SimulatedEvaluator(problem).evaluate(plan[None]).status[0] == Status.OK)
+        if not fits[key]:
+            missing.append(name)
+    problem = analytic_problem(item, Cluster.preset(_REFERENCE))
+    assert problem.work is not None  # analytic costs have it
+    return WorkloadFacts(
+        ops=problem.num_ops,
+        units=problem.num_units,
+        parameters=sum(math.prod(v.shape) for v in item.variables if not _SLOT.match(v.node)),
+        flops=float(problem.work.flops.sum()),
+        num_bytes=float(problem.work.num_bytes.sum()),
+        critical_path_ns=lower_bounds(problem).critical_path_ns,
+        total_work_ns=int(problem.compute_ns[:, accelerator_of(problem.cluster)].sum()),
+        does_not_fit=tuple(missing),
     )

@@ -12,15 +12,23 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import flags
-
+from tf_placer import workloads
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.method_spec import Role
 from tf_placer.base.native import load_op_libraries
 from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
-from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM, take_text
-from tf_placer.command_line.source import Source
+from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM, flag_value
+from tf_placer.command_line.scripts.script import Script
+from tf_placer.command_line.scripts.script_item import kind_of, script_item
 from tf_placer.fleet.address import FleetAddress
+from tf_placer.graph.item import Item
+from tf_placer.graph.read_graph import (
+    SERVING,
+    GraphFile,
+    InputShapes,
+    SavedModel,
+    read_meta_graph_file,
+    read_saved_model,
+)
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.request import (
     AUTO,
@@ -30,6 +38,7 @@ from tf_placer.planning.request import (
     OP,
     REPEATED,
     SOURCES,
+    Flags,
 )
 from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
@@ -38,13 +47,12 @@ from tf_placer.search import methods
 from tf_placer.search.methods import (
     AUTO_ORDER,
     NO_ORDER,
-    SLOW_DOWN,
-    TIME,
     WHOLE,
     Budget,
     Objective,
     configured,
 )
+from tf_placer.transform.split import split
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 # Method -> setting -> value.
@@ -52,45 +60,122 @@ MethodSettings = Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
+class Source:
+    """Program to place: exactly one of five kinds."""
+
+    workload: str | None = None  # a name of ``tf_placer.workloads.names()``
+    saved_model: str | None = None  # folder of a SavedModel; with ``signature``
+    signature: str = "serving_default"
+    meta_graph: str | None = None  # file of a MetaGraphDef or GraphDef; with ``fetches``
+    fetches: tuple[str, ...] = ()  # tensors ("node:i") and ops ("node")
+    batch_size: int = 32  # stands for dimensions of any size
+    model: SavedModel | None = None  # the SavedModel, once read (``with_model``)
+    graph: str | None = None  # file of a graph that was profiled elsewhere; there is no program behind it
+    script: str | None = None  # ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``
+    args: str | None = None  # name in the script of the arguments
+    input_shapes: InputShapes = dataclasses.field(default_factory=dict)  # input -> shape, where open
+    tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
+    parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
+    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
+    kept_whole: tuple[
+        int, ...
+    ] = ()  # positions of ops that are not split, as a plan has them (``Splitting``)
+    items: list[Item] = dataclasses.field(
+        default_factory=list, compare=False, repr=False
+    )  # of a script that ran
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        if self.script:
+            return Script.named(self.script).name
+        return (
+            self.workload
+            or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
+        )
+
+    @property
+    def called(self) -> str:
+        """Kind of a script's program in Python, once the script has run (``kind_of``); else empty."""
+        return kind_of(Script.named(self.script)) if self.script and self.items else ""
+
+    @property
+    def is_split_unasked(self) -> bool:
+        """True where ``--parts=auto`` may split the batch: its size is fixed, and the plan's own graph runs.
+
+        A SavedModel serves any batch, which one in parts does not, and a MetaGraphDef is written back with its own ops.
+        """
+        return self.parts == 1 and bool(self.workload or self.script)
+
+    def with_model(self) -> Source:
+        """The same with its SavedModel read, once for all signatures.
+
+        Raises:
+          InputError: it is missing or damaged.
+        """
+        if self.model is not None:
+            return self
+        return dataclasses.replace(self, model=read_saved_model(self.saved_model or "", self.tags))
+
+    def item(self) -> Item:
+        """Reads or builds the program, and splits its batch.
+
+        Raises:
+          InputError: it is unknown, missing or damaged, or its batch has fewer examples than parts.
+        """
+        if self.workload:
+            item = workloads.build(self.workload)
+        elif self.script:
+            if not self.items:  # it runs once
+                self.items.append(script_item(Script.named(self.script), self.args, self.batch_size))
+            item = self.items[0]
+        elif self.saved_model:
+            model = self.with_model().model
+            assert model is not None  # just read
+            item = Item.from_saved_model(model, self.signature, self.batch_size, self.name, self.input_shapes)
+        else:
+            graph = self.read_meta_graph().meta_graph
+            item = Item.from_meta_graph(graph, self.fetches, self.name, self.batch_size, self.input_shapes)
+        names = item.index.names
+        # A plan of another program is refused where it is applied, and says what it is of.
+        kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
+        return split(item, self.parts, self.batch_statistics, kept_whole)
+
+    def read_meta_graph(self) -> GraphFile:
+        """The file of a graph, parsed.
+
+        Raises:
+          InputError: it is missing or damaged.
+        """
+        return read_meta_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
+
+
+@dataclasses.dataclass(frozen=True)
 class Request:
     """Program to place, devices, and all settings of the run."""
 
     source: Source  # the program
-    cluster: Cluster  # the devices; a ``local`` one is also measured on
+    cluster: Cluster  # the devices; plans are measured on a ``local`` one
     budget: Budget  # most seconds and evaluations
     seed: int  # of the search
     costs: str | None = None  # a word of ``build_problem``
     pins: tuple[Pin, ...] = ()  # ops that must be on some device
     plan: PlanFile | None = None  # a plan to apply instead of searching one
-    # What the plan does not say of this graph is searched, and what it says of ops that are not
-    # there is ignored; else such a plan is refused.
-    complete_plan: bool = False
-    # Ops that ask for a device in the program itself are on such a device; False places them
-    # anew. What is not kept is told; None leaves them alone and says nothing.
-    respect_devices: bool | None = None
-    # Op name -> device, of ops that have their place already; the program need not have them all.
-    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Method -> setting -> value, of those that take part; the others have their defaults.
-    settings: MethodSettings = dataclasses.field(default_factory=dict)
-    # Whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
-    write: str = FASTEST
-    # What the plan that is written is made of: each ``"op"`` where it is best, or every
-    # ``"layer"`` whole.
-    by: str = OP
-    # What is sought; the plan of least memory is the one written where that is asked for.
+    complete_plan: bool = False  # search what the plan lacks, and ignore ops that are not in this graph
+    respect_devices: bool | None = None  # keep ops on devices that the program asks for; None says nothing
+    held: Mapping[str, str] = dataclasses.field(default_factory=dict)  # op, also of others -> its device
+    settings: MethodSettings = dataclasses.field(default_factory=dict)  # of methods that take part
+    write: str = FASTEST  # the ``"fastest"`` plan, or that of the ``"method"``
+    by: str = OP  # units of the plan: each ``"op"``, or a whole ``"layer"``
     objective: Objective = dataclasses.field(default_factory=Objective)
-    # Its seconds are of the ``"whole"``, from the start of the command to the results, or those
-    # of each ``"search"``, for comparisons; its evaluations are those of each search in any case.
-    budget_of: str = WHOLE
-    tries_parts: bool = False  # the batch is also split over the devices, and the faster form is written
-    # The plan is searched, and written, that is best in the mean over draws of what is not known.
-    robust: bool = False
+    budget_of: str = WHOLE  # scope of the seconds; evaluations are of each search
+    tries_parts: bool = False  # also split the batch over the devices, and write the faster form
+    robust: bool = False  # search the best mean over draws of unknown costs
     order: str = NO_ORDER  # of execution, as ``search`` takes it
-    fuse: bool = False  # clusters of the plan's ops are searched, too
-    # Where plans are measured besides this machine; None for this one alone.
-    fleet: FleetAddress | None = None
+    fuse: bool = False  # search clusters of the plan's ops, too
+    fleet: FleetAddress | None = None  # measure plans there, too
     folder: pathlib.Path | None = None  # of the results, and of the fleet's journals
-    is_anew: bool = False  # costs that were measured before are measured again
+    is_anew: bool = False  # measure costs anew
 
     def asked(self, method: str = "") -> Asked:
         """Search request for the method of that name."""
@@ -124,179 +209,147 @@ class Request:
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 
 
-def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = None) -> Request:
-    """Request from the flags; flags that a command does not have take their defaults.
+def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
+    """Request from the flags of a command.
 
     Args:
-      values: of the flags.
-      budget: of the search.
-      given: a plan that the command reads by itself; the batch is in as many parts as in that.
+      options: checked as far as that needs no TensorFlow.
+      plan: that the command reads by itself; the batch is in as many parts as there, unless the flags say otherwise.
 
     Raises:
       InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
     """
-
-    def value(name: str, default: Any = None) -> Any:
-        return values[name].value if name in values else default
-
     # Everything that can be said without a machine comes before the machine is probed.
-    load_op_libraries(values.op_library)
-    source = _source(values)
-    pins = tuple(Pin.parse(text) for text in value("pin", ()))
-    places = "complete_plan" in values
-    plan = PlanFile.read(values.plan) if places and values.plan else None
-    source = _in_parts_of(plan or given, source, values)
-    limits = limits_of_texts("--memory_limit", values.memory_limit)
-    cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
+    load_op_libraries(options.op_library)
+    source = Source(
+        options.workload,
+        options.saved_model,
+        options.signature,
+        options.meta_graph,
+        options.fetches,
+        options.batch_size,
+        graph=options.graph,
+        script=options.script,
+        args=options.args,
+        input_shapes=_input_shapes(options.input_shape),
+        tags=options.tags,
+        parts=1 if options.parts == AUTO else int(options.parts),
+        batch_statistics=options.batch_statistics,
+    )
+    pins = tuple(Pin.parse(text) for text in options.pin)
+    is_place, is_search = options.command == "place", options.command in ("place", "compare")
+    applied = PlanFile.read(options.plan) if is_place and options.plan else None
+    plan = applied or plan
+    splitting = None if plan is None else plan.splitting
+    if splitting is not None:
+        if "parts" not in options.typed or options.parts == AUTO:
+            statistics = splitting.batch_statistics
+            source = dataclasses.replace(source, parts=splitting.parts, batch_statistics=statistics)
+        if (source.parts, source.batch_statistics) == (splitting.parts, splitting.batch_statistics):
+            source = dataclasses.replace(source, kept_whole=splitting.kept_whole)
+    limits = limits_of_texts("--memory_limit", options.memory_limit)
+    cluster = choose_cluster(options.cluster, f"--cluster={options.cluster}")
     cluster = limited("--memory_limit", cluster, limits)
-    if value("fuse"):
+    if options.fuse:
         check_has_xla("--fuse")
     if cluster.kind == "local" and not are_workers_open():
         loopback_library()  # before the search, not after
+    evaluations = options.budget_evaluations
+    budget_s = options.budget_s or (math.inf if evaluations else DEFAULT_BUDGET_S)
+    objective = Objective(options.objective, options.slow_down)
+    order = options.order or NO_ORDER
+    is_applied = applied is not None and not options.complete_plan
+    is_searched = not (cluster.is_live or options.robust or is_applied or objective.is_memory)
+    if is_place and not options.order and is_searched:
+        order = AUTO_ORDER  # where it costs no measurement
     return Request(
         source=source,
         cluster=cluster,
-        budget=budget,
-        seed=value("seed", 0),
-        costs=values.costs,
+        budget=Budget(budget_s, evaluations) if is_search else Budget(evaluations=1),
+        seed=options.seed,
+        costs=options.costs,
         pins=pins,
-        plan=plan,
-        complete_plan=value("complete_plan", False),
-        respect_devices=value("respect_devices"),
-        settings=_settings(values),
-        write=value("write", FASTEST),
-        by=value("by", OP),
-        objective=Objective(value("objective", TIME), value("slow_down", SLOW_DOWN)),
-        budget_of=value("budget_of", WHOLE),
-        tries_parts=values.parts == AUTO,
-        robust=value("robust", False),
-        order=_order(values, cluster) if places else NO_ORDER,
-        fuse=value("fuse", False),
-        fleet=FleetAddress.parse(values.fleet) if value("fleet") else None,
-        folder=pathlib.Path(values.out) if places else None,
-        is_anew=value("refresh", False),
+        plan=applied,
+        complete_plan=options.complete_plan,
+        respect_devices=options.respect_devices if is_search else None,
+        settings=_settings(options),
+        write=options.write,
+        by=options.by,
+        objective=objective,
+        budget_of=options.budget_of,
+        tries_parts=options.parts == AUTO,
+        robust=options.robust,
+        order=order,
+        fuse=options.fuse,
+        fleet=FleetAddress.parse(options.fleet) if options.fleet else None,
+        folder=pathlib.Path(options.out) if is_place else None,
+        is_anew=options.refresh,
     )
 
 
-def _order(values: flags.FlagValues, cluster: Cluster) -> str:
-    """The order that the flags give; else one is searched on described devices, where it costs no measurement."""
-    if values.order is not None:
-        return str(values.order)
-    is_given = values.plan and not values.complete_plan
-    goes_without = cluster.is_live or values.robust or is_given or Objective(values.objective).is_memory
-    return NO_ORDER if goes_without else AUTO_ORDER
-
-
-def _in_parts_of(plan: PlanFile | None, source: Source, values: flags.FlagValues) -> Source:
-    """The program in parts as a plan has it, unless the flags give another number of them."""
-    if plan is None or plan.splitting is None:
-        return source
-    splitting = plan.splitting
-    if not values["parts"].present or values.parts == AUTO:
-        source = dataclasses.replace(
-            source, parts=splitting.parts, batch_statistics=splitting.batch_statistics
-        )
-    is_same = source.parts == splitting.parts and source.batch_statistics == splitting.batch_statistics
-    return dataclasses.replace(source, kept_whole=splitting.kept_whole) if is_same else source
-
-
-def budget(values: flags.FlagValues) -> Budget:
-    """The budget that the flags give, or the default one."""
-    default_s = DEFAULT_BUDGET_S if values.budget_evaluations is None else math.inf
-    return Budget(default_s if values.budget_s is None else values.budget_s, values.budget_evaluations)
-
-
-def made_for(values: flags.FlagValues) -> dict[str, Any]:
-    """Flags that describe the program and the devices, as a plan keeps them; its parts are the outcome's to tell.
+def made_for(options: Flags) -> dict[str, Any]:
+    """Flags that describe the program and the devices, as a plan keeps them, but for the number of parts.
 
     Paths are whole, so that the plan is of use in another folder.
     """
 
     def whole(name: str, value: Any) -> Any:
-        where, colon, function = str(value).rpartition(":")
-        if name == "script" and where.endswith(".py"):
-            return f"{os.path.abspath(where)}{colon}{function}"
+        folder, colon, function = str(value).rpartition(":")
+        if name == "script" and folder.endswith(".py"):
+            return f"{os.path.abspath(folder)}{colon}{function}"
         is_file = name == "cluster" and (os.sep in str(value) or str(value).endswith(".toml"))
-        return os.path.abspath(value) if is_file or name in ("saved_model", "meta_graph", "graph") else value
+        is_file = is_file or name in ("saved_model", "meta_graph", "graph")
+        return os.path.abspath(value) if is_file else list(value) if isinstance(value, tuple) else value
 
-    return {
-        name: whole(name, values[name].value)
-        for name in DESCRIPTION
-        if name in values and name != "parts" and values[name].value not in (None, [])
-    }
+    values = options.values()
+    return {name: whole(name, values[name]) for name in DESCRIPTION if name in values and name != "parts"}
 
 
-def recall(values: flags.FlagValues, plan: PlanFile) -> None:
-    """Sets the flags that describe the program and the devices to what a plan was made for, unless they are given.
+def recall(options: Flags, plan: PlanFile) -> Flags:
+    """Flags that describe the program and the devices as a plan was made for them, unless they are typed.
 
     Raises:
       InputError: neither says which devices or which program, or a value of the plan is impossible.
     """
-    remembered = {
-        name: value for name, value in plan.made_for.items() if name in DESCRIPTION and name in values
-    }
-    is_source_given = any(values[name].present for name in SOURCES if name in values)
-    if not is_source_given and "graph" in plan.made_for and "graph" not in values:
+    is_source_typed = bool(options.typed.intersection(SOURCES))
+    if not is_source_typed and "graph" in plan.made_for:
         raise InputError(
             f"{plan.source} was made for --graph={plan.made_for['graph']}: this {NEEDS_A_PROGRAM}"
         )
-    if is_source_given:
-        of_another = (*SOURCES, "args", "input_shape")
-        remembered = {name: value for name, value in remembered.items() if name not in of_another}
-    for name, value in remembered.items():
-        if not values[name].present:
+    of_another = (*SOURCES, "args", "input_shape") if is_source_typed else ("graph",)
+    values = {}
+    for name in DESCRIPTION:
+        if name in plan.made_for and name not in options.typed and name not in of_another:
+            value = plan.made_for[name]
             texts = [str(text) for text in value] if isinstance(value, list) else [str(value)]
-            values[name].value = texts if name in REPEATED else ",".join(texts)
-            take_text(values[name])
-    if not values.cluster:
+            values[name] = flag_value(name, texts if name in REPEATED else ",".join(texts))
+    options = dataclasses.replace(options, **values)
+    if not options.cluster:
         raise InputError(f"{plan.source} does not say which devices it was made for; give --cluster")
-    if not any(values[name].value for name in SOURCES if name in values):
+    if not any(getattr(options, name) for name in SOURCES):
         raise InputError(
             f"{plan.source} does not say which program it was made for; give --workload or another"
         )
+    return options
 
 
-def _settings(values: flags.FlagValues) -> MethodSettings:
-    if "set" not in values:
+def _settings(options: Flags) -> MethodSettings:
+    """Settings of the methods of a run; --weights is a setting of taught ones."""
+    if options.command not in ("place", "compare"):
         return {}
-    asked = [values.method] if "method" in values else values.methods
-    texts = [*values.set, *_weights(values, asked)]
-    if "method" not in values:
-        return method_settings(texts, values.settings, asked)
-    beside = [spec.name for role in Role for spec in methods.having(role)]
-    return method_settings(texts, values.settings, asked, list(dict.fromkeys(beside)))
-
-
-def _weights(values: flags.FlagValues, asked: Sequence[str]) -> list[str]:
-    """--weights as settings of the methods that have weights to begin with."""
-    if values.weights is None:
-        return []
-    if not pathlib.Path(values.weights).is_file():
-        raise InputError(f"--weights={values.weights}: no such file; give one that `train` wrote")
-    taught = [name for name in asked if methods.find(name).student is not None]
-    if not taught:
-        raise InputError(
-            f"--weights is for methods that are taught beforehand, and {asked[0]!r} is not; leave it out"
-        )
-    return [f"{name}.weights={json.dumps(values.weights)}" for name in taught]
-
-
-def _source(values: flags.FlagValues) -> Source:
-    return Source(
-        values.workload,
-        values.saved_model,
-        values.signature,
-        values.meta_graph,
-        tuple(values.fetches),
-        values.batch_size,
-        graph=values.graph if "graph" in values else None,
-        script=values.script,
-        args=values.args,
-        input_shapes=_input_shapes(values.input_shape),
-        tags=tuple(values.tags),
-        parts=1 if values.parts == AUTO else values.parts,
-        batch_statistics=values.batch_statistics,
-    )
+    texts, names = list(options.set), list(options.methods)
+    others: list[str] = []
+    if options.command == "place":
+        names = [options.method]
+        others = [name for name in methods.names() if methods.find(name).roles]
+    if options.weights:
+        taught = [name for name in names if methods.find(name).student is not None]
+        if not taught:
+            raise InputError(
+                f"--weights is for methods that are taught beforehand, and {names[0]!r} is not; leave it out"
+            )
+        texts += [f"{name}.weights={json.dumps(options.weights)}" for name in taught]
+    return method_settings(texts, options.settings, names, others)
 
 
 def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -305,7 +358,7 @@ def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     Raises:
       InputError: a text is of another form, or two are for one input.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, _, sizes = text.rpartition(":")
         parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
@@ -314,87 +367,76 @@ def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
                 f"--input_shape={text} is not possible; give an input and its sizes, x:1,224,224,3 say (? is any size, "
                 "x: a scalar)"
             )
-        if name in found:
+        if name in shapes:
             raise InputError(f"--input_shape={text} is the second for {name!r}; give one")
-        found[name] = tuple(-1 if part in ("?", "-1") else int(part) for part in parts)
-    return found
+        shapes[name] = tuple(-1 if part in ("?", "-1") else int(part) for part in parts)
+    return shapes
 
 
 def method_settings(
-    texts: Sequence[str], file: str | None, asked: Sequence[str], others: Sequence[str] = ()
+    texts: Sequence[str], file: str | None, names: Sequence[str], others: Sequence[str] = ()
 ) -> MethodSettings:
     """Settings from flags and file for the methods that take part; a flag wins over the file.
 
     Args:
-      texts: ``SETTING=VALUE`` where one method is asked for, else ``METHOD.SETTING=VALUE``; values are as in TOML, and
+      texts: ``SETTING=VALUE`` where one method is searched, else ``METHOD.SETTING=VALUE``; values are as in TOML, and
         need no quotes.
-      file: a TOML file with a table for each method, or with the settings of the one that is asked for.
-      asked: names of the methods that are asked for.
-      others: of those that stand beside them, which can be set, too.
+      file: a TOML file with a table for each method, or with the settings of a single one.
+      names: of the methods.
+      others: of methods that run with them, which can be set, too.
 
     Raises:
       InputError: a file that cannot be read, a method that takes no part, or what ``configured`` refuses; names the
         flag.
     """
-    found: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
+
+    def put(said: str, method: str, setting: str, value: Any) -> None:
+        if not method and len(names) != 1:
+            raise InputError(
+                f"{said} does not say which method's setting {setting!r} is meant; write {names[0]}.{setting}, say"
+            )
+        if method and method not in (*names, *others):
+            raise InputError(
+                f"{said}: no method of this run is called {method!r}; {nearest(method, (*names, *others))}"
+            )
+        settings.setdefault(method or names[0], {})[setting] = value
+
+    def check(said: str, settings: MethodSettings) -> None:
+        for method, values in settings.items():
+            try:
+                configured(methods.find(method), values)
+            except InputError as error:
+                raise InputError(f"{said}: {str(error).removeprefix('config: ')}") from None
+
     if file is not None:
         said = f"--settings={file}"
-        for name, value in _table(file, said).items():
-            if isinstance(value, dict):
-                _taking_part(said, name, (*asked, *others))
-                found.setdefault(name, {}).update(value)
-            else:
-                found.setdefault(_only(said, name, asked), {})[name] = value
-        _check(said, found)
+        try:
+            table = tomllib.loads(pathlib.Path(file).read_text(encoding="utf8"))
+        except OSError as error:
+            raise InputError(
+                f"{said} cannot be read ({error.strerror}); give a TOML file of settings"
+            ) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{said} is no TOML ({error}); write [METHOD] and SETTING = VALUE lines"
+            ) from error
+        for name, value in table.items():
+            values = value if isinstance(value, dict) else {name: value}
+            for setting in values:
+                put(said, name if isinstance(value, dict) else "", setting, values[setting])
+        check(said, settings)
     for text in texts:
         said = f"--set={text}"
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{said} is no setting; write --set=SETTING=VALUE or --set=METHOD.SETTING=VALUE")
-        method, dot, setting = name.rpartition(".")
-        if dot:
-            _taking_part(said, method, (*asked, *others))
-        else:
-            method = _only(said, setting, asked)
-        found.setdefault(method, {})[setting] = _value(value)
-        _check(said, {method: {setting: _value(value)}})
-    _check("--set", found)  # values that are possible alone need not be so together
-    return found
-
-
-def _table(file: str, said: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(pathlib.Path(file).read_text(encoding="utf8"))
-    except OSError as error:
-        raise InputError(f"{said} cannot be read ({error.strerror}); give a TOML file of settings") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{said} is no TOML ({error}); write [METHOD] and SETTING = VALUE lines") from error
-
-
-def _taking_part(said: str, method: str, names: Sequence[str]) -> None:
-    if method not in names:
-        raise InputError(f"{said}: no method of this run is called {method!r}; {nearest(method, names)}")
-
-
-def _only(said: str, setting: str, asked: Sequence[str]) -> str:
-    if len(asked) != 1:
-        raise InputError(
-            f"{said} does not say which method's setting {setting!r} is meant; write {asked[0]}.{setting}, say"
-        )
-    return asked[0]
-
-
-def _check(said: str, found: MethodSettings) -> None:
-    for method, values in found.items():
+        method, _, setting = name.rpartition(".")
         try:
-            configured(methods.find(method), values)
-        except InputError as error:
-            raise InputError(f"{said}: {str(error).removeprefix('config: ')}") from None
-
-
-def _value(text: str) -> Any:
-    """A value as TOML has it; a bare word is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+            typed = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            typed = value  # a bare word is a text
+        put(said, method, setting, typed)
+        check(said, {method or names[0]: {setting: typed}})
+    check("--set", settings)  # values that are possible alone need not be so together
+    return settings

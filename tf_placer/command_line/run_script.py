@@ -1,91 +1,247 @@
-"""A script run in a process of its own, whose TensorFlow loads the plug-in that places functions."""
+"""``run``: a script in a process of its own, whose TensorFlow loads the plug-in that places functions.
+
+In that process hooks stand behind the imports of TensorFlow and Keras, and then the script runs as ``__main__``.
+TensorFlow is loaded when the script loads it, so that what a script sets before that counts.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tf_placer import native_log
 from tf_placer.base.arguments import InputError
-from tf_placer.command_line.script_process import ScriptRun
-from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, plug_in
+from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, PlugIn, plug_in
 
-_ROOT = pathlib.Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from colocation.tensorflow_internals import Function
+    from tf_placer.automatic.watched import Watcher
+    from tf_placer.planning.request import Flags
+
+_ROOT = pathlib.Path(__file__).parents[2]  # of this package
 # The folder of this package leaves the path again: a script finds what it finds with `python SCRIPT`.
 _PROGRAM = (
-    "import sys; sys.path.insert(0, {root!r}); from tf_placer.command_line.script_process import main; "
+    "import sys; sys.path.insert(0, {root!r}); from tf_placer.command_line.run_script import main; "
     "del sys.path[0]; main()"
 )
+_BAD_INPUT = 2
 _BY_SIGNAL = 128  # added to a signal's number, as shells do
 
 
-def run_script(
-    program: Sequence[str],
-    cluster: str,
-    plan: str | None,
-    budget_s: float,
-    batch_size: int,
-    refresh: bool,
-) -> int:
+@dataclasses.dataclass(frozen=True)
+class ScriptRun:
+    """Script and settings, passed to its process as JSON."""
+
+    program: Sequence[str]  # the script and its arguments
+    library: str  # file of the plug-in
+    cluster: str  # word for the devices
+    plan: str | None  # file of a plan; None where plans are searched
+    budget_s: float  # seconds of each search
+    batch_size: int  # stands for sizes that functions leave open
+    refresh: bool  # take nothing from the cache
+    folder: str  # the working folder, for files that are named relative to it
+
+
+def run_script(options: Flags) -> int:
     """Runs a script as ``python SCRIPT ARGS`` does, under a plan; returns its exit status.
 
-    Args:
-      program, cluster, plan, budget_s, batch_size, refresh: as ``ScriptRun`` has them, checked.
-
     Raises:
-      InputError: the plug-in cannot be compiled, is built for another TensorFlow, or another one is asked for.
+      InputError: the plug-in cannot be compiled, is built for another TensorFlow, or another one is asked for; the
+        plan is none of a whole batch.
     """
-    is_off = os.environ.get(DISABLE) == "1"
     if os.environ.get(LOADED_BY):
         raise InputError(
             f"{LOADED_BY} is {os.environ[LOADED_BY]}, and run has a plug-in of its own to load; unset it"
         )
-    if plan is not None:
-        _check_plan(plan)
+    if options.plan is not None:
+        native_log.load_tensorflow()
+        from tf_placer.problem.placement import PlanFile
+
+        splitting = PlanFile.read(options.plan).splitting
+        if splitting is not None:
+            remedy = "give one of the whole batch: place with --parts=1"
+            raise InputError(f"--plan={options.plan} has {splitting}; {remedy}")
     library = plug_in()
-    if is_off:
-        sys.stderr.write(f"tf-placer: {DISABLE}=1: {program[0]} runs as it is\n")
-        return _status([sys.executable, *program], dict(os.environ))
-    asked = ScriptRun(program, str(library), cluster, plan, budget_s, batch_size, refresh, os.getcwd())
-    command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(asked))]
+    if os.environ.get(DISABLE) == "1":
+        sys.stderr.write(f"tf-placer: {DISABLE}=1: {options.program[0]} runs as it is\n")
+        return _status([sys.executable, *options.program], dict(os.environ))
+    run = ScriptRun(
+        options.program,
+        str(library),
+        options.cluster,
+        options.plan,
+        options.budget_s,
+        options.batch_size,
+        options.refresh,
+        os.getcwd(),
+    )
+    command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(run))]
     return _status(command, os.environ | {LOADED_BY: str(library)})
-
-
-def _check_plan(path: str) -> None:
-    """Raises InputError where a file is no plan, or none of a whole batch."""
-    native_log.load_tensorflow()
-    from tf_placer.problem.placement import PlanFile
-
-    plan = PlanFile.read(path)
-    if plan.splitting is not None:
-        raise InputError(
-            f"--plan={path} has {plan.splitting}; give one of the whole batch: place with --parts=1"
-        )
 
 
 def _status(command: list[str], environment: dict[str, str]) -> int:
     sys.stdout.flush()
-    with subprocess.Popen(command, env=environment) as process, _signals_are_for(process):
-        status = process.wait()
+    with subprocess.Popen(command, env=environment) as process:
+        # Ctrl-C is the script's meanwhile, and a termination signal is passed on.
+        before = {
+            signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number)),
+        }
+        try:
+            status = process.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return _BY_SIGNAL - status if status < 0 else status
 
 
-@contextlib.contextmanager
-def _signals_are_for(process: subprocess.Popen) -> Iterator[None]:
-    """Leaves Ctrl-C to the script meanwhile, and passes a termination signal on."""
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number)),
-    }
+def main() -> None:
+    """Runs the script that the command line says; ends with its exit status."""
+    run = ScriptRun(**json.loads(sys.argv[1]))
+    functions = _Functions(run)
+    sys.meta_path.insert(0, _AfterImport({"tensorflow": functions.watch, "keras": _open_keras_steps}))
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _run_as_main(run.program)
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise
+    watcher = functions.watcher
+    if watcher is not None:
+        unused = watcher.nothing_placed() if run.plan is None else watcher.unused_plan()
+    elif run.plan is not None:
+        unused = f"no function ran by {run.plan}: {run.program[0]} calls no tf.function"
+    else:
+        does = "calls no tf.function" if "tensorflow" in sys.modules else "does not load TensorFlow"
+        unused = f"nothing is placed: {run.program[0]} {does}"
+    if unused:
+        _say(unused)
+    if unused and run.plan is not None:
+        sys.exit(_BAD_INPUT)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"tf-placer: {' '.join(line.split())}\n")
+    sys.stderr.flush()
+
+
+class _Functions:
+    """The functions of the script, watched from the import of TensorFlow on.
+
+    The watcher is loaded at the first call: it needs Keras, which a script may be importing still.
+    """
+
+    def __init__(self, run: ScriptRun) -> None:
+        self._run = run
+        self.watcher: Watcher | None = None
+
+    def watch(self) -> None:
+        """Begins, when TensorFlow has been imported."""
+        os.environ.pop(LOADED_BY, None)  # of this process alone
+        sys.path.insert(0, str(_ROOT))
+        import tensorflow as tf
+
+        from colocation.tensorflow_internals import watch_calls
+
+        sys.path.remove(str(_ROOT))
+        word, _, count = self._run.cluster.partition(":")
+        if word == "logical":
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            devices = [tf.config.LogicalDeviceConfiguration()] * int(count)
+            tf.config.set_logical_device_configuration(cpu, devices)
+        watch_calls(self._call)
+
+    def _call(
+        self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if self.watcher is None:
+            from tf_placer.automatic.config import AutoPlaceConfig
+            from tf_placer.automatic.watched import Watcher
+            from tf_placer.problem.placement import PlanFile
+
+            run, folder = self._run, pathlib.Path(self._run.folder)
+            cluster = str(folder / run.cluster) if run.cluster.endswith(".toml") else run.cluster
+            plan = None if run.plan is None else PlanFile.read(str(folder / run.plan))
+            config = AutoPlaceConfig(
+                cluster=cluster, budget_s=run.budget_s, batch_size=run.batch_size, refresh=run.refresh
+            )
+            self.watcher = Watcher(PlugIn(pathlib.Path(run.library)), config, plan, _say)
+        return self.watcher.call(function, as_it_is, args, kwargs)
+
+
+def _open_keras_steps() -> None:
+    """Has ``jit_compile="auto"`` of Keras mean no compilation: in a compiled step, one call, nothing can be placed."""
+    import keras
+
+    compile_as_it_is = keras.Model.compile
+    signature = inspect.signature(compile_as_it_is)
+    default = signature.parameters["jit_compile"].default  # Keras decides
+
+    @functools.wraps(compile_as_it_is)
+    def compile_open(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        result = compile_as_it_is(self, *args, **kwargs)
+        asked = signature.bind(self, *args, **kwargs).arguments.get("jit_compile", default)
+        if asked == default and self.jit_compile:
+            self.jit_compile = False
+            _say(
+                f"model {self.name}: jit_compile='auto' would compile its step as one program; it is left open"
+            )
+        return result
+
+    keras.Model.compile = compile_open
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls something when a module has been imported, once."""
+
+    def __init__(self, actions: Mapping[str, Callable[[], object]]) -> None:
+        self._actions = dict(actions)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The usual spec of a module, with an action after its execution."""
+        if name not in self._actions:
+            return None
+        action = self._actions.pop(name)
+        spec = importlib.util.find_spec(name)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def exec_module(module: types.ModuleType) -> None:
+                execute(module)
+                action()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _run_as_main(program: Sequence[str]) -> None:
+    """Runs a script as ``python SCRIPT ARGS`` does."""
+    path = os.path.abspath(program[0])
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None)
+    sys.modules["__main__"] = module
+    sys.argv[:] = program
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    code = compile(pathlib.Path(path).read_bytes(), path, "exec")
+    try:
+        exec(code, module.__dict__)
+    except Exception as error:  # noqa: BLE001 - told as Python tells it, without the lines of this file
+        ours = error.__traceback__
+        error = error.with_traceback(None if ours is None else ours.tb_next)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)

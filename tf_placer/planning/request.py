@@ -1,4 +1,4 @@
-"""Options of a request: one model with type, limits, help and default for the commands and ``auto_place``.
+"""Commands and their options: one model with type, limits, help and default, also for ``auto_place``.
 
 Flags, ``--help``, completion, the checks of ``AutoPlaceConfig`` and ``made_for`` of plan files come from it.
 It loads no TensorFlow.
@@ -46,7 +46,7 @@ _EVERY = f"{_PROGRAM} train clusters workloads methods doctor completion"
 
 
 def _on(commands: str, about: str, default: Any = None, words: Sequence[str] = (), **own: Any) -> Any:
-    """An option of commands: help in one line, its words where it has few, and its defaults, also by command."""
+    """An option of commands: help in one line, all words where these are few, defaults also by command."""
     default_of = dict.fromkeys(commands.split(), default) | own
     return dataclasses.field(
         default=default,
@@ -60,7 +60,7 @@ class Options:
 
     workload: Text = _on(_PROGRAM, "What to place; `workloads` lists them.")
     script: Text = _on(_PROGRAM, "Or a function in a script: FILE.py:NAME or package.module:NAME.")
-    program: Texts = _on("run", "A script and its arguments; words behind the flags are the same.")
+    program: Texts = _on("run", "A script and its arguments; words behind the flags are the same.", ())
     args: Text = _on(_PROGRAM, "Name in the script of the function's arguments, or of a function for them.")
     saved_model: Text = _on(_PROGRAM, "Or the folder of a SavedModel.")
     tags: Texts = _on(_PROGRAM, "All tags of the graph in the SavedModel: serve,tpu.", ("serve",))
@@ -68,7 +68,7 @@ class Options:
         _PROGRAM, "Signature of the SavedModel; `place` takes several: a,b.", "serving_default"
     )
     meta_graph: Text = _on(_PROGRAM, "Or the file of a MetaGraphDef or GraphDef, binary or text.")
-    fetches: Texts = _on(_PROGRAM, "Tensors and ops of the MetaGraphDef to compute.")
+    fetches: Texts = _on(_PROGRAM, "Tensors and ops of the MetaGraphDef to compute.", ())
     graph: Text = _on(_SEARCH, "Or the file of a graph that was profiled elsewhere.")
     batch_size: Count = _on(
         f"{_PROGRAM} run", "Stands for dimensions of any size in a script, SavedModel or MetaGraphDef.", 32
@@ -88,14 +88,15 @@ class Options:
     input_shape: Texts = _on(
         _PROGRAM,
         "Shape of an input of a SavedModel or MetaGraphDef that leaves it open: x:1,224,224,3; may be repeated.",
+        (),
     )
     op_library: Texts = _on(
-        _PROGRAM, "A library with ops that TensorFlow lacks, loaded first; may be repeated."
+        _PROGRAM, "A library with ops that TensorFlow lacks, loaded first; may be repeated.", ()
     )
-    workloads: Texts = _on("train", "Workloads to teach; `workloads` lists them.")
-    held_out: Texts = _on("train", "Workloads for evaluation only.")
-    facts: Texts = _on("workloads", "Workloads to build for their facts, or all.")
-    names: bool = _on("workloads", "Print the names alone, for scripts.")
+    workloads: Texts = _on("train", "Workloads to teach; `workloads` lists them.", ())
+    held_out: Texts = _on("train", "Workloads for evaluation only.", ())
+    facts: Texts = _on("workloads", "Workloads to build for their facts, or all.", ())
+    names: bool = _on("workloads", "Print the names alone, for scripts.", False)
     cluster: Text = _on(
         f"{_PROGRAM} run",
         "A preset (`clusters` lists them), a .toml file, local, or local:2; run takes logical:2, too.",
@@ -103,12 +104,12 @@ class Options:
         profile="local",
         run="local",
     )
-    clusters: Texts = _on("train", "Clusters to teach on: presets or .toml files.")
+    clusters: Texts = _on("train", "Clusters to teach on: presets or .toml files.", ())
     fleet: Text = _on(
         "place", "Measure on many machines through Ray: HOST:PORT of its head, or local:N for N actors here."
     )
     memory_limit: Texts = _on(
-        _PROGRAM, "Most memory that a device may take, no more than it has: GPU:0=10GB; may be repeated."
+        _PROGRAM, "Most memory that a device may take, no more than it has: GPU:0=10GB; may be repeated.", ()
     )
     costs: str = _on(
         _PROGRAM, "Op costs: estimated, or measured (on live devices, if not given).", words=COSTS
@@ -116,13 +117,15 @@ class Options:
     pin: Texts = _on(
         _SEARCH,
         "Ops that must be on a device, by a regular expression: 'encoder/.*=/device:CPU:0'; may be repeated.",
+        (),
     )
     respect_devices: bool = _on(
         _SEARCH,
         "Keep ops on the devices that the program asks for; a model placed before asks for its old plan.",
+        False,
     )
     open_workers: bool = _on(
-        _PROGRAM, "Let local workers listen on every interface, where nothing can keep them off."
+        _PROGRAM, "Let local workers listen on every interface, where nothing can keep them off.", False
     )
     budget_s: Seconds = _on(
         f"{_SEARCH} run",
@@ -140,6 +143,7 @@ class Options:
     set: Texts = _on(
         f"{_SEARCH} train",
         "A setting of a method: num_groups=256, or of one of several: hdp.num_groups=256; may be repeated.",
+        (),
     )
     settings: Text = _on(_SEARCH, "A TOML file of such settings: a table for each method.")
     weights: Text = _on(_SEARCH, "A file that `train` wrote: initial weights of a policy.")
@@ -152,6 +156,7 @@ class Options:
     robust: bool = _on(
         "place",
         "Search the plan with the shortest mean step over draws of unknown costs of described devices.",
+        False,
     )
     order: str = _on(
         "place",
@@ -160,12 +165,15 @@ class Options:
         words=ORDERS,
     )
     fuse: bool = _on(
-        "place", "Have XLA compile clusters of the plan's ops, where that is measured to be clearly faster."
+        "place",
+        "Have XLA compile clusters of the plan's ops, where that is measured to be clearly faster.",
+        False,
     )
     seed: Seed = _on(f"{_SEARCH} train", "Fixes everything random.", 0)
     refresh: bool = _on(
         f"{_SEARCH} run",
         "On live devices, measure costs of ops and links anew, and search plans of `run` anew.",
+        False,
     )
     searches: Count = _on("train", "Searches for good plans of each problem.", 2)
     evaluations: Count = _on("train", "Placements that each search tries.", 2000)
@@ -173,7 +181,7 @@ class Options:
     plan: Text = _on("place explain run", "A placement.json to apply instead of searching, or to explain.")
     placement: Text = _on("measure", "The placement.json to time.")
     complete_plan: bool = _on(
-        "place", "Search what the plan does not say of this graph, and ignore what is not in it."
+        "place", "Search what the plan does not say of this graph, and ignore what is not in it.", False
     )
     by: str = _on(
         _SEARCH,
@@ -191,7 +199,9 @@ class Options:
         "Folder for summary.json, placement.json, placed_graph.pb; of train, the file of weights.",
     )
     tensorboard: Text = _on(_SEARCH, "Ignored: report.html has the curves, the layers and the plan.")
-    json: bool = _on(_EVERY, "One JSON value on standard output; what is for people goes to standard error.")
+    json: bool = _on(
+        _EVERY, "One JSON value on standard output; what is for people goes to standard error.", False
+    )
     clear: Text = _on("doctor", "Empty the cache, or some kinds of it: --clear=plans,profiles.")
     shell: str = _on("completion", "The shell; `completion bash` says the same.", words=SHELLS)
 
@@ -214,21 +224,89 @@ DESCRIPTION = (  # of the program and the devices: a plan file remembers these
     *("args", "signature", "tags", "fetches", "batch_size", "parts", "batch_statistics", "input_shape"),
     *("cluster", "costs", "memory_limit"),
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One command; its flags are the options that name the command."""
+
+    help: str  # one line
+    required: tuple[str, ...] = ()  # flags that have no default
+    word: str | None = None  # flag of a word without dashes
+    one_of: tuple[str, ...] = ()  # flags of which exactly one must be given
+    example: str = ""  # flags of a command line that works
+
+
+_ON_CLUSTER, _PROGRAMS = ("cluster", "out"), SOURCES[:-1]
+COMMANDS = {
+    "place": Command(
+        "find a placement",
+        _ON_CLUSTER,
+        "script",
+        SOURCES,
+        "--workload=two_towers --cluster=local --budget_s=60 --out=out/plan",
+    ),
+    "compare": Command(
+        "try several methods",
+        _ON_CLUSTER,
+        "script",
+        SOURCES,
+        "--workload=two_towers --cluster=k40x2 --methods=single,random,auto --out=out/compared",
+    ),
+    "measure": Command(
+        "time a plan on this machine",
+        ("placement",),
+        "script",
+        _PROGRAMS,
+        "--workload=two_towers --placement=out/plan/placement.json",
+    ),
+    "explain": Command(
+        "say why an op or a layer is where a plan puts it",
+        ("plan",),
+        "script",
+        BY,
+        "--plan=out/plan/placement.json --op=MatMul",
+    ),
+    "run": Command(
+        "run a script under a plan", (PASSED_ON,), PASSED_ON, (), "--cluster=local train.py --epochs=3"
+    ),
+    "profile": Command(
+        "measure ops and links on this machine", (), "script", _PROGRAMS, "--workload=two_towers"
+    ),
+    "train": Command(
+        "teach a policy on many problems",
+        ("method", "workloads", "clusters", "out"),
+        example="--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
+    ),
+    "clusters": Command("list the described machines"),
+    "workloads": Command("list what can be placed"),
+    "methods": Command("list the search methods"),
+    "doctor": Command("say what works here, and what the cache holds"),
+    "completion": Command("print what completes commands in a shell", ("shell",), "shell", (), "bash"),
+}
 _HINTS = typing.get_type_hints(Options, include_extras=True)
 _FIELDS = {field.name: field for field in dataclasses.fields(Options)}
+GROUP_OF: dict[str, str] = {}  # heading of each option in the help
+for _name in _FIELDS:
+    GROUP_OF[_name] = GROUPS.get(_name) or list(GROUP_OF.values())[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags(Options):
+    """Values of a command line; options that the command lacks have their defaults."""
+
+    command: str = ""
+    typed: frozenset[str] = frozenset()  # names of flags that were typed
+
+    def values(self) -> dict[str, Any]:
+        """Values of the command's options that are not empty."""
+        values = ((option.name, getattr(self, option.name)) for option in options_of(self.command))
+        return {name: value for name, value in values if value not in (None, (), False)}
 
 
 def options_of(command: str) -> list[dataclasses.Field[Any]]:
     """Options of a command, in the order of the help."""
     return [field for field in _FIELDS.values() if command in field.metadata["default_of"]]
-
-
-def group_of(name: str) -> str:
-    """Heading of an option in the help."""
-    names = list(_FIELDS)
-    return GROUPS[
-        max((first for first in GROUPS if names.index(first) <= names.index(name)), key=names.index)
-    ]
 
 
 def kind_of(name: str) -> Any:

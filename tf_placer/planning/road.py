@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import rich.console
 
 from tf_placer.base import interrupt
+from tf_placer.base.files import Cache
 from tf_placer.base.method_spec import Kind, Role
-from tf_placer.base.store import Cache
 from tf_placer.calibration.build_problem import awaited_s
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.files import write_atomically
-from tf_placer.base.store import user_cache_folder
+from tf_placer.base.files import user_cache_folder, write_atomically
 
 _REGISTRY = "tf_placer.workloads.registry"
 FACTS = pathlib.Path(__file__).with_name("facts.json")

@@ -30,8 +30,14 @@ import tensorflow as tf
 from colocation.tensorflow_internals import gradients_forgotten, is_deterministic
 from tf_placer.base.arguments import InputError, check_registration, nearest
 from tf_placer.base.eager import eagerly
-from tf_placer.base.files import exclusively, write_atomically
-from tf_placer.base.store import remove_oldest, user_cache_folder, warn_once, workloads_limit_bytes
+from tf_placer.base.files import (
+    exclusively,
+    remove_oldest,
+    user_cache_folder,
+    warn_once,
+    workloads_limit_bytes,
+    write_atomically,
+)
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.workloads import attention, convolutional, recurrent, small
 from tf_placer.workloads.known import check_name

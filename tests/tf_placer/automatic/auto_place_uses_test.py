@@ -21,7 +21,7 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import NUM_DEVICES, REPOSITORY, exact_mode
 from tf_placer.automatic import signature
-from tf_placer.base.store import Cache
+from tf_placer.base.files import Cache
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 

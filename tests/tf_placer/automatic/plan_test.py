@@ -15,9 +15,9 @@ from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import find_plan, keep
-from tf_placer.base import store
+from tf_placer.base import files as store
 from tf_placer.base.arguments import InputError
-from tf_placer.base.store import Cache
+from tf_placer.base.files import Cache
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices

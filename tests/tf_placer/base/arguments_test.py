@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, check_registration, exact, plain, told
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3), np.array(3)])
@@ -97,3 +98,80 @@ def test_the_nearest_of_many_names() -> None:
     assert arguments.nearest("Conv2d", ops).startswith("did you mean 'model/block_0/conv/Conv2D'")
     found = arguments.nearest("zzz", ops)
     assert found.startswith("there are 51, the nearest are 'model/") and found.count("'model/") == 3
+
+
+@pytest.mark.parametrize("value", [[1, 2], [1.0, 2.0], np.array([1, 2], np.uint8), [True, False]])
+def test_arrays_of_whole_numbers_of_any_type_are_taken(value: Any) -> None:
+    taken = exact("x", value, np.int64)
+    assert taken.dtype == np.int64
+    np.testing.assert_array_equal(taken, np.asarray(value).astype(int))
+    assert exact("allowed", [0, 1], bool).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        *((value, np.int32) for value in ([0.003], [float("nan")], [float("inf")], [2**31], ["7"], [None])),
+        (np.array([2**63], np.uint64), np.int32),
+        ([2], bool),
+    ],
+)
+def test_arrays_that_a_cast_would_change_are_refused(value: Any, dtype: type) -> None:
+    with pytest.raises(InputError, match=r"compute_ns: expected whole numbers that fit (int32|bool)"):
+        exact("compute_ns", value, dtype)
+
+
+@pytest.mark.parametrize("name", ["a", "cut_once", "two_towers_2"])
+def test_a_new_name_can_be_registered(name: str) -> None:
+    check_registration("method", name, print, {"hdp"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *(
+            (name, print, "is no name of a method; use small letters, digits and _")
+            for name in ("", "Cut", "_cut", "2cut", "a,b", "a/b", "a b", "a\n", "é", None, 3, b"cut")
+        ),
+        ("hdp", print, "'hdp' comes with tf_placer; give your method another name"),
+        ("mine", 3, "method 'mine' is 3, which cannot be called; give a function"),
+    ],
+)
+def test_what_cannot_be_registered(name: Any, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_registration("method", name, value, {"hdp"})
+
+
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        (
+            lambda: tf.linalg.matmul(tf.ones((2, 3)), tf.ones((2, 3))),
+            "Matrix size-incompatible: In[0]: [2,3], In[1]: [2,3]",
+        ),
+        (lambda: tf.function(lambda x: tf.gather(x, 9))(tf.constant([2.0])), "indices = 9 is not in [0, 1)"),
+        (
+            lambda: tf.function(lambda x: tf.reshape(x, [7])).get_concrete_function(tf.TensorSpec([2])),
+            "Cannot reshape a tensor with 2 elements to shape [7] (7 elements) for 'Reshape = Reshape[",
+        ),
+        (lambda: tf.constant("a", tf.float32), "Cannot convert 'a' to EagerTensor of dtype float"),
+    ],
+)
+def test_what_is_told_of_an_error(failing: Callable[[], None], said: str) -> None:
+    with pytest.raises((ValueError, TypeError, tf.errors.OpError)) as error:
+        failing()
+    line = told(error.value)
+    assert line.startswith(said)
+    for inner in ("{{", "[Op:", "\n", "[[", 'File "'):
+        assert inner not in line
+
+
+def test_an_error_that_says_nothing() -> None:
+    assert told(ValueError()) == "ValueError"
+    assert told(tf.errors.InternalError(None, None, "")) == "InternalError"
+
+
+def test_what_is_taken_out_of_a_message() -> None:
+    assert plain("{{function_node __wrapped__F_device_/job:a}} too large [Op:F] name: ") == "too large"
+    assert plain("node {{node a/b}}\n\t [[{{node a/b}}]]") == "node a/b"
+    assert plain("{{colocation_node c}} is not") == "c is not"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 
 import pytest
 import tensorflow as tf
 
 from tests.logical_devices import outcomes_of
-from tf_placer.base.eager import outside_functions
+from tf_placer.base.eager import outside_functions, without_collections
 
 OFF = ("graph", "behavior")
 
@@ -62,3 +63,26 @@ def test_outside_of_functions_nothing_changes_where_there_is_none() -> None:
     before = tf.compat.v1.get_default_graph()
     with outside_functions():
         assert tf.executing_eagerly() and tf.compat.v1.get_default_graph() is before
+
+
+def test_no_garbage_collection_begins_inside_and_they_go_on_afterwards() -> None:
+    @without_collections()
+    def fail() -> None:
+        raise ValueError(gc.isenabled())
+
+    with without_collections():
+        assert not gc.isenabled()
+        with without_collections():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="False"):
+        fail()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with without_collections():
+            pass
+        assert not gc.isenabled(), "who switched them off finds them off"
+    finally:
+        gc.enable()

@@ -115,7 +115,7 @@ def test_one_that_was_built_elsewhere_is_used(library, tmp_path, monkeypatch):
 
 
 def test_without_a_home_there_is_a_folder_that_cannot_be_made(monkeypatch):
-    from tf_placer.base.store import user_cache_folder
+    from tf_placer.base.files import user_cache_folder
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where the user is unknown

@@ -1,12 +1,16 @@
-"""Measurements on disk: found by key, never believed when damaged."""
+"""The user's cache: values found by key, durations, and what it holds; a damaged file is never in the way."""
 
+import io
 import json
 import logging
+import os
 
 import pytest
+import rich.console
 
+from tf_placer.base import files
 from tf_placer.base.arguments import InputError
-from tf_placer.base.store import Cache
+from tf_placer.base.files import Cache, Durations, cache_contents, clear_cache
 
 KEY = {"kind": "ops", "graph": "abc"}
 VALUE = {"times": [1, 2.5], "note": "x"}
@@ -15,7 +19,7 @@ VALUE = {"times": [1, 2.5], "note": "x"}
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
     """As in a process that begins."""
-    monkeypatch.setattr("tf_placer.base.store._warned", set())
+    monkeypatch.setattr(files, "_warned", set())
 
 
 @pytest.fixture
@@ -54,23 +58,15 @@ def damaged(text):
 def test_a_damaged_file_is_told_and_measured_again(cache, tmp_path, caplog):
     cache.save(KEY, VALUE)
     (path,) = (tmp_path / "profiles").iterdir()
-    good = path.read_text()
-    for bad in damaged(good):
-        path.write_text(bad)
+    for bad in (*damaged(path.read_text()), b"\xff\xfe\x00"):
+        path.write_bytes(bad if isinstance(bad, bytes) else bad.encode())
         with caplog.at_level(logging.WARNING):
             caplog.clear()
+            files._warned.clear()
             assert cache.load(KEY, dict) is None, bad
         assert str(path) in caplog.text and "making it again" in caplog.text
         cache.save(KEY, VALUE)
         assert cache.load(KEY, dict) == VALUE
-
-
-def test_bytes_that_are_no_text_are_damage_too(cache, tmp_path, caplog):
-    cache.save(KEY, VALUE)
-    (path,) = (tmp_path / "profiles").iterdir()
-    path.write_bytes(b"\xff\xfe\x00")
-    assert cache.load(KEY, dict) is None
-    assert "making it again" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -108,3 +104,158 @@ def test_a_file_that_cannot_be_read_is_one_warning(cache, tmp_path, caplog):
     assert cache.load(KEY, dict) is None and cache.load(KEY, dict) is None
     (message,) = caplog.messages
     assert f"{path} cannot be read" in message
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "kept" / "durations.json"
+
+
+def test_the_last_time_counts(file):
+    assert Durations(file).of("reading") is None
+    assert Durations(file).known("reading", 7.0) == 7.0
+    Durations(file).keep("reading", 30.0)
+    Durations(file).keep("reading", 2.0)
+    assert Durations(file).of("reading") == 2.0
+    assert Durations(file).known("reading", 7.0) == 2.0
+
+
+def test_only_work_that_ends_well_is_timed(file):
+    with pytest.raises(KeyboardInterrupt), Durations(file).timing("searching"):
+        raise KeyboardInterrupt
+    assert Durations(file).of("searching") is None
+    with Durations(file).timing("adding"):
+        pass
+    assert 0 <= Durations(file).of("adding") < 60
+
+
+def test_what_was_done_long_ago_is_forgotten(file, monkeypatch):
+    monkeypatch.setattr(files, "_MOST_DURATIONS", 2)
+    for key in ("a", "b", "a", "c"):
+        Durations(file).keep(key, 1.0)
+    assert [Durations(file).of(key) for key in ("a", "b", "c")] == [1.0, None, 1.0]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": "soon"}', '{"a": null}', "\x00"])
+def test_a_damaged_file_is_told_once_and_written_anew(file, text, caplog):
+    file.parent.mkdir()
+    file.write_text(text)
+    with caplog.at_level(logging.WARNING):
+        assert [Durations(file).of("a") for _ in range(2)] == [None, None]
+    assert len(caplog.records) == 1
+    Durations(file).keep("a", 1.0)
+    assert Durations(file).of("a") == 1.0
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": -1}', '{"a": Infinity}'])
+def test_what_is_no_duration_is_not_known(file, text):
+    file.parent.mkdir()
+    file.write_text(text)
+    assert Durations(file).of("a") is None
+
+
+def test_where_nothing_can_be_kept_that_is_told(tmp_path, caplog):
+    (tmp_path / "taken").write_text("")
+    kept = Durations(tmp_path / "taken" / "durations.json")
+    with caplog.at_level(logging.WARNING):
+        kept.keep("a", 1.0)
+    assert "cannot be written" in caplog.text
+    assert kept.of("a") is None
+
+
+def test_they_are_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    Durations().keep("a", 1.0)
+    assert (tmp_path / "tf_placer" / "durations.json").is_file()
+
+
+def test_one_run_on_a_busy_machine_makes_it_no_more_than_twice_as_long(file):
+    for seconds, expected in ((4.0, 4.0), (90.0, 8.0), (90.0, 16.0), (3.0, 3.0)):
+        Durations(file).keep("building", seconds)
+        assert Durations(file).of("building") == expected
+    Durations(file).keep("ending", 0.0)
+    Durations(file).keep("ending", 60.0)
+    assert Durations(file).of("ending") == 1.0
+
+
+@pytest.fixture
+def user_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "tf_placer"
+    for name, num_bytes in (
+        ("plans/a.json", 10),
+        ("plans/b.json", 20),
+        ("lessons/deep/c", 5),
+        ("x.so", 7),
+        ("new/d", 1),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(num_bytes * b"x")
+    os.utime(folder / "plans/a.json", (1000, 1000))
+    os.utime(folder / "plans/b.json", (2000, 2000))
+    return folder
+
+
+def cleared(*kinds):
+    console = rich.console.Console(file=io.StringIO(), width=200)
+    return clear_cache(kinds, console), console.file.getvalue()
+
+
+def test_what_is_kept_is_counted(user_cache):
+    found = {kept.kind: kept for kept in cache_contents()}
+    assert (found["plans"].files, found["plans"].num_bytes) == (2, 30)
+    assert (found["plans"].oldest_s, found["plans"].newest_s) == (1000, 2000)
+    assert (found["lessons"].files, found["lessons"].num_bytes) == (1, 5)
+    assert (found["libraries"].files, found["libraries"].num_bytes) == (1, 7)
+    assert found["new"].files == 1  # a kind that this code does not know
+    assert (found["workloads"].files, found["workloads"].oldest_s) == (0, None)
+
+
+def test_kinds_are_removed_and_the_rest_is_left(user_cache):
+    data, said = cleared("plans", "libraries", "plans")
+    assert data["freed_bytes"] == 37 and "removed 3 files" in said and "37 B are free again" in said
+    assert sorted(path.name for path in user_cache.iterdir()) == ["lessons", "new"]
+    assert cleared("plans")[0]["freed_bytes"] == 0
+
+
+def test_all_is_removed(user_cache):
+    assert cleared("all")[0]["freed_bytes"] == 43
+    assert list(user_cache.iterdir()) == []
+
+
+def test_no_cache_is_an_empty_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "nowhere"))
+    assert sum(kept.files for kept in cache_contents()) == 0
+    assert cleared("all")[0]["freed_bytes"] == 0
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_links_are_removed_and_not_followed(user_cache, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(1000 * b"x")
+    (user_cache / "profiles").symlink_to(outside)
+    (user_cache / "plans" / "folder").symlink_to(outside)
+    (user_cache / "plans" / "file").symlink_to(outside / "precious")
+    found = {kept.kind: kept for kept in cache_contents()}
+    assert found["plans"].files == 4 and found["plans"].num_bytes < 1000
+    assert found["profiles"].num_bytes < 1000
+    cleared("all")
+    assert (outside / "precious").stat().st_size == 1000
+    assert list(user_cache.iterdir()) == []
+
+
+def test_a_cache_that_is_a_link_is_left_alone(user_cache, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "tf_placer").symlink_to(user_cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    with pytest.raises(InputError, match=r"is a link to .*give XDG_CACHE_HOME"):
+        cleared("all")
+    assert (user_cache / "plans" / "a.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["plan", "..", "", "plans/a.json"])
+def test_what_is_no_kind_is_refused_before_anything_is_removed(kind, user_cache):
+    with pytest.raises(InputError, match=r"nothing of that kind is kept; (did you mean|known)"):
+        cleared("plans", kind)
+    assert (user_cache / "plans" / "a.json").exists()

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.store import Cache
+from tf_placer.base.files import Cache
 from tf_placer.calibration import build_problem as profile_module
 from tf_placer.calibration import refit as traffic
 from tf_placer.calibration.build_problem import build_problem, measure_pair

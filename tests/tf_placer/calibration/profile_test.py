@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.base.store import Cache, Durations
+from tf_placer.base.files import Cache, Durations
 from tf_placer.calibration import build_problem as profile
 from tf_placer.calibration.build_problem import OpTimes, Profile, awaited_s, calibrated
 from tf_placer.cluster.cluster import Cluster
@@ -36,7 +36,7 @@ def test_op_times_replace_estimates_and_work_stays():
 
 @pytest.fixture
 def durations(tmp_path, monkeypatch):
-    monkeypatch.setattr("tf_placer.base.store.durations_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr("tf_placer.base.files.durations_file", lambda: tmp_path / "durations.json")
     return Durations()
 
 

@@ -58,6 +58,9 @@ WRONG = {
     f"{_TOWERS} {_ON} --objective=speed": "give one of time, memory",
     f"{_TOWERS} --cluster=k40x2 --out": "Missing value for flag --out",
     f"{_TOWERS} {_ON} --method=": "--method is empty",
+    f"compare --workload=two_towers {_ON} --methods=": "--methods is empty; give a value",
+    f"{_TOWERS} {_ON} --seed={2**31}": "--seed is '2147483648'",
+    f"{_TOWERS} {_ON} --write=best": "--write is 'best'; give one of fastest, method",
     f"place --workload= {_ON}": "--workload is empty",
     f"{_TOWERS} --saved_model=model {_ON}": "--workload and --saved_model are given; give one of them",
     f"{_TOWERS} --args=f {_ON}": "--args is given without --script; give both",
@@ -94,6 +97,11 @@ WRONG = {
     f"place no_such_package.module:f {_ON}": "there is no module 'no_such_package'",
     f"place tf_placer.place {_ON}": "names no function of a script",
     f"place a b {_ON}": "place takes one word beside flags, got 'b' too",
+    f"place --script=a.py:f b.py:f {_ON}": "--script and 'b.py:f', which stands for it, are given",
+    f"{_TOWERS} a.py:f {_ON}": "--workload and --script are given",
+    "train a.py:f": "train takes flags only",
+    f"place ./:f {_ON}": "that is a folder",
+    f"place .:f {_ON}": "is no script and no module",
     "methods hdp": "methods takes flags only, got 'hdp'",
     "completion tcsh": "give one of bash, zsh, fish",
     # Flags that do not go together.
@@ -105,6 +113,10 @@ WRONG = {
     f"{_TOWERS} {_ON} --input_shape=x:1": "--input_shape and --workload are given",
     f"{_TOWERS} {_ON} --robust --objective=memory": "--robust and --objective are given",
     f"{_TOWERS} {_ON} --order=auto --robust": "--robust and --order are given",
+    f"{_TOWERS} {_ON} --order=auto --objective=memory": "--order and --objective are given",
+    f"{_TOWERS} {_ON} --order=auto --plan=p.json": "--order and --plan are given",
+    f"{_TOWERS} --cluster=local:1 --out=o --robust": "--robust is for described ones",
+    f"{_TOWERS} {_ON} --fuse --objective=memory": "--fuse and --objective are given",
     f"{_TOWERS} {_ON} --fuse --by=layer": "--fuse and --by are given",
     "place --graph=g.json --cluster=local --out=o": "--cluster=local has live devices, and --graph is for described",
     "measure --workload=two_towers --cluster=k40x2 --placement=p.json": "only described; measure on --cluster=local",
@@ -127,7 +139,10 @@ WRONG = {
     f"{_TOWERS} --cluster=k40x2 --out=notes.txt": "notes.txt is a file; give another folder",
     "measure --workload=two_towers --placement=folder": "--placement=folder: that is a folder",
     "explain --plan=nowhere --op=x": "--plan=nowhere: no such file",
-    "profile --graph=g.json": "profile needs a program",
+    **{
+        f"{command} --graph=g.json --plan=p.json": f"{command} needs a program, and a graph that was profiled"
+        for command in ("measure", "explain", "profile")
+    },
     "workloads --name": "did you mean '--names'",
     "doctor --clear=nothing": "--clear=nothing",
 }
@@ -150,6 +165,7 @@ RIGHT = {
     "workloads --names": "two_towers",
     "methods": "memetic: ",
     "completion bash": "# bash completion of tf-placer",
+    "complete place --clus": "--cluster=",
 }
 
 

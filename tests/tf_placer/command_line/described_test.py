@@ -10,14 +10,13 @@ import pytest
 import rich.console
 
 from tf_placer.__main__ import run
-from tf_placer.base import store
-from tf_placer.base.store import Durations
+from tf_placer.base import files as store
+from tf_placer.base.files import Durations
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import described
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.place import compare, place
-from tf_placer.command_line.request import Request
-from tf_placer.command_line.source import Source
+from tf_placer.command_line.request import Request, Source
 from tf_placer.planning import road as road_module
 from tf_placer.planning.road import COMPILE, searching
 from tf_placer.planning.stages import begins_at

@@ -36,12 +36,6 @@ def test_a_file_that_is_no_graph_is_one_line_and_nothing_is_written(tmp_path, ca
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
 
 
-@pytest.mark.parametrize("command", ["measure", "explain", "profile"])
-def test_what_needs_a_program_says_so(capsys, command):
-    line = told(capsys, command, "--graph=file.json", "--plan=placement.json")
-    assert f"{command} needs a program, and a graph that was profiled elsewhere has none behind it" in line
-
-
 def test_a_plan_of_such_a_graph_cannot_be_explained(tmp_path, capsys):
     plan = {
         "schema_version": 1,

@@ -7,14 +7,12 @@ import shlex
 import pytest
 
 from tf_placer.__main__ import COMMANDS
-from tf_placer.command_line.check_flags import define, help_text, parse_flags
-from tf_placer.planning.request import GROUPS
+from tf_placer.command_line.check_flags import help_text, parse
+from tf_placer.planning.request import GROUPS, options_of
 
 
 def help_of(name: str) -> list[str]:
-    command = COMMANDS[name]
-    text = help_text(name, command.help, command.example, command.required, command.one_of, command.word)
-    return text.splitlines()
+    return help_text(name).splitlines()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -23,19 +21,19 @@ def test_the_example_comes_first_and_is_one(name: str) -> None:
     assert lines[:4] == [f"tf-placer {name}: {COMMANDS[name].help}", "", "example:", lines[3]]
     words = shlex.split(lines[3])
     assert words[:2] == ["tf-placer", name]
-    command = COMMANDS[name]
-    parse_flags(define(name), words[1:], command.required, command.word, command.one_of)
+    parse(name, words[1:])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_flag_is_told_once_in_a_group(name: str) -> None:
     lines = help_of(name)
-    for flag in define(name):
+    for option in options_of(name):
+        flag = option.name
         told = [
             line for line in lines if line.startswith((f"  --{flag}= ", f"  --{flag}  ", f"  --{flag}=\n"))
         ]
         told += [line for line in lines if line in (f"  --{flag}=", f"  FILE.py:NAME, --{flag}=")]
-        needed = flag in COMMANDS[name].required and not define(name)[flag].value
+        needed = flag in COMMANDS[name].required and not option.metadata["default_of"][name]
         assert len(told) == 1, (flag, told)
         assert (f"  --{flag}" in lines) == needed
     headings = [line for line in lines if line.removesuffix(":") in GROUPS.values()]

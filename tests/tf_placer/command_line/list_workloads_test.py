@@ -9,7 +9,7 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import find_facts
+from tf_placer.command_line import list_workloads as find_facts
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.workloads import known

@@ -161,40 +161,6 @@ def test_an_order_is_searched_written_and_told(tmp_path):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--robust"], "--robust and --order are given"),
-        (["--objective=memory"], "--order and --objective are given"),
-        (["--plan=PLAN"], "--order and --plan are given"),
-    ],
-)
-def test_an_order_is_of_a_search_for_time(flags, message, capsys, tmp_path):
-    console = rich.console.Console(file=io.StringIO(), width=100)
-    base = ["place", "--workload=branches_small", "--cluster=p100x2"]
-    assert run([*base, "--method=single", f"--out={tmp_path / 'plan'}"], console) == 0
-    given = [flag.replace("PLAN", str(tmp_path / "plan" / "placement.json")) for flag in flags]
-    assert run([*base, "--order=auto", f"--out={tmp_path / 'out'}", *given], console) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--cluster=local:1"], "--robust is for described ones"),
-        (["--cluster=p100x2", "--objective=memory"], "--robust and --objective are given"),
-    ],
-)
-def test_a_robust_plan_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):
-    console = rich.console.Console(file=io.StringIO(), width=100)
-    argv = ["place", "--workload=branches_small", "--robust", f"--out={tmp_path / 'out'}", *flags]
-    assert run(argv, console) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
-@pytest.mark.medium
 def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_path):
     console = rich.console.Console(file=io.StringIO(), width=100)
     argv = ["place", "--workload=lstm_lm_small", "--cluster=k40x2", "--parts=1", "--method=list_schedule"]
@@ -276,21 +242,3 @@ def test_moving_an_op_moves_what_is_fused_with_it(scheduled_plan, tmp_path):
     fused = sum(one == cluster for one in scheduled_plan["clusters"].values()) - 1
     assert f"It is fused with {fused} others in cluster {cluster}, and moves with them" in file.getvalue()
     assert "Its priority is" in file.getvalue() and "what is fused with it elsewhere" in file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            ["--objective=memory"],
-            "--fuse and --objective are given; leave one of them out",
-        ),
-        (["--by=layer"], "--fuse and --by are given; leave one of them out"),
-    ],
-)
-def test_clusters_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):
-    console = rich.console.Console(file=io.StringIO(), width=100)
-    argv = ["place", "--workload=branches_small", "--cluster=k40x2", "--fuse", f"--out={tmp_path / 'out'}"]
-    assert run([*argv, *flags], console) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
 
@@ -75,61 +74,16 @@ def test_a_signature_that_is_not_there(model: pathlib.Path, place: Place, tmp_pa
     assert_refused(place(model, "--signature=doubel"), "no signature 'doubel'; it has double, twice")
     assert not (tmp_path / "out").exists()
     assert place(model, "--signature=double") == (0, "")
-
-
-def a_keras_file(folder: pathlib.Path) -> pathlib.Path:
-    keras.Sequential([keras.Input((2,)), keras.layers.Flatten()]).save(folder / "model.keras")
-    return folder / "model.keras"
+    (tmp_path / "empty").mkdir()
+    assert_refused(
+        place(tmp_path / "empty"), "empty/saved_model.pb: No such file or directory; give the folder"
+    )
 
 
 def a_frozen_graph(folder: pathlib.Path) -> pathlib.Path:
     graph = Doubling().double.get_concrete_function().graph
     (folder / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
     return folder / "frozen.pb"
-
-
-def a_frozen_graph_under_the_name_of_a_saved_model(folder: pathlib.Path) -> pathlib.Path:
-    (folder / "frozen").mkdir()
-    return a_frozen_graph(folder).rename(folder / "frozen" / "saved_model.pb").parent
-
-
-def an_empty_folder(folder: pathlib.Path) -> pathlib.Path:
-    (folder / "empty").mkdir()
-    return folder / "empty"
-
-
-def nothing(folder: pathlib.Path) -> pathlib.Path:
-    return folder / "nothing"
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (a_keras_file, "model.keras: it is a Keras model; export it with keras.models.load_model(FILE)"),
-        (
-            a_frozen_graph,
-            "frozen.pb: it is a GraphDef; give --meta_graph=",
-        ),
-        (
-            a_frozen_graph_under_the_name_of_a_saved_model,
-            "frozen: it is a folder whose saved_model.pb is a GraphDef; give --meta_graph=",
-        ),
-        (an_empty_folder, "empty/saved_model.pb: No such file or directory; give the folder of a SavedModel"),
-        (nothing, "nothing/saved_model.pb: No such file or directory"),
-    ],
-)
-def test_what_is_no_saved_model(
-    make: Callable[[pathlib.Path], pathlib.Path], expected: str, place: Place, tmp_path: pathlib.Path
-) -> None:
-    assert_refused(place(make(tmp_path)), expected)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_text_as_meta_graph(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes.txt").write_text("not a graph")
-    flags = [f"--meta_graph={tmp_path / 'notes.txt'}", "--fetches=Identity", "--cluster=k40x2"]
-    status = run(["place", *flags, f"--out={tmp_path / 'out'}"])
-    assert_refused((status, capsys.readouterr().err), "notes.txt: it is no MetaGraphDef and no GraphDef")
 
 
 def test_results_are_not_written_into_the_model(model: pathlib.Path, place: Place) -> None:

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
-from tf_placer.command_line import find_facts
-from tf_placer.command_line.find_facts import facts_of, found_settings, ship
-from tf_placer.command_line.list_workloads import row
+from tf_placer.command_line import list_workloads as find_facts
+from tf_placer.command_line.list_workloads import facts_of, found_settings, row, ship
 from tf_placer.workloads import known
 from tf_placer.workloads.known import FACTS, WorkloadFacts, shipped, shipped_rows, versions
 

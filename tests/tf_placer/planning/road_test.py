@@ -8,7 +8,7 @@ import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.base import store
+from tf_placer.base import files as store
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.planning import road as road_module
 from tf_placer.planning.forms import Form

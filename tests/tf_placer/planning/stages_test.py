@@ -9,7 +9,7 @@ import pytest
 import rich.console
 import rich.progress
 
-from tf_placer.base.store import Durations
+from tf_placer.base.files import Durations
 from tf_placer.planning.stages import (
     LEFT_OUT,
     Stage,

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import workloads
-from tf_placer.base import store
+from tf_placer.base import files as store
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item

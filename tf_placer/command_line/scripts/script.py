@@ -66,7 +66,12 @@ class Script:
             raise InputError(f"{said}: {why}; {_FORM}")
         if file.suffix != ".py":
             raise InputError(f"{said}: {file.name} is no Python script; {_FORM}")
-        return Script(said, file.resolve(), _module_name(file), name)
+        # The file's own name, so that other scripts can import the module, unless the name is taken.
+        loaded, module = sys.modules.get(file.stem), file.stem
+        is_free = loaded is None or getattr(loaded, "__file__", None) == str(file.resolve())
+        if not is_free or module in sys.stdlib_module_names:
+            module = f"script_{module}"
+        return Script(said, file.resolve(), module, name)
 
     def check_found(self) -> None:
         """Raises InputError where there is no module of that name, as far as that can be told without importing any."""
@@ -102,7 +107,16 @@ class Script:
             sys.path.insert(0, folder)
         with _arguments_of_a_script(self.path), self.errors_told("it must run when it is imported"):
             if self.file is None:
-                return self._module()
+                try:
+                    return importlib.import_module(self.module)
+                except Called as call:
+                    called: Any = call.code
+                    sys.modules[self.module] = called  # an import that does not end is forgotten
+                    return called
+                except ModuleNotFoundError as error:
+                    if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
+                        raise  # one that the module imports
+                    raise self._not_found(error.name) from None
             loader = _ScriptLoader(self.module, str(self.file))
             spec = importlib.util.spec_from_file_location(self.module, self.file, loader=loader)
             assert spec is not None and spec.loader is not None  # a .py file has both
@@ -157,33 +171,21 @@ class Script:
             code.co_names
         )
 
-    def _module(self) -> types.ModuleType:
-        try:
-            return importlib.import_module(self.module)
-        except Called as call:
-            module: Any = call.code
-            sys.modules[self.module] = module  # an import that does not end is forgotten
-            return module
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
-                raise  # one that the module imports
-            raise self._not_found(error.name) from None
-
     def find(self, module: types.ModuleType, args: str | None = None) -> Any:
         """Object of a name in the script: the function itself, or the value of ``--args``.
 
         Raises:
           InputError: there is no such name.
         """
-        found: Any = module
-        said = self.said if args is None else f"--args={args}"
+        value: Any = module
         for part in (args or self.name).split("."):
-            if not hasattr(found, part):
-                known = [one for one in dir(found) if not one.startswith("_")]
-                owner = "the script" if found is module else arguments.shown(found)
-                raise InputError(f"{said}: {owner} has no {part!r}; {arguments.nearest(part, known)}")
-            found = getattr(found, part)
-        return found
+            if not hasattr(value, part):
+                names = [name for name in dir(value) if not name.startswith("_")]
+                owner = "the script" if value is module else arguments.shown(value)
+                said = self.said if args is None else f"--args={args}"
+                raise InputError(f"{said}: {owner} has no {part!r}; {arguments.nearest(part, names)}")
+            value = getattr(value, part)
+        return value
 
     @contextlib.contextmanager
     def errors_told(
@@ -201,19 +203,15 @@ class Script:
         except SystemExit as error:
             raise InputError(f"{self.said}: it ends the process (exit {error.code}); {at_exit}") from None
         except Exception as error:  # a script can raise anything
-            line = _line_of(error, self.path)
-            said = error.msg if isinstance(error, SyntaxError) else told(error)
+            said, frames = told(error), traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in frames if frame.filename == self.path]
+            # What autograph has rewritten is in no traceback: TensorFlow says in its message where it was.
+            lines += map(int, re.findall(rf'File "{re.escape(self.path)}", line (\d+)', str(error)))
+            if isinstance(error, SyntaxError):
+                said, lines = error.msg, [error.lineno] if error.filename == self.path else lines
+            line = lines[-1] if lines else None
             where = f"line {line} of {pathlib.Path(self.path).name}: " if line else ""
             raise InputError(f"{self.said}: {where}{type(error).__name__}: {said}; {remedy}") from error
-
-
-def _module_name(file: pathlib.Path) -> str:
-    """The file's own name, so that other scripts can import the module, unless the name is taken."""
-    taken = sys.modules.get(file.stem)
-    is_free = taken is None or getattr(taken, "__file__", None) == str(file.resolve())
-    if is_free and file.stem not in sys.stdlib_module_names:
-        return file.stem
-    return f"script_{file.stem}"
 
 
 @contextlib.contextmanager
@@ -225,13 +223,3 @@ def _arguments_of_a_script(path: str) -> Iterator[None]:
         yield
     finally:
         sys.argv = ours
-
-
-def _line_of(error: BaseException, path: str) -> int | None:
-    """The innermost line of a file in an error's traceback, or None."""
-    if isinstance(error, SyntaxError) and error.filename == path:
-        return error.lineno
-    through = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-    # What autograph has rewritten is in no traceback: TensorFlow says in its message where it was.
-    said = re.findall(rf'File "{re.escape(path)}", line (\d+)', str(error))
-    return int(said[-1]) if said else through[-1] if through else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import operator
 import sys
@@ -48,24 +47,37 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
         if first_call.may_be_in_main(module):
             module = script.run_as_main()
     eagerly_from_here()  # what comes after the program, up to the last file, is ours
-    found = script.find(module)
-    if isinstance(found, AutoPlaced):
-        found = found.unplaced
-    if isinstance(found, type) or not callable(found):
+    program = script.find(module)
+    if isinstance(program, AutoPlaced):
+        program = program.unplaced
+    if isinstance(program, type) or not callable(program):
+        kind = f"the class {program.__name__}" if isinstance(program, type) else shown(program)
         raise InputError(
-            f"{script.said}: {script.name} is {_kind(found)}; name a tf.function, a Python function or a Keras model"
+            f"{script.said}: {script.name} is {kind}; name a tf.function, a Python function or a Keras model"
         )
+
+    def sized(value: Any) -> Any:
+        """A spec with ``batch_size`` for each open size; other values unchanged."""
+        if not isinstance(value, tf.TensorSpec):
+            return value
+        if value.shape.rank is None:
+            remedy = "give a tensor, or a tf.TensorSpec with a rank"
+            raise InputError(f"{script.said}: {shown(value)} says nothing of the shape; {remedy}")
+        sizes = [batch_size if size is None else size for size in value.shape]
+        return tf.TensorSpec(sizes, value.dtype, value.name)
+
     with script.errors_told("it must run when it is traced with its example arguments"):
-        given = _arguments(script, module, found, args)
-        function, given = (found, given) if given is not None else first_call.of(found)
-        example_args = tf.nest.map_structure(lambda value: _sized(script, value, batch_size), given)
-        if _is_trained(found):
-            function = _train_step(found, example_args)
+        function, stated = program, _arguments(script, module, program, args)
+        if stated is None:
+            function, stated = first_call.of(program)
+        example_args = tf.nest.map_structure(sized, stated)
+        if _is_trained(program):
+            function = _train_step(program, example_args)
         return Item.from_function(function, *example_args, name=script.name)
 
 
 class _FirstCall:
-    """Ends a script at its first call of what is placed, and keeps the arguments; meanwhile nothing is placed."""
+    """Ends a script at its first call of the placed function, and keeps the arguments; nothing is placed meanwhile."""
 
     def __init__(self, script: Script, may_end: bool) -> None:
         self._script, self._may_end = script, may_end
@@ -77,10 +89,18 @@ class _FirstCall:
     def awaited(self) -> Iterator[None]:
         """Watches calls meanwhile."""
         profiles, tell = (sys.getprofile(), threading.getprofile()), threading.excepthook
+        make = keras.Model.make_train_function
+
+        def make_train_function(model: keras.Model, force: bool = False) -> None:
+            """A model's function of batches for ``fit``; the placed model's ends the script."""
+            make(model, force)
+            if model is self._named() and self._is_wanted():
+                model.train_function = lambda batches: self._end(_as_arguments(next(batches)), ())
+
         with contextlib.ExitStack() as restored:
             for owner, name, substitute in (
                 (AutoPlaced, "__call__", lambda placed, *args, **kwargs: placed.unplaced(*args, **kwargs)),
-                (keras.Model, "make_train_function", self._step_of(keras.Model.make_train_function)),
+                (keras.Model, "make_train_function", make_train_function),
                 (threading, "excepthook", lambda error: error.exc_type is Called or tell(error)),
             ):
                 restored.callback(setattr, owner, name, getattr(owner, name))
@@ -92,16 +112,6 @@ class _FirstCall:
             finally:
                 sys.setprofile(profiles[0])
                 threading.setprofile(profiles[1])
-
-    def _step_of(self, make: Callable[..., Any]) -> Callable[..., None]:
-        """Makes a model's function of batches for ``fit``; the placed model's ends the script."""
-
-        def make_train_function(model: keras.Model, force: bool = False) -> None:
-            make(model, force)
-            if model is self._named() and self._is_wanted():
-                model.train_function = lambda batches: self._end(_as_arguments(next(batches)), ())
-
-        return make_train_function
 
     def _entered(self, frame: types.FrameType, event: str, _: Any) -> None:
         """Looks at a call as a profiler does: a ``tf.function`` is an object whose ``__call__`` is called."""
@@ -158,7 +168,7 @@ class _FirstCall:
         return is_function and _signature(named) is None and not _needs_no_arguments(named)
 
     def of(self, function: Any) -> tuple[Any, tuple]:
-        """The function, callable with arguments by position, and those of the call.
+        """The function, callable with arguments by position, and the call's arguments.
 
         Raises:
           InputError: there was no call, or it was in a graph where a size is not known.
@@ -167,7 +177,16 @@ class _FirstCall:
             return function, ()
         if self._arguments is None:
             raise self._unknown(function, f"the arguments of {self._script.name} are not known")
-        values = tf.nest.map_structure(functools.partial(self._example, function), self._arguments)
+
+        def example(value: Any) -> Any:
+            if not any(map(tf.is_symbolic_tensor, tf.nest.flatten(value, expand_composites=True))):
+                return value
+            if isinstance(value, tf.Tensor) and value.shape.is_fully_defined():
+                return tf.TensorSpec(value.shape, value.dtype)
+            why = f"{self._script.name} is called in a graph, where {shown(value)} has no known size"
+            raise self._unknown(function, why)
+
+        values = tf.nest.map_structure(example, self._arguments)
         names, count = self._keywords, len(values) - len(self._keywords)
 
         @tf.function
@@ -175,14 +194,6 @@ class _FirstCall:
             return function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
         return (call if names else function), values
-
-    def _example(self, function: Any, value: Any) -> Any:
-        if not any(tf.is_symbolic_tensor(part) for part in tf.nest.flatten(value, expand_composites=True)):
-            return value
-        if isinstance(value, tf.Tensor) and value.shape.is_fully_defined():
-            return tf.TensorSpec(value.shape, value.dtype)
-        why = f"{self._script.name} is called in a graph, where {shown(value)} has no known size"
-        raise self._unknown(function, why)
 
     def _unknown(self, function: Any, why: str) -> InputError:
         is_trained, name = _is_trained(function), self._script.args_name
@@ -206,10 +217,6 @@ def kind_of(script: Script) -> str:
     if _is_trained(found):
         return MODEL
     return WRAPPED if isinstance(found, AutoPlaced) else FUNCTION if isinstance(found, Function) else PLAIN
-
-
-def _kind(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else shown(value)
 
 
 def _is_trained(value: Any) -> bool:
@@ -244,18 +251,12 @@ def _signature(function: Any) -> tuple | None:
         return tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.inputs[:count])
     if isinstance(function, Function):
         return function.input_signature
-    if isinstance(function, keras.Model) and not _is_trained(function):
-        return _inputs_of_model(function)
-    return None
-
-
-def _inputs_of_model(model: keras.Model) -> tuple | None:
-    """Input specs of a model of layers; None for one that is a Python class, or has not been built."""
-    inputs = getattr(model, "inputs", None)
-    if not inputs:
+    # A model of layers has inputs; one that is a Python class, or has not been built, has none.
+    inputs = getattr(function, "inputs", None) if isinstance(function, keras.Model) else None
+    if not inputs or _is_trained(function):
         return None
-    structure = inputs[0] if len(inputs) == 1 else model.input
-    return (tf.nest.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype), structure),)
+    structure = inputs[0] if len(inputs) == 1 else function.input
+    return (tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), structure),)
 
 
 def _parameters(function: Any) -> inspect.Signature:
@@ -269,23 +270,11 @@ def _needs_no_arguments(function: Any) -> bool:
     return all(one.default is not one.empty for one in _parameters(function).parameters.values())
 
 
-def _sized(script: Script, value: Any, batch_size: int) -> Any:
-    """A spec with ``batch_size`` for each open size; other values unchanged."""
-    if not isinstance(value, tf.TensorSpec):
-        return value
-    if value.shape.rank is None:
-        raise InputError(
-            f"{script.said}: {shown(value)} says nothing of the shape; give a tensor, or a tf.TensorSpec with a rank"
-        )
-    return tf.TensorSpec(
-        [batch_size if size is None else size for size in value.shape], value.dtype, value.name
-    )
-
-
 def _train_step(model: keras.Model, batch: tuple) -> Callable[..., Any]:
     """A function of a batch that does what ``fit`` does with one: forward, loss, gradients, update, metrics."""
     if not model.built:
-        model(tf.nest.map_structure(_zeros, batch[0]))
+        as_value = lambda x: tf.zeros(x.shape, x.dtype) if isinstance(x, tf.TensorSpec) else x  # noqa: E731
+        model(tf.nest.map_structure(as_value, batch[0]))
     model.optimizer.build(model.trainable_variables)
 
     @tf.function
@@ -293,7 +282,3 @@ def _train_step(model: keras.Model, batch: tuple) -> Callable[..., Any]:
         return model.train_step(data)
 
     return train_step
-
-
-def _zeros(value: Any) -> Any:
-    return tf.zeros(value.shape, value.dtype) if isinstance(value, tf.TensorSpec) else value

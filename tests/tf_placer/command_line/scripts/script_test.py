@@ -12,9 +12,9 @@ import pytest
 
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
+from tf_placer.command_line.request import Source
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.command_line.scripts.script_item import kind_of, script_item
-from tf_placer.command_line.source import Source
 
 _SCRIPT = """
 import sys
@@ -173,21 +173,6 @@ def test_a_script_that_fails_is_told_with_its_line(text: str, expected: str, scr
         shapes(script, "f")
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("script.py", "names no function of a script; write FILE.py:NAME"),
-        ("script.py:a b", "names no function"),
-        ("nowhere.py:f", "no such file"),
-        (".:f", "is no script and no module"),
-        ("./:f", "that is a folder"),
-    ],
-)
-def test_what_is_no_script(said: str, expected: str) -> None:
-    with pytest.raises(InputError, match=expected):
-        Script.named(said)
-
-
 def test_a_module_is_looked_for_in_the_working_folder(
     script: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,24 +218,6 @@ def test_a_plan_remembers_the_script(
     # Another program for the same plan: the script's arguments go with the script.
     assert run(["explain", "--workload=dense_small", f"--plan={out / 'placement.json'}", "--op=Sin"]) == 2
     assert "made for another graph" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (["place", "a.py:f", "b.py:f"], "takes one word beside flags, got 'b.py:f' too"),
-        (["place", "--script=a.py:f", "b.py:f"], "--script and 'b.py:f', which stands for it, are given"),
-        (["place", "--workload=dense_small", "a.py:f"], "--workload and --script are given"),
-        (["place", "--workload=dense_small", "--args=x"], "--args is given without --script"),
-        (["train", "a.py:f"], "train takes flags only"),
-    ],
-)
-def test_words_that_do_not_belong(
-    argv: list[str], expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = [f"--out={tmp_path / 'out'}", "--cluster=k40x2"] if argv[0] == "place" else []
-    assert run([*argv, *out]) == 2
-    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.medium
