@@ -28,11 +28,9 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, reached
-from colocation.tensorflow_internals import registered_op
+from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, op_definition, reached
 
 _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
-op_definition = functools.cache(registered_op)
 
 LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
 EXEMPT_OP_TYPES = having("forwards_resources")
@@ -62,8 +60,8 @@ def takes_special_inputs(op_type: str) -> bool:
     return False
 
 
-def input_types(node: tf.compat.v1.NodeDef) -> list[int]:
-    """Returns the ``DataType`` number of each data input that a registered op expects.
+def _types(node: tf.compat.v1.NodeDef, side: str) -> list[int]:
+    """Returns the ``DataType`` number of each data input or output of a registered op.
 
     It is the consumer's view: an ``Identity`` that reads a ref variable expects the plain
     dtype (the runtime dereferences and may send the value), an ``Assign`` expects the ref.
@@ -71,20 +69,6 @@ def input_types(node: tf.compat.v1.NodeDef) -> list[int]:
     Raises:
       ValueError: the op is not registered, or an attribute that gives a dtype is missing.
     """
-    return _types(node, "input_arg")
-
-
-def output_types(node: tf.compat.v1.NodeDef) -> list[int]:
-    """Returns the ``DataType`` number of each output of a registered op; raises as ``input_types``."""
-    return _types(node, "output_arg")
-
-
-def is_ref(dtype: int) -> bool:
-    """Returns whether a ``DataType`` number is one of the ref types of v1 variables."""
-    return dtype > _REF_OFFSET
-
-
-def _types(node: tf.compat.v1.NodeDef, side: str) -> list[int]:
     definition = op_definition(node.op)
     if definition is None:
         raise ValueError(f"node {node.name!r} has op type {node.op!r}, which TensorFlow does not know")
@@ -109,6 +93,15 @@ def _types(node: tf.compat.v1.NodeDef, side: str) -> list[int]:
             of_arg = [dtype] * (attribute(arg.number_attr).i if arg.number_attr else 1)
         types.extend(t + _REF_OFFSET if arg.is_ref and t < _REF_OFFSET else t for t in of_arg)
     return types
+
+
+input_types = functools.partial(_types, side="input_arg")
+output_types = functools.partial(_types, side="output_arg")
+
+
+def is_ref(dtype: int) -> bool:
+    """Returns whether a ``DataType`` number is one of the ref types of v1 variables."""
+    return dtype > _REF_OFFSET
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,46 +133,6 @@ def references_of(index: GraphIndex) -> References:
     return References(outputs, inputs)
 
 
-class Buffers:
-    """The buffers behind the references of a graph in topological order.
-
-    Attributes:
-      readers: (op with a reference, consumer that takes its value).
-    """
-
-    def __init__(self, index: GraphIndex) -> None:
-        self._index = index
-        self.readers: list[tuple[int, int]] = []
-        self._views: list[tuple[int, int]] = []  # (op that has handed a buffer on, consumer)
-        self._writers: dict[int, list[int]] = collections.defaultdict(list)  # of the variable
-        references = references_of(index)
-        self._variable = {op: op for op, _ in references.outputs}  # behind each op that gives its buffer
-        for producer, output, consumer, position in index.data_edges.tolist() if references.outputs else ():
-            if producer not in self._variable:
-                continue
-            variable, op_type = self._variable[producer], index.op_types[consumer]
-            if (consumer, position) in references.inputs:
-                self._variable[consumer] = variable
-                if op_type not in LEAVES_AS_IT_IS:
-                    self._writers[variable].append(consumer)
-                continue
-            is_reference = (producer, output) in references.outputs
-            (self.readers if is_reference else self._views).append((producer, consumer))
-            if op_type in _SAME_BUFFER:
-                self._variable[consumer] = variable
-
-    def late_readers(self) -> Iterator[tuple[int, int]]:
-        """Yields (op that handed a buffer on, consumer) where only the consumer runs after a write to the buffer."""
-        behind = {
-            variable: reached(self._writers[variable], lambda op: self._index.consumers[op])
-            for variable in sorted({self._variable[view] for view, _ in self._views})
-        }
-        for view, consumer in self._views:
-            written = behind[self._variable[view]]
-            if consumer in written and view not in written:
-                yield view, consumer
-
-
 @functools.cache
 def _has_references(op_type: str) -> tuple[bool, bool]:
     """Pair of flags: reference inputs, reference outputs."""
@@ -199,11 +152,7 @@ class Frames:
 
 
 def outermost_loops(index: GraphIndex) -> list[int]:
-    """Outermost v1 loop around each op.
-
-    Returns:
-      [N]: an ``Enter`` op that stands for the loop, or -1 outside of loops.
-    """
+    """[N] ``Enter`` op that stands for the outermost v1 loop around each op, or -1 outside of loops."""
     frames = find_frames(index)
     outermost = list(frames.enter_of_frame)
     for frame, parent in enumerate(frames.parent_of_frame):
@@ -384,17 +333,40 @@ def reference_readers(index: GraphIndex) -> Iterator[Merge]:
     """Merges of a v1 variable with ops that read a reference to its buffer, or read the buffer after a write.
 
     Such a reader sees the variable's buffer as it is when the reader runs. On another device it would have what the
-    buffer held when it was sent, which may be before a write that the reader waits for.
+    buffer held when it was sent, which may be before a write that the reader waits for. The graph is in topological
+    order.
     """
-    buffers = Buffers(index)
-    for reference, consumer in buffers.readers:
-        reason = f"{index.names[consumer]} reads the buffer of {index.names[reference]} as it is when it runs"
-        yield Merge(reference, consumer, "reference_readers", reason)
-    for view, consumer in buffers.late_readers():
-        reason = (
-            f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
-        )
-        yield Merge(view, consumer, "reference_readers", reason)
+    references = references_of(index)
+    variable_of = {op: op for op, _ in references.outputs}  # op that gives a buffer -> the variable behind it
+    views: list[tuple[int, int]] = []  # (op that has handed a buffer on, consumer)
+    writers: dict[int, list[int]] = collections.defaultdict(list)  # of a variable
+    for producer, output, consumer, position in index.data_edges.tolist() if references.outputs else ():
+        if producer not in variable_of:
+            continue
+        variable, op_type = variable_of[producer], index.op_types[consumer]
+        if (consumer, position) in references.inputs:
+            variable_of[consumer] = variable
+            if op_type not in LEAVES_AS_IT_IS:
+                writers[variable].append(consumer)
+            continue
+        if (producer, output) in references.outputs:
+            reason = (
+                f"{index.names[consumer]} reads the buffer of {index.names[producer]} as it is when it runs"
+            )
+            yield Merge(producer, consumer, "reference_readers", reason)
+        else:
+            views.append((producer, consumer))
+        if op_type in _SAME_BUFFER:
+            variable_of[consumer] = variable
+    behind = {
+        variable: reached(writers[variable], lambda op: index.consumers[op])
+        for variable in sorted({variable_of[view] for view, _ in views})
+    }
+    for view, consumer in views:  # only the consumer runs after a write to the buffer
+        written = behind[variable_of[view]]
+        if consumer in written and view not in written:
+            reason = f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
+            yield Merge(view, consumer, "reference_readers", reason)
 
 
 RULES: tuple[Rule, ...] = (

@@ -10,11 +10,13 @@ import dataclasses
 import functools
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.framework import node_def_pb2, tensor_pb2
+
+from colocation.tensorflow_internals import registered_op
 
 FACTS: Mapping[str, str] = {
     # Control flow and functions.
@@ -378,6 +380,9 @@ def having(fact: str) -> frozenset[str]:
     return frozenset(_OF_FACT[fact])
 
 
+op_definition = functools.cache(registered_op)
+
+
 LOOPS, BRANCHES, CALLS = having("loop"), having("branch"), having("call")
 ENTERS, EXITS, MERGES, NEXT_ITERATIONS = having("enter"), having("exit"), having("merge"), having("next")
 VARIABLES, REFERENCE_VARIABLES = having("variable"), having("reference_variable")
@@ -469,6 +474,44 @@ def control_inputs(node: node_def_pb2.NodeDef) -> list[str]:
     return [text for text in node.input if text.startswith("^")]
 
 
+def new_node(
+    op_type: str, name: str, inputs: Iterable[str] = (), device: str = "", **attributes: Any
+) -> node_def_pb2.NodeDef:
+    """A node; ``attributes`` as in ``set_attributes``."""
+    node = node_def_pb2.NodeDef(op=op_type, name=name, input=inputs, device=device)
+    set_attributes(node, attributes)
+    return node
+
+
+def set_attributes(node: node_def_pb2.NodeDef, attributes: Mapping[str, Any]) -> None:
+    """Sets attributes: types, shapes, numbers, bytes, arrays, lists of types, messages; a text is a function's name."""
+    for name, value in attributes.items():
+        attribute = node.attr[name]
+        match value:
+            case tf.DType():
+                attribute.type = value.as_datatype_enum
+            case tf.TensorShape():
+                attribute.shape.CopyFrom(value.as_proto())
+            case bool():
+                attribute.b = value
+            case int():
+                attribute.i = value
+            case float():
+                attribute.f = value
+            case bytes():
+                attribute.s = value
+            case str():
+                attribute.func.name = value
+            case list():
+                attribute.list.type[:] = [dtype.as_datatype_enum for dtype in value]
+            case np.ndarray():
+                attribute.tensor.CopyFrom(tf.make_tensor_proto(value))
+            case tensor_pb2.TensorProto():
+                attribute.tensor.CopyFrom(value)
+            case _:
+                attribute.CopyFrom(value)
+
+
 def copy_of(
     node: node_def_pb2.NodeDef, inputs: Iterable[str] | None = None, name: str = ""
 ) -> node_def_pb2.NodeDef:
@@ -490,12 +533,7 @@ def alone(node: node_def_pb2.NodeDef, inputs: Iterable[str]) -> node_def_pb2.Nod
 
 
 def reached(start: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]]) -> set[_Node]:
-    """All that some nodes lead to, these included.
-
-    Args:
-      start: the nodes.
-      following: of a node, those that it leads to.
-    """
+    """All nodes that some nodes lead to, the latter included, by the nodes that ``following`` gives for each."""
     visited: set[_Node] = set()
     pending = list(start)
     while pending:

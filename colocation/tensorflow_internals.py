@@ -34,75 +34,31 @@ from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry, ops, tensor_util
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
-from tensorflow.python.ops.handle_data_util import copy_handle_data, get_resource_handle_data
+from tensorflow.python.ops.handle_data_util import copy_handle_data as copy_handle_data
+from tensorflow.python.ops.handle_data_util import get_resource_handle_data as get_resource_handle_data
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, eager_safe_variable_handle
 from tensorflow.python.util import _pywrap_util_port, object_identity, tf_decorator, tf_stack
-
-__all__ = [
-    "BaseResourceVariable",
-    "ConcreteFunction",
-    "FuncGraph",
-    "Function",
-    "Initializers",
-    "WrappingFunction",
-    "add_function",
-    "call_flat",
-    "call_gradients",
-    "called_graph",
-    "capture_containers",
-    "concrete_function_like",
-    "connect_to_servers",
-    "copy_handle_data",
-    "copy_stack_trace",
-    "eager_mode",
-    "first_run",
-    "first_trace",
-    "folded_constant",
-    "functions_of",
-    "get_resource_handle_data",
-    "gradients_forgotten",
-    "graph_of_function_def",
-    "has_python_gradient",
-    "has_xla",
-    "host_address_space",
-    "is_compiled",
-    "is_compiled_function",
-    "is_dataset_function",
-    "is_deterministic",
-    "is_identity_key",
-    "is_inside_xla",
-    "is_onednn_on",
-    "is_recording_forward",
-    "live_resources",
-    "live_variables",
-    "local_devices",
-    "new_storage",
-    "process_config",
-    "random_state_kept",
-    "registered_gradient",
-    "registered_kernels",
-    "registered_op",
-    "replace_captures",
-    "seed_source",
-    "set_call_gradient",
-    "set_storage",
-    "storage",
-    "tell_stack_traces",
-    "trace",
-    "untraced",
-    "wait_for_ops",
-    "watch_calls",
-    "watched_variables",
-]
 
 # Variables, each with the tensor of its first value, as TensorFlow collects them in a function's first trace.
 Initializers = list[tuple[tf.Variable, tf.Tensor]]
 _OTHER_SEED = 0x7F_9AC3_51D7
 
 
-def registered_op(op_type: str) -> op_def_pb2.OpDef | None:
-    """Returns the definition of an op type, or None for one that is not registered."""
-    return op_def_registry.get(op_type)
+# Definition of an op type, or None for one that is not registered.
+registered_op: Callable[[str], op_def_pb2.OpDef | None] = op_def_registry.get
+# True if CPUs of this process use oneDNN kernels, by environment and processor.
+is_onednn_on: Callable[[], bool] = _pywrap_util_port.IsMklEnabled
+# This process's devices with ``memory_limit`` in bytes and a description, which the public API lacks.
+local_devices: Callable[[], list[device_attributes_pb2.DeviceAttributes]] = device_lib.list_local_devices
+# Waits until every op and function that this process has called is done, on other processes' devices, too.
+wait_for_ops: Callable[[], None] = context.async_wait
+# Executes eagerly inside, also where the program has eager execution off, which ``tf.init_scope`` leaves off.
+eager_mode: Callable[[], contextlib.AbstractContextManager[None]] = context.eager_mode
+# Value of a graph's tensor that depends on constants only, by the ops' own kernels; else None.
+# ``tf.get_static_value`` knows a handful of ops only.
+folded_constant: Callable[[tf.Tensor], np.ndarray | None] = tensor_util.try_evaluate_constant
+# Whether this process asked for ops that give the same each time: some are traced to others then.
+is_deterministic: Callable[[], bool] = framework_config.is_op_determinism_enabled
 
 
 def registered_kernels(op_type: str) -> tuple[kernel_def_pb2.KernelDef, ...]:
@@ -121,29 +77,9 @@ def has_xla() -> bool:
     return True
 
 
-def is_onednn_on() -> bool:
-    """True if CPUs of this process use oneDNN kernels, by environment and processor."""
-    return bool(_pywrap_util_port.IsMklEnabled())
-
-
-def local_devices() -> list[device_attributes_pb2.DeviceAttributes]:
-    """Returns this process's devices with ``memory_limit`` in bytes and a description, which the public API lacks."""
-    return list(device_lib.list_local_devices())
-
-
 def process_config() -> tf.compat.v1.ConfigProto:
     """Returns the options that eager calls in this process run with: threads, graph optimizations."""
     return context.context().config
-
-
-def wait_for_ops() -> None:
-    """Waits until every op and function that this process has called is done, on other processes' devices, too."""
-    context.async_wait()
-
-
-def eager_mode() -> contextlib.AbstractContextManager[None]:
-    """Executes eagerly inside, also where the program has eager execution off, which ``tf.init_scope`` leaves off."""
-    return context.eager_mode()
 
 
 def add_function(function: function_pb2.FunctionDef) -> None:
@@ -154,31 +90,18 @@ def add_function(function: function_pb2.FunctionDef) -> None:
 def graph_of_function_def(
     function: function_pb2.FunctionDef, input_shapes: Sequence[tf.TensorShape | None]
 ) -> FuncGraph:
-    """Returns the body of a library function as a graph, with shapes inferred from the argument shapes.
+    """Returns the body of a library function as a graph, with shapes inferred from its arguments' shapes, if known.
 
-    Args:
-      function: what it calls must be known to the current graph.
-      input_shapes: one for each argument; None for one that is not known.
-
-    Raises:
-      ValueError, RuntimeError, tf.errors.OpError: TensorFlow does not accept it.
+    What it calls must be known to the current graph. Raises ValueError, RuntimeError or tf.errors.OpError where
+    TensorFlow does not accept it.
     """
     return function_def_to_graph.function_def_to_graph(function, input_shapes=input_shapes)
-
-
-def folded_constant(tensor: tf.Tensor) -> np.ndarray | None:
-    """Returns the value of a graph's tensor that depends on constants only, by the ops' own kernels; else None.
-
-    ``tf.get_static_value`` knows a handful of ops only.
-    """
-    return tensor_util.try_evaluate_constant(tensor)
 
 
 def first_trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Initializers:
     """Traces a function that was never called, which may create variables, and gives these their first values.
 
-    Returns:
-      The variables whose first values depend on the arguments, so that only ``first_run`` can give them; mostly none.
+    Returns the variables whose first values depend on the arguments, so that only ``first_run`` can give them.
     """
     with function._lock:
         if function._variable_creation_config is not None:
@@ -244,8 +167,7 @@ def _options(function: Function) -> tracing_compilation.TracingOptions:
 def watch_calls(hook: Callable[..., Any]) -> Callable[[], None]:
     """Has a hook called in place of every ``tf.function`` of this process; returns what ends that.
 
-    Args:
-      hook: is given the function, what calls it as TensorFlow does, the arguments and the keyword arguments.
+    The hook gets the function, what calls it as TensorFlow does, the arguments and the keyword arguments.
     """
     original = Function.__call__
 
@@ -306,11 +228,6 @@ def host_address_space() -> str:
 def is_compiled(function: Function) -> bool:
     """Returns whether a function was made with ``jit_compile=True``."""
     return bool(function._jit_compile)
-
-
-def is_deterministic() -> bool:
-    """Returns whether this process asked for ops that give the same each time: some are traced to others then."""
-    return bool(framework_config.is_op_determinism_enabled())
 
 
 def is_inside_xla() -> bool:
@@ -427,9 +344,7 @@ class _ToldFunction(AtomicFunction):
 def tell_stack_traces(concrete: ConcreteFunction, origins: Mapping[str, tf.Operation]) -> None:
     """Makes a concrete function's errors name the source lines of ops in its loops and branches.
 
-    Args:
-      concrete: the function.
-      origins: name of an op in the body of a loop or in a branch -> an op that was traced at the same line.
+    ``origins`` is name of an op there -> an op that was traced at the same line.
     """
     function = concrete._inference_function
     function.__class__ = _ToldFunction
@@ -480,13 +395,7 @@ def registered_gradient(name: str) -> Callable[..., Any] | None:
 def call_flat(
     concrete: ConcreteFunction, tensors: Sequence[tf.Tensor], captures: Sequence[tf.Tensor] | None = None
 ) -> Any:
-    """Calls a concrete function with its flat tensors; the outputs come structured.
-
-    Args:
-      concrete: the function.
-      tensors: its arguments.
-      captures: what it is given for what it has captured; None: what it has captured.
-    """
+    """Calls a concrete function with its flat tensors and, if given, other captures; the outputs come structured."""
     return concrete._call_flat(tensors, concrete.captured_inputs if captures is None else captures)
 
 
@@ -599,11 +508,9 @@ def is_recording_forward(accumulator: tf.autodiff.ForwardAccumulator) -> bool:
 def replace_captures(
     function: ConcreteFunction | FuncGraph, replaced: Callable[[tf.Tensor], tf.Tensor]
 ) -> None:
-    """Gives a function, traced or being traced, other captured tensors.
+    """Gives a function, traced or being traced, other captured tensors, in place.
 
-    Args:
-      function: changed in place.
-      replaced: returns what stands for a captured tensor; the tensor itself where nothing changes.
+    ``replaced`` returns what stands for a captured tensor; the tensor itself where nothing changes.
     """
     if isinstance(function, ConcreteFunction):
         function._captured_inputs = [replaced(captured) for captured in function._captured_inputs]

@@ -63,12 +63,7 @@ class DisjointSet:
         return True
 
     def labels(self) -> np.ndarray:
-        """Numbers the sets by their smallest element.
-
-        Returns:
-          [n] int32: label of each element; set 0 holds element 0, and a set's label is the
-          number of sets whose smallest element is smaller.
-        """
+        """[n] int32: sets numbered by their smallest element, from 0."""
         label_of_root: dict[int, int] = {}
         labels = np.empty(len(self._parent), np.int32)
         for element in range(len(self._parent)):
@@ -100,14 +95,9 @@ class Units:
         return self.member_op[self.member_offset[unit] : self.member_offset[unit + 1]]
 
     def why(self, op_a: int, op_b: int) -> tuple[Merge, ...]:
-        """Explains why two ops share a unit.
+        """Explains why two ops share a unit; ValueError if they do not.
 
-        Returns:
-          The chain of merges that leads from ``op_a`` to ``op_b``; each shares an op with the
-          next. Empty for an op and itself.
-
-        Raises:
-          ValueError: the two ops are in different units.
+        Returns the chain of merges that leads from ``op_a`` to ``op_b``; each shares an op with the next.
         """
         if self.unit_of_op[op_a] != self.unit_of_op[op_b]:
             raise ValueError(f"ops {op_a} and {op_b} are in different units; nothing ties them")
@@ -160,13 +150,7 @@ def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[H
 def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence[Heuristic]) -> Units:
     """Merges units that are there already, as heuristics suggest; no hard rule is asked, nothing is split.
 
-    Args:
-      index: names, types and edges of the N ops; of its GraphDef only what the heuristics read has to be there.
-      unit_of_op: [N] the unit of each op, by any number.
-      heuristics: as in ``form_units``.
-
-    Raises:
-      ValueError: there is not one unit for each op.
+    Of the index's GraphDef only what the heuristics read has to be there. ``unit_of_op`` [N] has any numbers.
     """
     if len(unit_of_op) != index.num_ops:
         raise ValueError(
@@ -229,7 +213,7 @@ def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
         first_of_scope.setdefault(name.rpartition("/")[0], op)
     for op, name in enumerate(index.names):
         forward = _forward_op(name, index, first_of_scope)
-        if forward is not None and forward != op:
+        if forward not in (None, op):
             reason = f"{name} is part of the gradient of {index.names[forward]}"
             yield Merge(forward, op, "default_groups", reason)
 
@@ -441,7 +425,17 @@ def unrolled_calls(pattern: str) -> Heuristic:
 
     def merge_steps(index: GraphIndex, units: Units) -> Iterator[Merge]:
         del units  # the rule is about ops
-        for scope, names in _numbered_ops(index, compiled).items():
+        # Scope -> name without its number -> number -> ops with this name or below.
+        scopes: dict[str, dict[str, dict[int, list[int]]]] = collections.defaultdict(
+            lambda: collections.defaultdict(lambda: collections.defaultdict(list))
+        )
+        for op, name in enumerate(index.names):
+            match = None if _GRADIENT.search(name) else compiled.search(name)
+            if match is not None:
+                numbered = _NUMBERED.match(name[match.end() :].partition("/")[0])
+                assert numbered is not None  # the expression takes any text of one line
+                scopes[name[: match.end()]][numbered["base"]][int(numbered["number"] or 0)].append(op)
+        for scope, names in scopes.items():
             calls = math.gcd(*(len(numbers) for numbers in names.values()))
             leader_of_call: dict[int, int] = {}
             for numbers in names.values():
@@ -456,18 +450,3 @@ def unrolled_calls(pattern: str) -> Heuristic:
                             yield Merge(leader, op, "unrolled_calls", reason)
 
     return merge_steps
-
-
-def _numbered_ops(index: GraphIndex, pattern: re.Pattern[str]) -> dict[str, dict[str, dict[int, list[int]]]]:
-    """Scope -> name without its number -> number -> ops with this name or below."""
-    scopes: dict[str, dict[str, dict[int, list[int]]]] = collections.defaultdict(
-        lambda: collections.defaultdict(lambda: collections.defaultdict(list))
-    )
-    for op, name in enumerate(index.names):
-        match = None if _GRADIENT.search(name) else pattern.search(name)
-        if match is None:
-            continue
-        numbered = _NUMBERED.match(name[match.end() :].partition("/")[0])
-        assert numbered is not None  # the expression takes any text of one line
-        scopes[name[: match.end()]][numbered["base"]][int(numbered["number"] or 0)].append(op)
-    return scopes

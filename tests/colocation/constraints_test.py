@@ -46,90 +46,57 @@ def variable(name: str) -> tf.Tensor:
     return raw.VarHandleOp(dtype=tf.float32, shape=(), name=name)
 
 
-def test_resource_edges():
-    def build() -> None:
-        v = variable("v")
-        value = raw.ReadVariableOp(resource=v, dtype=tf.float32, name="read")
-        raw.AssignAddVariableOp(resource=raw.Identity(input=v, name="alias"), value=value, name="update")
-
-    # The read's value is no handle: "read" and "update" are tied through "v" alone.
-    assert pairs(resource_edges, indexed(build)) == {("v", "read"), ("v", "alias"), ("alias", "update")}
+def an_update_by_way_of_an_alias() -> None:
+    v = variable("v")
+    value = raw.ReadVariableOp(resource=v, dtype=tf.float32, name="read")
+    raw.AssignAddVariableOp(resource=raw.Identity(input=v, name="alias"), value=value, name="update")
 
 
-def test_an_update_ties_its_variable_and_slots():
-    def build() -> None:
-        one = tf.constant(1.0)
-        raw.ResourceApplyMomentum(
-            var=variable("v"), accum=variable("slot"), lr=one, grad=one, momentum=one, name="update"
-        )
-
-    assert pairs(resource_edges, indexed(build)) == {("v", "update"), ("slot", "update")}
+def an_update_with_a_slot() -> None:
+    one = tf.constant(1.0)
+    raw.ResourceApplyMomentum(
+        var=variable("v"), accum=variable("slot"), lr=one, grad=one, momentum=one, name="update"
+    )
 
 
-def test_calls_are_exempt_and_loops_are_not():
-    def build() -> None:
-        v = variable("v")
-        read = tf.function(lambda h: raw.ReadVariableOp(resource=h, dtype=tf.float32))
-        body = read.get_concrete_function(tf.TensorSpec((), tf.resource))
-        raw.PartitionedCall(args=[v], Tout=[tf.float32], f=body, name="call")
-        keep = tf.function(lambda h: raw.Identity(input=h)).get_concrete_function(
-            tf.TensorSpec((), tf.resource)
-        )
-        true = tf.function(lambda h: tf.constant(False)).get_concrete_function(tf.TensorSpec((), tf.resource))
-        raw.While(input=[v], cond=true, body=keep, name="loop")
-
-    index = indexed(build)
-    assert pairs(resource_edges, index) == {("v", "loop")}
-    assert pairs(forwarded_resources, index) == set()  # the call returns a float
+def a_call_and_a_loop() -> None:
+    """The call returns a float."""
+    v, handle = variable("v"), tf.TensorSpec((), tf.resource)
+    read = tf.function(lambda h: raw.ReadVariableOp(resource=h, dtype=tf.float32))
+    raw.PartitionedCall(args=[v], Tout=[tf.float32], f=read.get_concrete_function(handle), name="call")
+    keep = tf.function(lambda h: raw.Identity(input=h)).get_concrete_function(handle)
+    true = tf.function(lambda h: tf.constant(False)).get_concrete_function(handle)
+    raw.While(input=[v], cond=true, body=keep, name="loop")
 
 
-def test_forwarded_resources():
-    def build() -> None:
-        out, _ = raw.IdentityN(input=[variable("v"), tf.constant(1.0, name="c")], name="pass")
-        raw.ReadVariableOp(resource=out, dtype=tf.float32, name="read")
-        raw.IdentityN(input=[tf.constant(1.0, name="d")], name="plain")
-
-    index = indexed(build)
-    assert pairs(forwarded_resources, index) == {("v", "pass")}
-    assert pairs(resource_edges, index) == {("pass", "read")}
+def an_identity_of_several() -> None:
+    out, _ = raw.IdentityN(input=[variable("v"), tf.constant(1.0, name="c")], name="pass")
+    raw.ReadVariableOp(resource=out, dtype=tf.float32, name="read")
+    raw.IdentityN(input=[tf.constant(1.0, name="d")], name="plain")
 
 
-def test_ref_edges():
-    def build() -> None:
-        v = raw.VariableV2(shape=(), dtype=tf.float32, name="v")
-        raw.Assign(ref=v, value=tf.constant(1.0), name="assign")
-        raw.Identity(input=v, name="read")  # expects a value: may be elsewhere
-
-    assert pairs(ref_edges, indexed(build)) == {("v", "assign")}
+def a_reference_variable() -> None:
+    v = raw.VariableV2(shape=(), dtype=tf.float32, name="v")
+    raw.Assign(ref=v, value=tf.constant(1.0), name="assign")
+    raw.Identity(input=v, name="read")  # expects a value: may be elsewhere
 
 
-def test_reference_readers_see_what_the_buffer_holds_when_they_run():
-    def build() -> None:
-        v = raw.VariableV2(shape=(), dtype=tf.float32, name="v")
-        read = raw.Identity(input=v, name="read")
-        raw.Neg(x=read, name="early")
-        written = raw.AssignAdd(ref=v, value=raw.Exp(x=read, name="change"), name="write")
-        with tf.control_dependencies([written.op]):
-            raw.Abs(x=read, name="late")
-            again = raw.Identity(input=v, name="again")
-        raw.Neg(x=again, name="of_again")  # the value is taken after the write, wherever it is then
-        raw.Log(x=written, name="of_written")
-
-    assert pairs(reference_readers, indexed(build)) == {
-        ("v", "read"),
-        ("v", "again"),
-        ("write", "of_written"),
-        ("read", "late"),
-    }
+def readers_of_a_buffer() -> None:
+    v = raw.VariableV2(shape=(), dtype=tf.float32, name="v")
+    read = raw.Identity(input=v, name="read")
+    raw.Neg(x=read, name="early")
+    written = raw.AssignAdd(ref=v, value=raw.Exp(x=read, name="change"), name="write")
+    with tf.control_dependencies([written.op]):
+        raw.Abs(x=read, name="late")
+        again = raw.Identity(input=v, name="again")
+    raw.Neg(x=again, name="of_again")  # the value is taken after the write, wherever it is then
+    raw.Log(x=written, name="of_written")
 
 
-def test_class_lists():
-    def build() -> None:
-        a, b = tf.constant(1.0, name="a"), tf.constant(1.0, name="b")
-        with tf1.colocate_with(a.op), tf1.colocate_with(b.op):
-            tf.negative(a, name="c")
-
-    assert pairs(class_lists, indexed(build)) == {("a", "c"), ("b", "c")}
+def classes() -> None:
+    a, b = tf.constant(1.0, name="a"), tf.constant(1.0, name="b")
+    with tf1.colocate_with(a.op), tf1.colocate_with(b.op):
+        tf.negative(a, name="c")
 
 
 def test_class_lists_meet_in_a_name_that_is_not_there():
@@ -139,44 +106,38 @@ def test_class_lists_meet_in_a_name_that_is_not_there():
     assert pairs(class_lists, index_graph(graph_def)) == {("x", "y")}
 
 
-def test_dataset_variant_edges():
-    def build() -> None:
-        source = raw.RangeDataset(
-            start=tf.constant(0, tf.int64), stop=tf.constant(5, tf.int64), step=tf.constant(1, tf.int64),
-            output_types=[tf.int64], output_shapes=[()], name="range",
-        )  # fmt: skip
-        raw.BatchDatasetV2(
-            input_dataset=source, batch_size=tf.constant(2, tf.int64), drop_remainder=tf.constant(True),
-            output_types=[tf.int64], output_shapes=[(2,)], name="batch",
-        )  # fmt: skip
-        iterator = raw.IteratorV2(shared_name="", container="", **_SPEC, name="iterator")
-        raw.MakeIterator(dataset=source, iterator=iterator, name="make")  # takes the variant, is no dataset
-        empty = raw.EmptyTensorList(
-            element_shape=tf.constant(-1), max_num_elements=tf.constant(-1), element_dtype=tf.float32
-        )
-        raw.TensorListPushBack(input_handle=empty, tensor=tf.constant(1.0))  # a variant, but no dataset
-
-    assert pairs(dataset_variant_edges, indexed(build)) == {("range", "batch")}
+def a_range() -> tf.Tensor:
+    return raw.RangeDataset(
+        start=tf.constant(0, tf.int64), stop=tf.constant(5, tf.int64), step=tf.constant(1, tf.int64),
+        output_types=[tf.int64], output_shapes=[()], name="range",
+    )  # fmt: skip
 
 
-def test_variant_readers():
-    def build() -> None:
-        given = tf1.placeholder(tf.variant, [], name="given")
-        source = raw.RangeDataset(
-            start=tf.constant(0, tf.int64), stop=tf.constant(5, tf.int64), step=tf.constant(1, tf.int64),
-            output_types=[tf.int64], output_shapes=[()], name="range",
-        )  # fmt: skip
-        raw.DatasetCardinality(input_dataset=source, name="count")
-        raw.DatasetCardinality(input_dataset=given, name="count_given")
-        optional = raw.OptionalFromValue(components=[tf.constant(1.0)], name="optional")
-        raw.OptionalHasValue(optional=optional, name="has")
-        empty = raw.EmptyTensorList(
-            element_shape=tf.constant(-1), max_num_elements=tf.constant(-1), element_dtype=tf.float32
-        )
-        raw.TensorListPushBack(input_handle=empty, tensor=tf.constant(1.0))  # a list can be sent
+def a_list() -> None:
+    """A variant, but no dataset: it can be sent."""
+    empty = raw.EmptyTensorList(
+        element_shape=tf.constant(-1), max_num_elements=tf.constant(-1), element_dtype=tf.float32
+    )
+    raw.TensorListPushBack(input_handle=empty, tensor=tf.constant(1.0))
 
-    expected = {("range", "count"), ("given", "count_given"), ("optional", "has")}
-    assert pairs(variant_readers, indexed(build)) == expected
+
+def datasets() -> None:
+    source = a_range()
+    raw.BatchDatasetV2(
+        input_dataset=source, batch_size=tf.constant(2, tf.int64), drop_remainder=tf.constant(True),
+        output_types=[tf.int64], output_shapes=[(2,)], name="batch",
+    )  # fmt: skip
+    iterator = raw.IteratorV2(shared_name="", container="", **_SPEC, name="iterator")
+    raw.MakeIterator(dataset=source, iterator=iterator, name="make")  # takes the variant, is no dataset
+    a_list()
+
+
+def readers_of_variants() -> None:
+    raw.DatasetCardinality(input_dataset=a_range(), name="count")
+    raw.DatasetCardinality(input_dataset=tf1.placeholder(tf.variant, [], name="given"), name="count_given")
+    optional = raw.OptionalFromValue(components=[tf.constant(1.0)], name="optional")
+    raw.OptionalHasValue(optional=optional, name="has")
+    a_list()
 
 
 def test_dataset_names():
@@ -187,13 +148,32 @@ def test_dataset_names():
     assert not is_dataset_op("no_such_Dataset")
 
 
-def test_switch_inputs():
-    def build() -> None:
-        data, pred = tf.constant(1.0, name="data"), tf.constant(True, name="pred")
-        on_false, on_true = raw.Switch(data=data, pred=pred, name="switch")
-        raw.Merge(inputs=[on_false, on_true], name="merge")
+def a_switch() -> None:
+    data, pred = tf.constant(1.0, name="data"), tf.constant(True, name="pred")
+    on_false, on_true = raw.Switch(data=data, pred=pred, name="switch")
+    raw.Merge(inputs=[on_false, on_true], name="merge")
 
-    assert pairs(switch_inputs, indexed(build)) == {("data", "switch")}
+
+@pytest.mark.parametrize(
+    ("rule", "build", "expected"),
+    [
+        # The read's value is no handle: "read" and "update" are tied through "v" alone.
+        (resource_edges, an_update_by_way_of_an_alias, "v-read v-alias alias-update"),
+        (resource_edges, an_update_with_a_slot, "v-update slot-update"),
+        (resource_edges, a_call_and_a_loop, "v-loop"),
+        (forwarded_resources, a_call_and_a_loop, ""),
+        (forwarded_resources, an_identity_of_several, "v-pass"),
+        (resource_edges, an_identity_of_several, "pass-read"),
+        (ref_edges, a_reference_variable, "v-assign"),
+        (reference_readers, readers_of_a_buffer, "v-read v-again write-of_written read-late"),
+        (class_lists, classes, "a-c b-c"),
+        (dataset_variant_edges, datasets, "range-batch"),
+        (variant_readers, readers_of_variants, "range-count given-count_given optional-has"),
+        (switch_inputs, a_switch, "data-switch"),
+    ],
+)
+def test_a_rule_ties(rule: Callable, build: Callable, expected: str):
+    assert pairs(rule, indexed(build)) == {tuple(pair.split("-")) for pair in expected.split()}
 
 
 def test_loop_frames_tie_a_loop_and_nothing_around_it():

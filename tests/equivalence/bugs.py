@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from tf_placer.graph import clean, inline, read_function
+from colocation.op_facts import copy_of
+from tf_placer.graph import clean, read_function
 from tf_placer.graph.program import Program, function_names, with_nodes
 from tf_placer.rewrite import functions, placed_function, rewrite, variables
 
@@ -39,8 +41,8 @@ def _afterwards(change: Callable[..., None]) -> Callable[[Any], Any]:
     """A wrong function that changes what the right one returned; ``change`` is given that and the arguments."""
 
     def replacement(right: Callable[..., Any]) -> Callable[..., Any]:
-        def wrong(*arguments: Any) -> Any:
-            result = right(*arguments)
+        def wrong(*arguments: Any, **named: Any) -> Any:
+            result = right(*arguments, **named)
             change(result, *arguments)
             return result
 
@@ -253,12 +255,13 @@ def _equal_updates_merged(before: Program, after: Program) -> Program:
     return _with_changed_nodes(merged, change)
 
 
-def _not_waited_for(right: Callable[..., None]) -> Callable[..., None]:
-    def wrong(node: _Node, parts: dict[str, list[str]]) -> None:
-        node.input[:] = [text for text in node.input if text.removeprefix("^") not in parts or text[0] != "^"]
-        right(node, parts)
+def _parts_not_waited_for(before: Program, after: Program) -> Program:
+    parts = {node.name for node in after.graph_def.node} - {node.name for node in before.graph_def.node}
 
-    return wrong
+    def change(node: _Node) -> None:
+        node.input[:] = [text for text in node.input if text[0] != "^" or text[1:] not in parts]
+
+    return _with_changed_nodes(after, change)
 
 
 def _clones_of_another(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -282,8 +285,16 @@ def _forget_functions_of_functions(_: None, library: Any, graph_def: Any) -> Non
     graph_def.library.function.extend(kept)
 
 
-def _share_one_name(node: _Node, variable: Any) -> None:
-    node.attr["shared_name"].s = b"variable"
+def _share_one_name(node: _Node, *_: Any) -> None:
+    if node.op == "VarHandleOp":
+        node.attr["shared_name"].s = b"variable"
+
+
+def _clear_constant(node: _Node, *_: Any) -> None:
+    if node.op == "Const":
+        value = tf.make_ndarray(node.attr["value"].tensor)
+        zeros = tf.make_tensor_proto(np.zeros_like(value), tf.as_dtype(node.attr["dtype"].type))
+        node.attr["value"].tensor.CopyFrom(zeros)
 
 
 # Inlined calls.
@@ -296,11 +307,21 @@ def _exchange_results(nodes: list[_Node], self: Any, call: Any, body: Any) -> No
         self._output[first], self._output[second] = self._output[second], self._output[first]
 
 
-def _exchange_arguments(_: None, self: Any, call: Any, body: Any, names: Any, library: Any) -> None:
-    floats = [a.name for a in body.signature.input_arg if a.type == tf.float32.as_datatype_enum]
-    if len(floats) > 1:
-        first, last = floats[0], floats[-1]
-        self._inputs[first], self._inputs[last] = self._inputs[last], self._inputs[first]
+def _arguments_exchanged(right: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(self: Any, call: _Node, body: Any) -> Any:
+        types = [argument.type for argument in body.signature.input_arg]
+        floats = [k for k, dtype in enumerate(types) if dtype == tf.float32.as_datatype_enum]
+        inputs = list(call.input)
+        if len(floats) > 1:
+            inputs[floats[0]], inputs[floats[-1]] = inputs[floats[-1]], inputs[floats[0]]
+        return right(self, copy_of(call, inputs), body)
+
+    return wrong
+
+
+def _keep_classes(result: _Node, node: _Node, _: Any) -> None:
+    if "_class" in node.attr:
+        result.attr["_class"].CopyFrom(node.attr["_class"])
 
 
 def _written(what: str, change: Callable[..., None]) -> Bug:
@@ -316,7 +337,7 @@ def _placed(what: str, name: str, replacement: Callable[[Any], Any]) -> Bug:
 
 
 def _inliner(what: str, name: str, replacement: Callable[[Any], Any]) -> Bug:
-    return Bug(what, inline._Inliner, name, replacement)
+    return Bug(what, clean._Inliner, name, replacement)
 
 
 BUGS: dict[str, Bug] = {
@@ -368,8 +389,8 @@ BUGS: dict[str, Bug] = {
     "captured_values_zero": Bug(
         "captured tensors are taken for zeros",
         read_function,
-        "_constant_node",
-        lambda right: lambda name, value: right(name, tf.zeros_like(value)),
+        "new_node",
+        _afterwards(_clear_constant),
     ),
     "control_output_dropped": _placed(
         "the last side effect is no output", "_connect", _afterwards(_drop_last_effect)
@@ -409,27 +430,24 @@ BUGS: dict[str, Bug] = {
     "results_of_call_exchanged": _inliner(
         "a call's first two results change places", "_body_nodes", _afterwards(_exchange_results)
     ),
-    "arguments_of_call_exchanged": Bug(
-        "a call's first and last float arguments change places",
-        inline._Wiring,
-        "__init__",
-        _afterwards(_exchange_arguments),
+    "arguments_of_call_exchanged": _inliner(
+        "a call's first and last float arguments change places", "_body_nodes", _arguments_exchanged
     ),
     "offsets_forgotten": Bug(
         "in a body every named output is taken for the op's first",
-        inline,
+        clean,
         "output_offsets",
         lambda right: lambda node, library: dict.fromkeys(right(node, library), 0),
     ),
     "classes_not_renamed": Bug(
         "`_class` of an inlined body names the body's own ops",
-        inline._Wiring,
-        "_class",
-        lambda right: lambda self, value: value,
+        clean,
+        "renamed_node",
+        _afterwards(_keep_classes),
     ),
     "identity_n_shifted": _clean_up("parts of an IdentityN are mixed up", "split_identity_n", _parts_shifted),
-    "identity_n_not_waited_for": Bug(
-        "who waited for an IdentityN does not wait for its parts", clean, "_rewire", _not_waited_for
+    "identity_n_not_waited_for": _clean_up(
+        "who waited for an IdentityN does not wait for its parts", "split_identity_n", _parts_not_waited_for
     ),
     "updates_merged": _clean_up("equal updates are done once", "default_attributes", _equal_updates_merged),
     "update_done_twice": _clean_up("an update is done twice", "default_attributes", _assignment_twice),
@@ -464,7 +482,7 @@ BUGS: dict[str, Bug] = {
     "one_shared_name": Bug(
         "all variables share one name in a session",
         read_function,
-        "_handle_node",
+        "new_node",
         _afterwards(_share_one_name),
     ),
 }

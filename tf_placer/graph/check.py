@@ -12,24 +12,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
-from tensorflow.core.framework import (
-    attr_value_pb2,
-    function_pb2,
-    node_def_pb2,
-    op_def_pb2,
-    types_pb2,
-)
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, types_pb2
 
-from colocation.constraints import op_definition
-from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS
+from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, op_definition
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import function_names, functions_of, num_tensors, returned_functions
 
-MAX_DEPTH = 50  # of functions that call functions
-MAX_NODES = 1 << 22  # with every call written out
-
 _Library = Mapping[str, function_pb2.FunctionDef]
 
+MAX_DEPTH = 50  # of functions that call functions
+MAX_NODES = 1 << 22  # with every call written out
 MAX_OUTPUTS = 1 << 16  # of one node
 MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for a tensor of any size
 _NAME = re.compile(r"[^\s:^][^\s:]*")
@@ -50,19 +42,35 @@ _Outputs = Mapping[str, int] | None
 
 
 def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> None:
-    """Checks the calls, branches and loops of a graph and of its library.
-
-    Args:
-      nodes: the main graph's; they have the attributes that their ops declare.
-      library: function name -> function.
-    """
+    """Checks the calls, branches and loops of a graph's nodes, with the attributes of their ops, and of its library."""
     nodes = list(nodes)
     for node in [*nodes, *(node for function in library.values() for node in function.node_def)]:
         _check_arity(node, library)
-    expanded: dict[str, int] = {}
+    size: dict[str, int] = {}  # function -> its nodes with all calls written out
+
+    def nodes_of(nodes: Iterable[node_def_pb2.NodeDef]) -> int:
+        return sum(1 + sum(size[name] for name in function_names(node) if name in library) for node in nodes)
+
+    def expand(name: str, callers: tuple[str, ...]) -> None:
+        if name in size:
+            return
+        if name in callers:
+            raise InputError(
+                f"function {name!r} calls itself, which cannot be placed; write the recursion as tf.while_loop"
+            )
+        if len(callers) > MAX_DEPTH:
+            raise InputError(
+                f"function {name!r} is called through {len(callers)} others; at most {MAX_DEPTH} can be placed"
+            )
+        for node in library[name].node_def:
+            for called in function_names(node):
+                if called in library:
+                    expand(called, (*callers, name))
+        size[name] = nodes_of(library[name].node_def)
+
     for name in library:
-        _expand(name, library, expanded, ())
-    total = sum(1 + _called_nodes(node, library, expanded) for node in nodes)
+        expand(name, ())
+    total = nodes_of(nodes)
     if total > MAX_NODES:
         raise InputError(
             f"the graph has {total} nodes when its calls are written out; at most {MAX_NODES} can be placed"
@@ -97,29 +105,6 @@ def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
             )
 
 
-def _expand(name: str, library: _Library, expanded: dict[str, int], callers: tuple[str, ...]) -> None:
-    """Records the node count of a function with all calls written out, and of every function below."""
-    if name in expanded:
-        return
-    if name in callers:
-        raise InputError(
-            f"function {name!r} calls itself, which cannot be placed; write the recursion as tf.while_loop"
-        )
-    if len(callers) > MAX_DEPTH:
-        raise InputError(
-            f"function {name!r} is called through {len(callers)} others; at most {MAX_DEPTH} can be placed"
-        )
-    for node in library[name].node_def:
-        for called in function_names(node):
-            if called in library:
-                _expand(called, library, expanded, (*callers, name))
-    expanded[name] = sum(1 + _called_nodes(node, library, expanded) for node in library[name].node_def)
-
-
-def _called_nodes(node: node_def_pb2.NodeDef, library: _Library, expanded: Mapping[str, int]) -> int:
-    return sum(expanded[name] for name in function_names(node) if name in library)
-
-
 def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
     """Checks names, inputs, attributes and calls of a graph and of all functions of its library.
 
@@ -127,8 +112,19 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
     """
     functions = [function.signature.name for function in graph_def.library.function]
     _check_names(functions, "function")
+    _check_names([node.name for node in graph_def.node], "node")
     library = functions_of(graph_def.library)
-    _check_main_graph(graph_def.node, library)
+    outputs = {node.name: _checked_outputs(node, library) for node in graph_def.node}
+
+    def producer(text: str) -> str | None:
+        name, _, output = text.partition(":")
+        if not is_tensor_name(text) or name not in outputs:
+            return None
+        lengths = outputs[name]
+        exists = lengths is None or int(output or 0) < sum(lengths.values())
+        return name if exists else None
+
+    _check_inputs(graph_def.node, producer, set(outputs))
     for function in library.values():
         try:
             _check_body(function, library)
@@ -150,24 +146,7 @@ def checked_dtype(number: int, where: str) -> tf.DType:
     return tf.as_dtype(number)
 
 
-def _check_main_graph(
-    nodes: Sequence[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef]
-) -> None:
-    _check_names([node.name for node in nodes], "node")
-    outputs = {node.name: _checked_outputs(node, library) for node in nodes}
-
-    def producer(text: str) -> str | None:
-        name, _, output = text.partition(":")
-        if not is_tensor_name(text) or name not in outputs:
-            return None
-        lengths = outputs[name]
-        exists = lengths is None or int(output or 0) < sum(lengths.values())
-        return name if exists else None
-
-    _check_inputs(nodes, producer, set(outputs))
-
-
-def _check_body(function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]) -> None:
+def _check_body(function: function_pb2.FunctionDef, library: _Library) -> None:
     arguments = [argument.name for argument in function.signature.input_arg]
     _check_names([*arguments, *(node.name for node in function.node_def)], "argument or node")
     for argument in function.signature.input_arg:
@@ -234,7 +213,7 @@ def _check_inputs(
         ) from None
 
 
-def _checked_outputs(node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef]) -> _Outputs:
+def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
     """Checks a node's attributes and the number of its inputs; returns its outputs."""
     if "_class" in node.attr:
         classes = node.attr["_class"]

@@ -37,14 +37,10 @@ from tf_placer.graph.size_rules import (
 def called_shapes(
     function: function_pb2.FunctionDef, inputs: Sequence[tf.TensorShape | None]
 ) -> list[tf.TensorShape]:
-    """Shapes of a function's results, as far as inference knows.
+    """Shapes of a function's results by the shapes of its arguments (None: a handle), as far as inference knows.
 
-    Args:
-      function: its own calls are in the library of the default graph.
-      inputs: shapes of the arguments; None for a handle.
-
-    Raises:
-      ValueError, RuntimeError, tf.errors.OpError: TensorFlow does not accept the body, with these shapes or at all.
+    Its own calls are in the library of the default graph. Raises an error of ``REFUSED`` where TensorFlow does not
+    accept the body, with these shapes or at all.
     """
     body = function_pb2.FunctionDef()
     body.CopyFrom(function)
@@ -55,11 +51,7 @@ def called_shapes(
 
 
 def keep_callbacks_from_running(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
-    """Marks Python functions as having side effects, so that shape inference does not call them for their values.
-
-    Args:
-      nodes: a copy that only inference sees; changed in place.
-    """
+    """Marks Python functions, in place, as having side effects, so that inference does not call them for values."""
     for node in nodes:
         if node.op == "PyFuncStateless":
             node.op = "PyFunc"
@@ -80,19 +72,11 @@ def is_handle(tensor: tf.Tensor) -> bool:
 
 
 def changed_shapes(
-    node: node_def_pb2.NodeDef,
-    inputs: Sequence[tf.Tensor],
-    library: Mapping[str, function_pb2.FunctionDef],
+    node: node_def_pb2.NodeDef, inputs: Sequence[tf.Tensor], library: Mapping[str, function_pb2.FunctionDef]
 ) -> dict[int, tuple[tf.TensorShape, tf.TensorShape]]:
     """Loop variables whose shape differs after an iteration: position -> shapes before and after.
 
-    Args:
-      node: the loop.
-      inputs: what enters it, in the default graph.
-      library: function name -> function.
-
-    Raises:
-      ValueError, RuntimeError, tf.errors.OpError: TensorFlow does not accept the body.
+    ``inputs`` enter the loop, in the default graph. Raises as ``called_shapes``.
     """
     before = [None if is_handle(tensor) else tensor.shape for tensor in inputs]
     after = called_shapes(library[node.attr["body"].func.name], before)
@@ -142,8 +126,10 @@ def estimated_sizes(
     arrays = TensorArrays()
     contents: dict[str, TensorList] = {}
     readers = Readers(graph_def, operations)
+    fed = [node.attr["shape"].shape.dim for node in graph_def.node if node.op == "Placeholder"]
+    batch = next((max(1, sizes[0].size) for sizes in fed if sizes), DEFAULT_BATCH)  # rows of what is fed
     while True:
-        walk = _Walk(graph_def, _batch(graph_def), next_shapes or {}, arrays, readers)
+        walk = _Walk(graph_def, batch, next_shapes or {}, arrays, readers)
         with tf.Graph().as_default():
             tf.graph_util.import_graph_def(
                 tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
@@ -157,14 +143,6 @@ def estimated_sizes(
             return sizes
         contents = arrays.known  # what is put in late may have been taken out early
         arrays = TensorArrays(contents)
-
-
-def _batch(graph_def: tf.compat.v1.GraphDef) -> int:
-    """Rows of the first thing that is fed and has rows."""
-    for node in graph_def.node:
-        if node.op == "Placeholder" and node.attr["shape"].shape.dim:
-            return max(1, node.attr["shape"].shape.dim[0].size)
-    return DEFAULT_BATCH
 
 
 class _Walk:
@@ -216,7 +194,11 @@ class _Walk:
             for name, tensor in zip(names, operation.inputs, strict=True)
         ]
         lists = [self._list.get(name) for name in names]
-        outputs = self._outputs(node, inputs, operation, inferred)
+        added = self._certain.get(node.name) or imported_alone(node, inputs, self._versions)
+        if added is not None:
+            outputs = list(added.outputs)
+        else:  # TensorFlow refuses the estimates
+            outputs = list(map(_stand_in, (tensor.dtype for tensor in operation.outputs), inferred))
         depends = any(name in self._by_estimates for name, _ in names)
         sizes = []
         for i, tensor in enumerate(outputs):
@@ -242,23 +224,6 @@ class _Walk:
             self._list[node.name, i] = tensor_list
         return sizes
 
-    def _outputs(
-        self,
-        node: node_def_pb2.NodeDef,
-        inputs: Sequence[tf.Tensor],
-        operation: tf.Operation,
-        inferred: Sequence[tf.TensorShape],
-    ) -> list[tf.Tensor]:
-        """The op's outputs in the second graph; stand-ins of inferred shape if TensorFlow refuses the estimates."""
-        if node.name in self._certain:
-            return list(self._certain[node.name].outputs)
-        added = imported_alone(node, inputs, self._versions)
-        if added is not None:
-            return list(added.outputs)
-        return [
-            _stand_in(tensor.dtype, shape) for tensor, shape in zip(operation.outputs, inferred, strict=True)
-        ]
-
     def _size(
         self,
         node: node_def_pb2.NodeDef,
@@ -276,10 +241,26 @@ class _Walk:
             return tuple(inferred.as_list()), ""
         follows = DERIVED if depends else ""
         shape, rule = tensor.shape, ""
+        branches = returned_functions(node)
         if is_open_loop(node):
-            shape, rule = self._of_loop(node, i, inputs, shape)
-        elif not shape.is_fully_defined():
-            shape, rule = self._of_branches(node, i, inputs, shape)
+            try:
+                changed = changed_shapes(node, inputs, self._library)
+            except REFUSED:
+                changed, rule = {}, LOOP
+            if i in changed:
+                shape = tf.TensorShape(filled(largest_shape(changed[i]), self._batch))
+                rule = LOOP
+        elif branches and not shape.is_fully_defined():
+            passed = inputs[1:] if len(branches) > 1 else inputs
+            arguments = [None if is_handle(read) else read.shape for read in passed]
+            try:
+                results = [called_shapes(self._library[name], arguments)[i] for name in branches]
+            except REFUSED:
+                results = []
+            shape = common_shape(results) if results else shape
+            if results and not shape.is_fully_defined():
+                shape = tf.TensorShape(filled(largest_shape(results), self._batch))
+                rule = BRANCHES
         if not shape.is_fully_defined():
             value = folded_constant(tensor)
             shape = shape if value is None else tf.TensorShape(value.shape)
@@ -304,37 +285,6 @@ class _Walk:
             if fitted != size:
                 return fitted, AS_READ
         return size, rule
-
-    def _of_loop(
-        self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
-    ) -> tuple[tf.TensorShape, str]:
-        try:
-            changed = changed_shapes(node, inputs, self._library)
-        except REFUSED:
-            return shape, LOOP
-        if i not in changed:
-            return shape, ""
-        largest = largest_shape(changed[i])
-        return tf.TensorShape(filled(largest, self._batch)), LOOP
-
-    def _of_branches(
-        self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
-    ) -> tuple[tf.TensorShape, str]:
-        """Common result of the functions that an op calls."""
-        names = returned_functions(node)
-        if not names:
-            return shape, ""
-        passed = inputs[1:] if len(names) > 1 else inputs
-        shapes = [None if is_handle(tensor) else tensor.shape for tensor in passed]
-        try:
-            results = [called_shapes(self._library[name], shapes)[i] for name in names]
-        except REFUSED:
-            return shape, ""
-        common = common_shape(results)
-        if common.is_fully_defined():
-            return common, ""
-        largest = largest_shape(results)
-        return tf.TensorShape(filled(largest, self._batch)), BRANCHES
 
 
 def _value(tensor: tf.Tensor) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -96,6 +96,7 @@ class _Checks:
         self._item = item
         # Name of a tensor -> the ops outside of clusters that check its numbers.
         self._checking: dict[str, list[int]] = collections.defaultdict(list)
+        # Op -> ops that read what follows from the numbers that it makes.
         self._behind: dict[int, set[int]] = {}
 
     def why_it_may_raise(self, op: int) -> str:
@@ -106,9 +107,14 @@ class _Checks:
         if rule == "cast":
             is_safe = self._is_cast_alike(op)
         elif rule == "index":
-            is_safe = self._is_in_range(op, arguments)
+            is_safe = self._is_in_range(op, int(arguments.partition(",")[0]))
         elif rule in ("known", "settled"):
-            is_safe = self._is_known(op, arguments) and (rule == "known" or self._is_settled(op))
+            is_safe = self._is_known(op, list(map(int, arguments.split(","))))
+            if rule == "settled" and any(feed.is_open for feed in self._item.feeds):
+                operation = self._operation(op)
+                is_safe = is_safe and operation is not None
+                tensors = (*operation.inputs, *operation.outputs) if operation is not None else ()
+                is_safe = is_safe and all(tensor.shape.is_fully_defined() for tensor in tensors)
         else:
             least, most = self._range_read(op, 1)
             bits = 8 * self._item.outputs[op][0].dtype.size
@@ -153,37 +159,27 @@ class _Checks:
         source = tf.as_dtype(node.attr["SrcT"].type)
         return not (source.is_floating and tf.as_dtype(node.attr["DstT"].type).is_integer)
 
-    def _is_known(self, op: int, arguments: str) -> bool:
+    def _is_known(self, op: int, positions: Sequence[int]) -> bool:
         inputs, index = self._item.graph_def.node[op].input, self._item.index
-        producers = [
-            index.id_of_name[parse_input(inputs[int(position)])[1]] for position in arguments.split(",")
-        ]
+        producers = [index.id_of_name[parse_input(inputs[position])[1]] for position in positions]
         if all(index.op_types[producer] == "Const" for producer in producers):  # mostly, and soon seen
             return True
         operation = self._operation(op)
         return operation is not None and all(
-            folded_constant(operation.inputs[int(position)]) is not None for position in arguments.split(",")
+            folded_constant(operation.inputs[position]) is not None for position in positions
         )
 
-    def _is_settled(self, op: int) -> bool:
-        if not any(feed.is_open for feed in self._item.feeds):
-            return True
-        operation = self._operation(op)
-        if operation is None:
-            return False
-        return all(tensor.shape.is_fully_defined() for tensor in (*operation.inputs, *operation.outputs))
-
-    def _is_in_range(self, op: int, arguments: str) -> bool:
+    def _is_in_range(self, op: int, position: int) -> bool:
         """True if proven; otherwise the op stays outside, and its check holds for the ops behind."""
         index, nodes = self._item.index, self._item.graph_def.node
-        source, position, names = op, int(arguments.partition(",")[0]), []
+        source, at, names = op, position, []
         while source == op or index.op_types[source] in _SAME_NUMBERS:
-            _, name, output = parse_input(nodes[source].input[position])
+            _, name, output = parse_input(nodes[source].input[at])
             names.append(f"{name}:{output}")
-            source, position = index.id_of_name[name], 0
+            source, at = index.id_of_name[name], 0
         may_be_any = index.op_types[source] == "Placeholder" or not self._is_cast_alike(source)
         if not may_be_any or not self._checking.keys().isdisjoint(names):
-            least, most = self._range_read(op, int(arguments.partition(",")[0]))
+            least, most = self._range_read(op, position)
             if least >= 0 and most < self._bound(op):
                 return True
         for name in names:
@@ -207,11 +203,14 @@ class _Checks:
         value = folded_constant(tensor)
         if value is not None:
             return (int(value.min()), int(value.max())) if value.size else (0, 0)
-        bounds = [
-            self._bound(guard)
-            for guard in self._checking.get(tensor.name, ())
-            if op in self._ops_behind(guard)
-        ]
+        index, bounds = self._item.index, []
+        for guard in self._checking.get(tensor.name, ()):
+            if guard not in self._behind:
+                self._behind[guard] = reached(
+                    [guard], lambda at: () if index.op_types[at] in _NO_DATA else index.consumers[at]
+                )
+            if op in self._behind[guard]:
+                bounds.append(self._bound(guard))
         if any(bounds):
             return 0, min(filter(None, bounds)) - 1
         widest = (0, 1) if tensor.dtype.is_bool else (tensor.dtype.min, tensor.dtype.max)
@@ -219,15 +218,6 @@ class _Checks:
             return widest
         least, most = _range_made(tensor, functools.partial(self._range, op, depth=depth + 1))
         return (least, most) if widest[0] <= least and most <= widest[1] else widest  # or it may wrap around
-
-    def _ops_behind(self, op: int) -> set[int]:
-        """Ops that read what follows from the numbers that an op makes."""
-        if op not in self._behind:
-            index = self._item.index
-            self._behind[op] = reached(
-                [op], lambda at: [] if index.op_types[at] in _NO_DATA else index.consumers[at]
-            )
-        return self._behind[op]
 
 
 def _range_made(tensor: tf.Tensor, range_of: Callable[[tf.Tensor], _Range]) -> _Range:

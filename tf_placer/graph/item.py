@@ -18,24 +18,30 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.framework import function_pb2, node_def_pb2, tensor_pb2, types_pb2
 
-from colocation.op_facts import GraphIndex, index_graph
+from colocation.constraints import input_types, is_ref, takes_special_inputs
+from colocation.op_facts import GraphIndex, having, index_graph
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.graph.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
-from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices
 from tf_placer.graph.program import (
     Feed,
     HostCapture,
     ItemVariable,
     Program,
     Splitting,
+    all_nodes,
+    called_functions,
     drawn_value,
     fingerprint,
+    function_names,
+    functions_of,
+    is_compiled,
     with_constants,
+    with_nodes,
     without_large_constants,
     without_value,
 )
@@ -54,6 +60,127 @@ from tf_placer.graph.sizes import OutputSpec, output_specs
 SCHEMA_VERSION = 1
 _KIND = "a tf_placer item"
 _REMEDY = "trace the program again"
+_OF_PROGRAM = ("graph_def", "feeds", "fetches", "control_outputs", "variables", "host_captures")
+
+CALLBACKS, _TELLS, _ITERATOR_READS = having("python"), having("prints"), having("iterator_read")
+_TABLES, _FILLS_A_TABLE = having("table"), having("fills_table")
+_NO_NUMBERS = (tf.string, tf.resource, tf.variant)
+
+
+def host_ops(
+    graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture], variables: Sequence[ItemVariable] = ()
+) -> dict[str, str]:
+    """Op name -> reason to stay in the calling process: what the op needs is nowhere else.
+
+    A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do
+    Python functions, and a variable that something else in this process holds. Ops that colocation ties to one of
+    these stay with it.
+    """
+    library = functions_of(graph_def.library)
+    kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
+    kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
+    callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
+    prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
+    reasons = {}
+    for node in graph_def.node:
+        if node.name in kinds:
+            reasons[node.name] = kinds[node.name]
+        elif callbacks[node.name]:
+            reasons[node.name] = f"it runs a Python function ({callbacks[node.name]})"
+        elif prints[node.name]:
+            reasons[node.name] = f"it prints where this process does ({prints[node.name]})"
+    return reasons
+
+
+def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
+    """Reason why no other process can run a graph: one clause that names an op; "" where one can.
+
+    An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
+    """
+    for capture in captures:
+        if not can_stand_in(graph_def, capture):
+            readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
+            return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
+    library = functions_of(graph_def.library)
+    filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
+    for node in graph_def.node:
+        op_type = _op_within(node, CALLBACKS, library)
+        if op_type:
+            return f"{node.name!r} runs a Python function of this process ({op_type})"
+        if node.op in _TABLES and node.name not in filled:
+            return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
+    return ""
+
+
+def can_stand_in(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> bool:
+    """True if zeros can be read in place of a capture: an iterator of numbers that is only read."""
+    readers = _readers(graph_def, capture)
+    return bool(readers) and all(
+        node.op in _ITERATOR_READS
+        and all(tf.as_dtype(dtype) not in _NO_NUMBERS for dtype in node.attr["output_types"].list.type)
+        for node in readers
+    )
+
+
+def _readers(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> list[node_def_pb2.NodeDef]:
+    return [
+        node for node in graph_def.node if any(text.partition(":")[0] == capture.node for text in node.input)
+    ]
+
+
+def _op_within(
+    node: node_def_pb2.NodeDef, op_types: frozenset[str], library: Mapping[str, function_pb2.FunctionDef]
+) -> str:
+    """The first of some op types that a node is or calls, through any number of functions; "" where there is none."""
+    if node.op in op_types:
+        return node.op
+    names = sorted(called_functions([node], library))
+    return next((child.op for name in names for child in library[name].node_def if child.op in op_types), "")
+
+
+def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
+    """Op name of the main graph -> devices that the op requests, whole or in part; others are left out.
+
+    An op asks for its own device first, then for those of the ops in its branches and bodies, because it runs with
+    them on one device. What XLA compiles runs where its call is, whatever it asks for inside. An op that takes a
+    variable's handle runs where the variable is: TensorFlow pays no heed to what it asks for, and it is left out.
+    All calls have been inlined.
+    """
+    library = functions_of(program.graph_def.library)
+    inside: dict[str, tuple[str, ...]] = {}
+    requests = {node.name: _requests(node, library, inside) for node in program.graph_def.node}
+    return {name: devices for name, devices in requests.items() if devices}
+
+
+def without_devices(program: Program) -> Program:
+    """Returns the program with no device on any node or function node."""
+    graph_def = with_nodes(program.graph_def, program.graph_def.node)
+    for node in all_nodes(graph_def):
+        node.device = ""
+    return dataclasses.replace(program, graph_def=graph_def)
+
+
+def _requests(
+    node: node_def_pb2.NodeDef,
+    library: Mapping[str, function_pb2.FunctionDef],
+    inside: dict[str, tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Devices that a node requests; ``inside`` caches the requests of functions."""
+    devices = [node.device] if node.device else []
+    called = [name for name in dict.fromkeys(function_names(node)) if name in library]
+    if not called:
+        follows_a_variable = takes_special_inputs(node.op) and any(
+            dtype == types_pb2.DT_RESOURCE or is_ref(dtype) for dtype in input_types(node)
+        )
+        return () if follows_a_variable else tuple(devices)
+    for name in [] if is_compiled(node) else called:
+        if name not in inside:
+            inside[name] = ()  # for a function that calls itself
+            body = [] if is_compiled(library[name]) else library[name].node_def
+            requests = (device for child in body for device in _requests(child, library, inside))
+            inside[name] = tuple(dict.fromkeys(requests))
+        devices.extend(inside[name])
+    return tuple(dict.fromkeys(devices))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,8 +316,7 @@ class Item:
     def from_program(name: str, program: Program) -> Item:
         """Makes an Item of a raw program: clean-ups, shape inference, index.
 
-        Raises:
-          InputError: TensorFlow does not accept the graph, or it needs what can be given no value.
+        Raises InputError where TensorFlow does not accept the graph, or it needs what can be given no value.
         """
         arguments.text("name", name, "give the name that reports call it by")
         arguments.instance_of("program", program, Program, "give a Program")
@@ -205,27 +331,15 @@ class Item:
             raise InputError(f"{error}{program.open_sizes and '; '}{program.open_sizes}") from error
         return Item(
             name=name,
-            graph_def=program.graph_def,
             index=index_graph(program.graph_def),
             outputs=outputs,
-            feeds=program.feeds,
-            fetches=program.fetches,
-            control_outputs=program.control_outputs,
-            variables=program.variables,
             requested_devices=requested_devices(cleaned),
-            host_captures=program.host_captures,
+            **{field: getattr(program, field) for field in _OF_PROGRAM},
         )
 
     def as_program(self) -> Program:
         """The item as a program again, to be changed."""
-        return Program(
-            graph_def=self.graph_def,
-            feeds=self.feeds,
-            fetches=self.fetches,
-            control_outputs=self.control_outputs,
-            variables=self.variables,
-            host_captures=self.host_captures,
-        )
+        return Program(**{field: getattr(self, field) for field in _OF_PROGRAM})
 
     @functools.cached_property
     def host_ops(self) -> dict[str, str]:
@@ -287,14 +401,7 @@ class Item:
         )
 
     def with_variables(self, values: Mapping[str, np.ndarray]) -> Item:
-        """The same program with other values of variables.
-
-        Args:
-          values: node of a variable -> its value; the others stay as they are.
-
-        Raises:
-          InputError: there is no such variable.
-        """
+        """The same program with other values of some variables, by their nodes; InputError for another node."""
         arguments.instance_of("values", values, dict, "give node of a variable -> its value")
         nodes = [variable.node for variable in self.variables]
         for node in values:
@@ -310,14 +417,7 @@ class Item:
         )
 
     def with_constants(self, values: Mapping[str, tensor_pb2.TensorProto]) -> Item:
-        """The program that ``without_values`` took large constants of, with these again.
-
-        Args:
-          values: node of a constant -> what it was; others are left out.
-
-        Raises:
-          InputError: it is no mapping.
-        """
+        """The program that ``without_values`` took large constants of, with some of these again, by their nodes."""
         arguments.instance_of("values", values, dict, "give node of a constant -> its value")
         graph_def = with_constants(self.graph_def, values)
         return self._same_program(
@@ -362,19 +462,14 @@ def rewritten(
     requested = item.requested_devices
     result = Item(
         name=item.name,
-        graph_def=program.graph_def,
         index=index,
         outputs=output_specs(program.graph_def, known),
-        feeds=program.feeds,
-        fetches=program.fetches,
-        control_outputs=program.control_outputs,
-        variables=program.variables,
         requested_devices={
             name: requested[origin_of[name]] for name in index.names if origin_of[name] in requested
         },
-        host_captures=program.host_captures,
         stages=item.stages,
         splitting=splitting,
+        **{field: getattr(program, field) for field in _OF_PROGRAM},
     )
     if item.stages:  # whatever pattern of names tells a stage
         stage_of = dict(zip(item.index.names, item.stage_of_op.tolist(), strict=True))
@@ -397,7 +492,16 @@ def item_bytes(item: Item) -> bytes:
     held: dict[str, list[dict[str, Any]]] = {"feeds": [], "variables": []}
     for field, entries in held.items():
         for position, holder in enumerate(getattr(item, field)):
-            array, how = _packed(holder.value)
+            value, how = holder.value, "whole"
+            if value.dtype.hasobject:
+                array, how = np.frombuffer(tf.make_tensor_proto(value).SerializeToString(), np.uint8), "text"
+            else:
+                # The file knows no types but numbers', so that those that NumPy does not write (bfloat16) are kept like
+                # others. Slots of optimizers are all zeros, half of what an item holds.
+                array = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+                elements = array.reshape(-1, value.dtype.itemsize)
+                if value.size > 1 and (elements == elements[0]).all():
+                    array, how = elements[0], "one"
             arrays[f"{field}_{position}"] = array
             entry = {f.name: getattr(holder, f.name) for f in dataclasses.fields(holder) if f.name != "value"}
             entries.append({**entry, "dtype": holder.dtype.name, "how": how})
@@ -452,35 +556,18 @@ def _entries(kind: type, field: str, header: dict[str, Any], arrays: dict[str, n
     """The feeds or the variables of a file."""
     entries = []
     for position, entry in enumerate(header[field]):
-        fields = {**entry, "dtype": tf.as_dtype(entry["dtype"]), "shape": tuple(entry["shape"])}
-        value = _unpacked(arrays[f"{field}_{position}"], fields.pop("how"), fields["dtype"], fields["shape"])
+        dtype, shape = tf.as_dtype(entry["dtype"]), tuple(entry["shape"])
+        fields, raw = {**entry, "dtype": dtype, "shape": shape}, arrays[f"{field}_{position}"]
+        how = fields.pop("how")
+        if how not in ("text", "whole", "one"):
+            raise ValueError(f"a value is kept as {how!r}")
+        if how == "text":
+            texts = tf.make_ndarray(tensor_pb2.TensorProto.FromString(raw.tobytes()))
+            value = np.asarray(texts, object).reshape(shape)
+        elif how == "whole":
+            value = raw.view(dtype.as_numpy_dtype).reshape(shape)
+        else:  # of zeros the system gives pages when they are read
+            element = raw.view(dtype.as_numpy_dtype)
+            value = np.full(shape, element[0]) if raw.any() else np.zeros(shape, element.dtype)
         entries.append(kind(**fields, value=value))
     return entries
-
-
-def _packed(value: np.ndarray) -> tuple[np.ndarray, str]:
-    """A value as bytes [.] uint8, and how: ``"whole"``, ``"one"`` where all elements are equal, or ``"text"``.
-
-    Slots of optimizers are all zeros, half of what an item holds. The file knows no types but numbers', so that
-    those that NumPy does not write (bfloat16) are kept like others.
-    """
-    if value.dtype.hasobject:
-        return np.frombuffer(tf.make_tensor_proto(value).SerializeToString(), np.uint8), "text"
-    raw = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
-    elements = raw.reshape(-1, value.dtype.itemsize)
-    if value.size > 1 and (elements == elements[0]).all():
-        return elements[0], "one"
-    return raw, "whole"
-
-
-def _unpacked(raw: np.ndarray, how: str, dtype: tf.DType, shape: tuple[int, ...]) -> np.ndarray:
-    if how == "text":
-        texts = tf.make_ndarray(tensor_pb2.TensorProto.FromString(raw.tobytes()))
-        return np.asarray(texts, object).reshape(shape)
-    value = raw.view(dtype.as_numpy_dtype)
-    if how == "whole":
-        return value.reshape(shape)
-    if how != "one":
-        raise ValueError(f"a value is kept as {how!r}")
-    # Of zeros the system gives pages when they are read.
-    return np.zeros(shape, value.dtype) if not raw.any() else np.full(shape, value[0])

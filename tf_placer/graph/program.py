@@ -6,14 +6,22 @@ import dataclasses
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, tensor_pb2
 
-from colocation.op_facts import BRANCHES, CALLS, copy_of, parse_input, reached
-from colocation.tensorflow_internals import registered_op
+from colocation.op_facts import (
+    BRANCHES,
+    CALLS,
+    control_inputs,
+    copy_of,
+    data_inputs,
+    parse_input,
+    reached,
+    registered_op,
+)
 from tf_placer.base.arguments import InputError
 
 STRING_BYTES = 16
@@ -178,10 +186,7 @@ def called_functions(
 ) -> set[str]:
     """Returns the functions of a library that nodes call, directly or not, in loops and branches, too.
 
-    Args:
-      nodes: of a graph or a body.
-      library: name -> function.
-      gradient_of: function -> its gradient, where that is needed with it.
+    ``gradient_of`` names the gradients of functions, where these are needed with them.
     """
 
     def named(nodes: Iterable[node_def_pb2.NodeDef]) -> list[str]:
@@ -192,6 +197,28 @@ def called_functions(
         return [*named(library[name].node_def), *([gradient] if gradient in library else [])]
 
     return reached(named(nodes), following)
+
+
+def inlined_bodies(
+    nodes: Iterable[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef], scope: str = ""
+) -> Iterator[tuple[str, function_pb2.FunctionDef]]:
+    """Path and function of every call that inlining writes out, calls in bodies included.
+
+    An op of the body is called ``path/op`` then.
+    """
+    for node in nodes:
+        body = library.get(node.attr["f"].func.name if node.op in CALLS else node.op)
+        if body is not None and not is_compiled(node) and not is_compiled(body):
+            path = f"{scope}{node.name}"
+            yield path, body
+            yield from inlined_bodies(body.node_def, library, f"{path}/")
+
+
+def all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
+    """Nodes of the main graph, then of the library functions."""
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def
 
 
 def function_names(node: node_def_pb2.NodeDef) -> list[str]:
@@ -245,9 +272,7 @@ def output_offsets(
 def flat_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
     """Returns an input inside a function (``arg``, ``node:output_arg:k`` or ``^node``) as one of a graph.
 
-    Args:
-      text: the input.
-      offsets: the ``output_offsets`` of each of the function's nodes.
+    ``offsets`` are the ``output_offsets`` of the function's nodes.
     """
     name, _, rest = text.partition(":")
     if not rest:
@@ -283,10 +308,10 @@ def write_body(
     results: Mapping[str, str],
     effects: Sequence[str],
 ) -> None:
-    """Makes a graph the body of a function, which is changed.
+    """Makes a graph the body of a function, which has its arguments and results already.
 
     Args:
-      function: has the arguments and results already.
+      function: is changed.
       graph_def: the graph, with a node for each argument that it reads.
       argument_of: such a node -> the argument.
       results: name of a result -> tensor of the graph ("node:i").
@@ -307,11 +332,6 @@ def write_body(
     function.ret.update({name: inside(text) for name, text in results.items()})
     function.signature.control_output[:] = effects
     function.control_ret.update({name: name for name in effects})
-
-
-def num_outputs(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> int:
-    """Returns how many tensors a node makes; raises as ``op_def``."""
-    return sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
 
 
 def is_stateful(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
@@ -356,12 +376,7 @@ def drawn_value(value: np.ndarray, dtype: tf.DType) -> np.ndarray:
 def with_constants(
     graph_def: tf.compat.v1.GraphDef, values: Mapping[str, tensor_pb2.TensorProto]
 ) -> tf.compat.v1.GraphDef:
-    """The graph with other values of constants.
-
-    Args:
-      graph_def: is left alone.
-      values: node -> value; what is no constant of the graph is left out.
-    """
+    """A copy of the graph with other values of constants, by their nodes; other nodes are left out."""
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     for node in result.node:
@@ -372,14 +387,15 @@ def with_constants(
 
 def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The graph, with constants above ``KEPT_BYTES`` that are their first element over and over; itself without any."""
-    nodes = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    if not any(_is_large(node) for body in nodes for node in body):
+    if not any(map(_is_large, all_nodes(graph_def))):
         return graph_def
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
-    _shrink(result.node)
-    for function in result.library.function:
-        _shrink(function.node_def)
+    for node in filter(_is_large, all_nodes(result)):
+        value = tf.make_ndarray(node.attr["value"].tensor)
+        dtype = tf.as_dtype(node.attr["dtype"].type)
+        proto = tf.make_tensor_proto(value.reshape(-1)[0], dtype, value.shape)
+        node.attr["value"].tensor.CopyFrom(proto)
     # Anew: a message keeps the memory of what it once held.
     return tf.compat.v1.GraphDef.FromString(result.SerializeToString())
 
@@ -391,15 +407,6 @@ def large_constants(graph_def: tf.compat.v1.GraphDef) -> list[node_def_pb2.NodeD
 
 def _is_large(node: node_def_pb2.NodeDef) -> bool:
     return node.op == "Const" and node.ByteSize() > KEPT_BYTES
-
-
-def _shrink(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
-    for node in nodes:
-        if _is_large(node):
-            value = tf.make_ndarray(node.attr["value"].tensor)
-            fill = value.reshape(-1)[0]
-            dtype = tf.as_dtype(node.attr["dtype"].type)
-            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(fill, dtype, value.shape))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -430,79 +437,71 @@ class Splitting:
 
 
 def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_effects: Sequence[str]) -> str:
-    """Returns the sha256 hex digest of a graph whose nodes are in topological order."""
-    functions = _Functions(graph_def.library.function)
-    position = {node.name: i for i, node in enumerate(graph_def.node)}
-    digest = hashlib.sha256()
-    for node in graph_def.node:
-        _add(digest, _node_text(node, position, functions))
-    _add(digest, [_input_text(text, position) for text in fetches])
-    _add(digest, sorted(position[name] for name in side_effects))
-    return digest.hexdigest()
+    """Returns the sha256 hex digest of a graph whose nodes are in topological order.
 
+    Library functions count by content, not by name; so do nodes, by position.
+    """
+    library, digest_of_function = functions_of(graph_def.library), dict[str, str]()
 
-class _Functions:
-    """Digests of library functions, each computed once and by content, not by name."""
-
-    def __init__(self, functions: Iterable[function_pb2.FunctionDef]):
-        self._functions = {function.signature.name: function for function in functions}
-        self._digests: dict[str, str] = {}
-
-    def digest(self, name: str) -> str:
-        """Returns a function's digest; an op type or unknown name stands for itself."""
-        if name not in self._functions:
+    def function_digest(name: str) -> str:
+        """An op type or unknown name stands for itself."""
+        if name not in library:
             return name
-        if name in self._digests:
-            return self._digests[name]
-        self._digests[name] = "recursive"  # what a function sees that calls itself
-        function = self._functions[name]
-        names = [argument.name for argument in function.signature.input_arg]
-        names += [node.name for node in function.node_def]
-        position = {inner: i for i, inner in enumerate(names)}
-        digest = hashlib.sha256()
-        _add(digest, [argument.type for argument in function.signature.input_arg])
-        for node in function.node_def:
-            _add(digest, _node_text(node, position, self))
-        _add(digest, [_input_text(function.ret[a.name], position) for a in function.signature.output_arg])
-        _add(digest, sorted(position[node_name] for node_name in function.control_ret.values()))
-        self._digests[name] = digest.hexdigest()
-        return self._digests[name]
+        if name not in digest_of_function:
+            digest_of_function[name] = "recursive"  # what a function sees that calls itself
+            function = library[name]
+            arguments, results = function.signature.input_arg, function.signature.output_arg
+            digest_of_function[name] = digest(
+                [[argument.type for argument in arguments]],
+                function.node_def,
+                [*(argument.name for argument in arguments), *(node.name for node in function.node_def)],
+                [function.ret[result.name] for result in results],
+                function.control_ret.values(),
+            )
+        return digest_of_function[name]
 
+    def attribute_text(value: attr_value_pb2.AttrValue) -> str:
+        functions = functions_in(value)
+        if functions:
+            return " ".join(function_digest(function.name) for function in functions)
+        return value.SerializeToString(deterministic=True).hex()
 
-def _node_text(node: node_def_pb2.NodeDef, position: dict[str, int], functions: _Functions) -> list:
-    data = [_input_text(text, position) for text in node.input if not text.startswith("^")]
-    control = sorted(position[text[1:]] for text in node.input if text.startswith("^"))
-    attributes = [
-        (key, _attribute_text(node.attr[key], functions))
-        for key in sorted(node.attr)
-        if key not in _NAMES and not key.startswith("_")
-    ]
-    classes = (
-        sorted(
-            str(position.get(value.decode().removeprefix("loc:@"), ""))
-            for value in node.attr["_class"].list.s
-        )
-        if "_class" in node.attr
-        else []
-    )
-    return [functions.digest(node.op), data, control, attributes, classes]
+    def digest(
+        head: list,
+        nodes: Iterable[node_def_pb2.NodeDef],
+        names: Sequence[str],
+        results: Iterable[str],
+        effects,
+    ) -> str:
+        position = {name: i for i, name in enumerate(names)}
 
+        def tensor(text: str) -> tuple[int, str]:
+            name, _, output = text.partition(":")
+            return position[name], output or "0"  # TensorFlow writes output 0, or leaves it out, at will
 
-def _input_text(text: str, position: dict[str, int]) -> tuple[int, str]:
-    """Returns (producer position, output); output 0 is written or left out by TensorFlow at will."""
-    name, _, output = text.partition(":")
-    return position[name], output or "0"
+        def contents() -> Iterator[list]:
+            yield from head
+            for node in nodes:
+                classes = node.attr["_class"].list.s if "_class" in node.attr else []
+                targets = (value.decode().removeprefix("loc:@") for value in classes)
+                yield [
+                    function_digest(node.op),
+                    [tensor(text) for text in data_inputs(node)],
+                    sorted(position[text[1:]] for text in control_inputs(node)),
+                    [
+                        (key, attribute_text(node.attr[key]))
+                        for key in sorted(node.attr)
+                        if key not in _NAMES and not key.startswith("_")
+                    ],
+                    sorted(str(position.get(target, "")) for target in targets),
+                ]
+            yield [tensor(text) for text in results]
+            yield sorted(position[name] for name in effects)
 
+        result = hashlib.sha256()
+        for content in contents():
+            result.update(repr(content).encode())
+            result.update(b"\n")
+        return result.hexdigest()
 
-def _attribute_text(value: attr_value_pb2.AttrValue, functions: _Functions) -> str:
-    kind = value.WhichOneof("value")
-    if kind == "func":
-        return functions.digest(value.func.name)
-    if kind == "list" and value.list.func:
-        return " ".join(functions.digest(function.name) for function in value.list.func)
-    return value.SerializeToString(deterministic=True).hex()
-
-
-def _add(digest, content) -> None:
-    digest.update(repr(content).encode())
-    digest.update(b"\n")
+    return digest([], graph_def.node, [node.name for node in graph_def.node], fetches, side_effects)

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
+from colocation.op_facts import copy_of, new_node
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     functions_of,
@@ -43,16 +44,10 @@ _KINDS = {
 
 
 def program_of_function(fn: Any, *example_args: Any) -> Program:
-    """Traces ``fn`` on example arguments and returns its graph, calls not inlined yet.
+    """Traces ``fn`` on example arguments, as ``Item.from_function``, and returns its graph, calls not inlined yet.
 
-    Args:
-      fn: a ``tf.function`` or ``ConcreteFunction``, or what ``tf.function`` can trace.
-      *example_args: what it would be called with; tensors, arrays and a ``tf.TensorSpec`` become feeds.
-
-    Returns:
-      The program; each captured variable is a ``VarHandleOp`` with a unique ``shared_name``,
-      other captured tensors are constants, tables, iterators and datasets stay placeholders
-      (``host_captures``). Nodes keep the devices that they ask for.
+    Each captured variable is a ``VarHandleOp`` with a unique ``shared_name``, other captured tensors are constants,
+    tables, iterators and datasets stay placeholders (``host_captures``). Nodes keep the devices that they ask for.
     """
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
@@ -69,8 +64,13 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     values = _input_values(concrete, example_args)
     captures = dict(zip(_names(concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
     handles = {name: value for name, value in values.items() if value.dtype in (tf.resource, tf.variant)}
-    replaced = _Captures(graph_def, concrete, {**captures, **handles})
-    nodes = [replaced.node(node) for node in graph_def.node]
+    variables, host_captures, replaced, new_name = _replaced_captures(
+        graph_def, concrete, {**captures, **handles}
+    )
+    nodes = []
+    for node in graph_def.node:
+        source = replaced.get(node.name, node)
+        nodes.append(copy_of(source, [renamed_input(text, new_name) for text in source.input]))
     is_open = {tensor.op.name: not tensor.shape.is_fully_defined() for tensor in concrete.graph.inputs}
     feeds = {
         name: Feed(name, tuple(value.shape.as_list()), value.dtype, _array(value), is_open[name])
@@ -84,41 +84,42 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     return Program(
         graph_def=with_nodes(graph_def, nodes),
         feeds=tuple(feeds.values()),
-        fetches=tuple(replaced.renamed_input(tensor.name) for tensor in outputs),
+        fetches=tuple(renamed_input(tensor.name, new_name) for tensor in outputs),
         control_outputs=tuple(op.name for op in concrete.graph.control_outputs),
-        variables=tuple(replaced.variables),
-        host_captures=tuple(replaced.host_captures),
+        variables=tuple(variables),
+        host_captures=tuple(host_captures),
     )
 
 
 def example_tensors(example_args: tuple) -> tuple:
     """Example arguments with tensors for arrays, and zeros for each ``tf.TensorSpec``."""
+
+    def as_tensor(where: str, value: Any) -> Any:
+        is_dense = isinstance(value, tf.TensorSpec) and value.dtype not in (tf.resource, tf.variant)
+        if isinstance(value, tf.TypeSpec) and not (is_dense and value.shape.is_fully_defined()):
+            raise InputError(
+                f"{where} is {arguments.shown(value)}, which leaves open what is passed; give a tensor, or a "
+                "tf.TensorSpec with every size"
+            )
+        # A handle of a graph stands for what no example holds anyway: an iterator that functions hand on.
+        if tf.is_symbolic_tensor(value) and value.dtype not in (tf.resource, tf.variant):
+            raise InputError(
+                f"{where} is the tensor {value.name!r} of a graph, which has no value; give an array or a tf.TensorSpec"
+            )
+        try:
+            if isinstance(value, tf.TypeSpec):
+                return tf.zeros(value.shape, value.dtype)
+            return tf.constant(value) if isinstance(value, np.ndarray) else value
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            raise InputError(
+                f"{where} is {arguments.shown(value)}, which makes no tensor ({told(error)}); give one of numbers or "
+                "texts"
+            ) from error
+
     return tuple(
-        tf.nest.map_structure(functools.partial(_as_tensor, f"example_args[{position}]"), value)
+        tf.nest.map_structure(functools.partial(as_tensor, f"example_args[{position}]"), value)
         for position, value in enumerate(example_args)
     )
-
-
-def _as_tensor(where: str, value: Any) -> Any:
-    is_dense = isinstance(value, tf.TensorSpec) and value.dtype not in (tf.resource, tf.variant)
-    if isinstance(value, tf.TypeSpec) and not (is_dense and value.shape.is_fully_defined()):
-        raise InputError(
-            f"{where} is {arguments.shown(value)}, which leaves open what is passed; give a tensor, or a tf.TensorSpec "
-            "with every size"
-        )
-    # A handle of a graph stands for what no example holds anyway: an iterator that functions hand on.
-    if tf.is_symbolic_tensor(value) and value.dtype not in (tf.resource, tf.variant):
-        raise InputError(
-            f"{where} is the tensor {value.name!r} of a graph, which has no value; give an array or a tf.TensorSpec"
-        )
-    try:
-        if isinstance(value, tf.TypeSpec):
-            return tf.zeros(value.shape, value.dtype)
-        return tf.constant(value) if isinstance(value, np.ndarray) else value
-    except (TypeError, ValueError, tf.errors.OpError) as error:
-        raise InputError(
-            f"{where} is {arguments.shown(value)}, which makes no tensor ({told(error)}); give one of numbers or texts"
-        ) from error
 
 
 def traced(fn: Any, example_args: tuple) -> ConcreteFunction:
@@ -182,80 +183,66 @@ def _names(tensors) -> list[str]:
     return [tensor.op.name for tensor in tensors]
 
 
-class _Captures:
-    """Replacements of the captured placeholders."""
+def _replaced_captures(
+    graph_def: tf.compat.v1.GraphDef, concrete: ConcreteFunction, captures: dict[str, tf.Tensor]
+) -> tuple[list[ItemVariable], list[HostCapture], dict[str, node_def_pb2.NodeDef], dict[str, str]]:
+    """Variables and objects of this process behind captured placeholders, and what takes the place of these.
 
-    def __init__(self, graph_def, concrete, captures: dict[str, tf.Tensor]):
-        self.variables: list[ItemVariable] = []
-        self.host_captures: list[HostCapture] = []
-        self._new_name: dict[str, str] = {}
-        self._new_node: dict[str, node_def_pb2.NodeDef] = {}
-        names = {node.name for node in graph_def.node}
-        variable_name = {id(v.handle): v.name.partition(":")[0] for v in concrete.graph.variables}
-        for name, value in captures.items():
-            if _stays_on_host(value, concrete.graph.get_tensor_by_name(f"{name}:0")):
-                self.host_captures.append(_host_capture(name, value))
-            elif tf.is_symbolic_tensor(value):
-                raise InputError(
-                    f"capture {name!r} ({value.dtype.name}) is a tensor of the graph around this function, so it has "
-                    "no value yet; pass it as an argument, or place that graph with Item.from_meta_graph"
-                )
-            elif value.dtype == tf.resource:
-                variable_of_capture = variable_name.get(id(value), name)
-                node_name = name if variable_of_capture == name else fresh_name(variable_of_capture, names)
-                data = get_resource_handle_data(concrete.graph.get_tensor_by_name(f"{name}:0"))
-                dtype = tf.as_dtype(data.shape_and_type[0].dtype)  # the placeholder knows it
-                check_restorable(node_name, dtype)
-                array = variable_value(node_name, value, dtype)
-                num_bytes = tensor_bytes(array.shape, dtype)
-                variable = ItemVariable(node_name, tuple(array.shape), dtype, num_bytes, array, capture=name)
-                self.variables.append(variable)
-                self._new_node[name] = _handle_node(variable)
-                self._new_name[name] = variable.node
-            else:
-                self._new_node[name] = _constant_node(name, value)
-
-    def node(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
-        """Returns what stands for a node of the traced graph: a new node, or a rewired copy."""
-        result = node_def_pb2.NodeDef()
-        result.CopyFrom(self._new_node.get(node.name, node))
-        for position, text in enumerate(result.input):
-            result.input[position] = self.renamed_input(text)
-        return result
-
-    def renamed_input(self, text: str) -> str:
-        """Returns an input text that names the variable instead of its placeholder."""
-        return renamed_input(text, self._new_name)
-
-
-def _stays_on_host(value: tf.Tensor, placeholder: tf.Tensor) -> bool:
-    """True if a capture is neither a tensor of numbers nor a variable that holds one."""
-    if value.dtype != tf.resource:
-        return value.dtype == tf.variant
-    data = get_resource_handle_data(placeholder)
-    if not data.is_set or len(data.shape_and_type) != 1:
-        return True
-    return tf.as_dtype(data.shape_and_type[0].dtype) in (tf.resource, tf.variant)
-
-
-def _host_capture(name: str, value: tf.Tensor) -> HostCapture:
-    text = repr(value) if value.dtype == tf.resource else ""
-    match = _RESOURCE_TYPE.search(text)
-    kind = _KINDS.get(match[1], f"a resource ({match[1]})") if match else "a resource"
-    if value.dtype == tf.variant:
-        kind = "a dataset or another variant"
-    is_anonymous = "container=" not in text or 'container="Anonymous"' in text or "_Anonymous" in text
-    return HostCapture(name, value.dtype, kind, value.device or "", is_anonymous)
+    The latter is placeholder -> node, and placeholder -> name of the node where that is another.
+    """
+    variables: list[ItemVariable] = []
+    host_captures: list[HostCapture] = []
+    replaced: dict[str, node_def_pb2.NodeDef] = {}
+    new_name: dict[str, str] = {}
+    names = {node.name for node in graph_def.node}
+    variable_name = {id(v.handle): v.name.partition(":")[0] for v in concrete.graph.variables}
+    for name, value in captures.items():
+        dtypes: list[tf.DType] | None = None
+        if value.dtype == tf.resource:  # the placeholder knows its types
+            data = get_resource_handle_data(concrete.graph.get_tensor_by_name(f"{name}:0"))
+            dtypes = [tf.as_dtype(held.dtype) for held in data.shape_and_type] if data.is_set else []
+        # Neither a tensor of numbers nor a variable that holds one.
+        if value.dtype == tf.variant or (
+            dtypes is not None and (len(dtypes) != 1 or dtypes[0] in (tf.resource, tf.variant))
+        ):
+            text = repr(value) if value.dtype == tf.resource else ""
+            match = _RESOURCE_TYPE.search(text)
+            kind = _KINDS.get(match[1], f"a resource ({match[1]})") if match else "a resource"
+            if value.dtype == tf.variant:
+                kind = "a dataset or another variant"
+            is_anonymous = "container=" not in text or 'container="Anonymous"' in text or "_Anonymous" in text
+            host_captures.append(HostCapture(name, value.dtype, kind, value.device or "", is_anonymous))
+        elif tf.is_symbolic_tensor(value):
+            raise InputError(
+                f"capture {name!r} ({value.dtype.name}) is a tensor of the graph around this function, so it has "
+                "no value yet; pass it as an argument, or place that graph with Item.from_meta_graph"
+            )
+        elif dtypes is not None:
+            variable_of_capture = variable_name.get(id(value), name)
+            node_name = name if variable_of_capture == name else fresh_name(variable_of_capture, names)
+            check_restorable(node_name, dtypes[0])
+            array = variable_value(node_name, value, dtypes[0])
+            num_bytes = tensor_bytes(array.shape, dtypes[0])
+            variables.append(
+                ItemVariable(node_name, tuple(array.shape), dtypes[0], num_bytes, array, capture=name)
+            )
+            replaced[name] = new_node(
+                "VarHandleOp",
+                node_name,
+                dtype=dtypes[0],
+                shape=tf.TensorShape(array.shape),
+                shared_name=node_name.encode(),
+                container=b"",
+            )
+            new_name[name] = node_name
+        else:
+            proto = tf.make_tensor_proto(value.numpy(), dtype=value.dtype, shape=value.shape)
+            replaced[name] = new_node("Const", name, dtype=value.dtype, value=proto)
+    return variables, host_captures, replaced, new_name
 
 
 def variable_value(node: str, handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
-    """Reads a variable by its handle.
-
-    Args:
-      node: what to call it in errors.
-      handle: of its storage.
-      dtype: of its value.
-    """
+    """Reads a variable by the handle of its storage; ``node`` is its name in errors."""
     # Asked for, because the value that is not there would be read as an empty one.
     if not tf.raw_ops.VarIsInitializedOp(resource=handle):
         raise InputError(f"variable {node!r} has no value; initialize it before placing")
@@ -265,20 +252,3 @@ def variable_value(node: str, handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
         raise InputError(
             f"variable {node!r} cannot be read ({told(error)}); assign it again before placing"
         ) from error
-
-
-def _handle_node(variable: ItemVariable) -> node_def_pb2.NodeDef:
-    node = node_def_pb2.NodeDef(name=variable.node, op="VarHandleOp")
-    node.attr["dtype"].type = variable.dtype.as_datatype_enum
-    node.attr["shape"].shape.CopyFrom(tf.TensorShape(variable.shape).as_proto())
-    node.attr["shared_name"].s = variable.node.encode()
-    node.attr["container"].s = b""
-    return node
-
-
-def _constant_node(name: str, value: tf.Tensor) -> node_def_pb2.NodeDef:
-    node = node_def_pb2.NodeDef(name=name, op="Const")
-    node.attr["dtype"].type = value.dtype.as_datatype_enum
-    proto = tf.make_tensor_proto(value.numpy(), dtype=value.dtype, shape=value.shape)
-    node.attr["value"].tensor.CopyFrom(proto)
-    return node

@@ -15,7 +15,7 @@ from google.protobuf import message, text_format
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, parse_input
+from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, new_node, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest, told
 from tf_placer.base.file_kinds import SAVED_MODEL_FILES, check_kind
@@ -27,7 +27,7 @@ from tf_placer.graph.program import (
     ItemVariable,
     Program,
     functions_of,
-    num_outputs,
+    num_tensors,
     op_def,
     tensor_bytes,
     with_nodes,
@@ -92,12 +92,7 @@ def checked_input_shapes(value: object) -> dict[str, tuple[int, ...]]:
 
 
 def with_shapes(inputs: Sequence[Input], shapes: InputShapes) -> list[Input]:
-    """The inputs with the shapes given by key, node or tensor.
-
-    Args:
-      inputs: of a graph.
-      shapes: key, node or tensor -> shape.
-    """
+    """The inputs with the shapes given by key, node or tensor."""
     position_of = {
         name: position
         for position, fed in enumerate(inputs)
@@ -207,7 +202,17 @@ def program_of_graph_def(
       batch_size: stands for dimensions of any size.
       input_shapes: of inputs, where the graph leaves them open.
     """
-    _check_named([*fetches, *targets, *(source.tensor for source in inputs)], graph_def)
+    node_of_name, library = {node.name: node for node in graph_def.node}, functions_of(graph_def.library)
+    for text in [*fetches, *targets, *(source.tensor for source in inputs)]:
+        if not is_tensor_name(text):
+            raise InputError(f"{text!r} is no name of a tensor; write it like 'node:0'")
+        _, name, output = parse_input(text)
+        if name not in node_of_name:
+            raise InputError(f"the graph has no node {name!r}; {nearest(name, node_of_name)}")
+        node = node_of_name[name]
+        count = sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
+        if ":" in text and output >= count:
+            raise InputError(f"node {name!r} has {count} outputs, so there is no {text!r}")
     inputs = with_shapes(inputs, input_shapes or {})
     fed: dict[str, Feed] = {}
     without_value: dict[str, str] = {}
@@ -222,10 +227,8 @@ def program_of_graph_def(
         copy = copy_of(node)
         copy.attr.pop("_output_shapes", None)
         if node.name in fed:
-            feed = fed[node.name]
-            copy = node_def_pb2.NodeDef(name=feed.node, op="Placeholder", device=node.device)
-            copy.attr["dtype"].type = feed.dtype.as_datatype_enum
-            copy.attr["shape"].shape.CopyFrom(tf.TensorShape(feed.shape).as_proto())
+            dtype, shape = fed[node.name].dtype, tf.TensorShape(fed[node.name].shape)
+            copy = new_node("Placeholder", node.name, device=node.device, dtype=dtype, shape=shape)
         elif node.op in VARIABLES:
             try:
                 variables.append(_variable(node, values or {}))
@@ -296,22 +299,6 @@ def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> I
     return ItemVariable(node.name, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value)
 
 
-def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None:
-    """Raises InputError unless every text names a node of the graph, or one of its outputs."""
-    node_of_name = {node.name: node for node in graph_def.node}
-    library = functions_of(graph_def.library)
-    for text in texts:
-        if not is_tensor_name(text):
-            raise InputError(f"{text!r} is no name of a tensor; write it like 'node:0'")
-        _, name, output = parse_input(text)
-        if name not in node_of_name:
-            raise InputError(f"the graph has no node {name!r}; {nearest(name, node_of_name)}")
-        if ":" in text and output >= num_outputs(node_of_name[name], library):
-            raise InputError(
-                f"node {name!r} has {num_outputs(node_of_name[name], library)} outputs, so there is no {text!r}"
-            )
-
-
 @dataclasses.dataclass(frozen=True)
 class GraphFile:
     """A MetaGraphDef from a file."""
@@ -329,12 +316,7 @@ class GraphFile:
 
 
 def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
-    """Reads a MetaGraphDef or a GraphDef; the kind of the file follows from its content.
-
-    Args:
-      path: of the file.
-      where: what a message calls it.
-    """
+    """Reads a MetaGraphDef or a GraphDef, as its content tells, from a file that messages call ``where``."""
     check_kind("meta_graph", path, where)
     try:
         data = path.read_bytes()
@@ -347,8 +329,16 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
             message_read = (parsed_text if is_text else parsed_binary)(proto, data)
             if message_read is not None and meta_graph.graph_def.node:
                 return GraphFile(meta_graph, is_bare, is_text)
+    fault = ""  # position and kind, in a text that begins like a graph
+    begins = {b"node": tf.compat.v1.GraphDef, b"meta_info_def": tf.compat.v1.MetaGraphDef}
+    kind = next((kind for word, kind in begins.items() if data.lstrip()[:4096].startswith(word)), None)
+    if kind is not None:
+        try:
+            text_format.Parse(data.decode(), kind(), allow_unknown_field=True)
+        except (text_format.ParseError, ValueError) as error:
+            fault = f" ({' '.join(str(error).split())})"
     raise InputError(
-        f"{where}: it is no MetaGraphDef and no GraphDef with nodes, neither binary nor text{_text_fault(data)}; "
+        f"{where}: it is no MetaGraphDef and no GraphDef with nodes, neither binary nor text{fault}; "
         "give the file of one"
     )
 
@@ -369,38 +359,12 @@ def parsed_binary(proto: _Proto, data: bytes) -> _Proto | None:
 
 
 def parsed_text(proto: _Proto, data: bytes) -> _Proto | None:
-    """The message that the bytes hold as text, None where they hold none; fields that are not known are left out."""
+    """The message that the bytes hold as text, None where they hold none; unknown fields are left out."""
     try:
         text_format.Parse(data.decode(), proto, allow_unknown_field=True)
-    except (
-        text_format.ParseError,
-        ValueError,
-    ):  # ValueError: no text, or a number that the field does not hold
+    except (text_format.ParseError, ValueError):  # no text, or a number that the field does not hold
         return None
     return proto
-
-
-def _text_fault(data: bytes) -> str:
-    """Position and kind of the fault in a text that begins like a graph."""
-    head = data.lstrip()[:4096]
-    proto = next(
-        (
-            kind()
-            for kind, begins in (
-                (tf.compat.v1.GraphDef, b"node"),
-                (tf.compat.v1.MetaGraphDef, b"meta_info_def"),
-            )
-            if head.startswith(begins)
-        ),
-        None,
-    )
-    if proto is None:
-        return ""
-    try:
-        text_format.Parse(data.decode(), proto, allow_unknown_field=True)
-    except (text_format.ParseError, ValueError) as error:
-        return f" ({' '.join(str(error).split())})"
-    return ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -451,12 +415,7 @@ class SavedModel:
 
 
 def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING) -> SavedModel:
-    """Reads and checks ``saved_model.pb``, once for all signatures.
-
-    Args:
-      path: its folder.
-      tags: exactly those of the graph in it that counts.
-    """
+    """Reads and checks ``saved_model.pb`` of a folder, once for all signatures of the graph with exactly these tags."""
     folder = pathlib.Path(path)
     tags = tuple(arguments.items_of("tags", tags, str, "give the tags of a graph in a list, ['serve'] say"))
     check_kind("saved_model", folder, str(folder))
@@ -509,13 +468,9 @@ def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:
 def program_of_saved_model(
     model: SavedModel, signature: str, batch_size: int = 32, input_shapes: InputShapes | None = None
 ) -> Program:
-    """Program of one signature.
+    """Program of one signature, with ``batch_size`` for dimensions of any size.
 
-    Args:
-      model: the SavedModel.
-      signature: name of the signature.
-      batch_size: stands for dimensions of any size.
-      input_shapes: input of the signature -> shape, where the model leaves it open.
+    ``input_shapes`` has shapes of inputs that the model leaves open.
     """
     chosen = model.signature(signature)
     if not chosen.outputs:

@@ -66,16 +66,13 @@ def lists_of(
     lists: Sequence[TensorList | None],
     value: Callable[[int], np.ndarray | None],
 ) -> dict[int, TensorList]:
-    """The lists among the outputs of an op.
+    """Output -> list, of the lists among the outputs of an op.
 
     Args:
       node: the op.
       inputs: shape of each data input; a handle has none.
       lists: of each data input, the list that it is, if it is one.
       value: value of a data input, or None where it is no constant.
-
-    Returns:
-      Output -> list.
     """
     if node.op in ("TensorListReserve", "EmptyTensorList"):
         length = value(1) if node.op == "TensorListReserve" else None
@@ -123,13 +120,9 @@ class TensorArrays:
         inputs: Sequence[tuple[int, ...] | None],
         length: int,
     ) -> None:
-        """Remembers what an op does to an array.
+        """Remembers what an op does to an array, by its data inputs and their shapes; a handle has none.
 
-        Args:
-          node: the op.
-          names: its data inputs.
-          inputs: their shapes; a handle has none.
-          length: elements that the op makes an array for, 0 where nothing tells.
+        ``length`` is the number of elements that the op makes an array for, 0 where nothing tells.
         """
         if node.op in _MAKES:
             self._maker[node.name, 0] = node.name
@@ -149,14 +142,6 @@ class TensorArrays:
                 value, leading = inputs[_PUTS[node.op]] or (), int(node.op == _SCATTERS)
                 self._put(maker, value[0] if leading and value else 0, value[leading:])
 
-    def found(self, handle: Tensor) -> TensorList | None:
-        """Contents of the array behind a handle; None if unknown."""
-        return next((contents for contents in self._behind(handle) if contents.element is not None), None)
-
-    def length(self, handle: Tensor) -> int:
-        """Elements of the array behind a handle; 0 where they are not known."""
-        return next((contents.length for contents in self._behind(handle) if contents.length), 0)
-
     def _behind(self, handle: Tensor) -> Iterator[TensorList]:
         """Known contents of the array behind a handle, and of the arrays with these gradients."""
         maker = self._maker.get(handle)
@@ -165,22 +150,27 @@ class TensorArrays:
                 yield self.known[maker]
             maker = self._gradient_of.get(maker)
 
+    def length(self, handle: Tensor) -> int:
+        """Elements of the array behind a handle; 0 where they are not known."""
+        return next((contents.length for contents in self._behind(handle) if contents.length), 0)
+
     def taken(
         self, node: node_def_pb2.NodeDef, names: Sequence[Tensor], inputs: Sequence[tuple[int, ...] | None]
     ) -> tuple[int, ...] | None:
         """Shape that an op reads from an array; None for other ops and unknown elements."""
         if node.op not in _TAKES:
             return None
-        array = self.found(names[0])
-        if array is None or array.element is None:
+        elements = (contents.element for contents in self._behind(names[0]))
+        element = next((element for element in elements if element is not None), None)
+        if element is None:
             self.is_complete = False
             return None
         if _TAKES[node.op] == "one":
-            return array.element
+            return element
         count = self.length(names[0]) or (inputs[1] or (1,))[0]
         if node.op == "TensorArrayGatherV3":
-            return (count, *array.element)
-        return (count * array.element[0], *array.element[1:]) if array.element else None
+            return (count, *element)
+        return (count * element[0], *element[1:]) if element else None
 
     def _put(self, maker: str, length: int, element: tuple[int, ...]) -> None:
         before = self.known.get(maker, TensorList(0, None))
@@ -207,6 +197,11 @@ class Unsized:
         """Rows of a data input; 1 of a scalar."""
         return (self.inputs[position] or (1,))[0]
 
+    def number(self, position: int, default: int) -> int:
+        """Value of a data input that is a scalar and known, else the default."""
+        value = self.value(position) if position < len(self.inputs) else None
+        return int(value) if value is not None and np.ndim(value) == 0 else default
+
     @property
     def leading(self) -> int:
         """Rows of the input that has most."""
@@ -223,14 +218,29 @@ def sized(output: Unsized) -> tuple[Shape, str]:
         inferred = shape.as_list() if shape.rank else [None] * 3
         return tuple(b if a is None else a for a, b in zip(inferred, sizes, strict=False)), IMAGES
     if rows is not None and shape.rank is not None:
-        return _filled(shape, rows(output)), rule
+        return filled(shape, rows(output)), rule
     if output.node.op == "Reshape" and shape.rank is not None:
-        return _reshaped(output), DERIVED
+        # As many elements as the input: the first open dimension takes what the others leave.
+        sizes, result = shape.as_list(), []
+        elements = math.prod(size for size in sizes if size is not None)
+        rest = -(-output.elements(0) // elements) if elements else 0
+        for size in sizes:
+            result.append(rest if size is None else size)
+            rest = 1 if size is None else rest
+        return tuple(result), DERIVED
     if output.node.op == "TensorListStack" and output.lists[0] is not None:
         tensor_list = output.lists[0]
         return (tensor_list.length or output.batch, *tensor_list.element_or(output.batch)), LIST
     if output.node.op == "RaggedTensorToTensor" and shape.rank is not None:
-        return _padded(output), RAGGED
+        # [rows, longest row, ...]: as many values as there are, evenly spread.
+        partition = 3  # after the shape, the values and what fills the gaps
+        kind = next(iter(output.node.attr["row_partition_types"].list.s), b"")  # of a file, there may be none
+        count = output.rows(partition) - (kind == b"ROW_SPLITS")
+        if kind == b"FIRST_DIM_SIZE":
+            count = output.number(partition, count)
+        padded = [max(1, count)]
+        padded += [-(-output.rows(1) // padded[0])] * (len(shape) - 1)
+        return tuple(b if a is None else a for a, b in zip(shape.as_list(), padded, strict=True)), RAGGED
     if shape.rank is None:
         if output.node.op == "TensorListGetItem" and output.lists[0] is not None:
             return output.lists[0].element_or(output.batch), AS_INPUT
@@ -241,60 +251,21 @@ def sized(output: Unsized) -> tuple[Shape, str]:
     like = next(candidates, None)
     if like is not None:
         return tuple(b if a is None else a for a, b in zip(shape.as_list(), like, strict=True)), BOUND
-    return _filled(shape, output.leading), AS_LEADING
+    return filled(shape, output.leading), AS_LEADING
 
 
-def filled(shape: tf.TensorShape, batch: int) -> Shape:
-    """A shape with ``batch`` for open sizes; of unknown rank, a scalar."""
-    return () if shape.rank is None else _filled(shape, batch)
-
-
-def _filled(shape: tf.TensorShape, rows: int) -> Shape:
-    return tuple(rows if size is None else size for size in shape.as_list())
-
-
-def _reshaped(output: Unsized) -> Shape:
-    """Shape with as many elements as the input: the first open dimension takes what the others leave."""
-    sizes = output.shape.as_list()
-    elements = math.prod(size for size in sizes if size is not None)
-    rest = -(-output.elements(0) // elements) if elements else 0
-    result = []
-    for size in sizes:
-        result.append(rest if size is None else size)
-        rest = 1 if size is None else rest
-    return tuple(result)
-
-
-def _padded(output: Unsized) -> Shape:
-    """[rows, longest row, ...] of a ragged tensor: as many values as there are, evenly spread."""
-    partition = 3  # after the shape, the values and what fills the gaps
-    kind = next(iter(output.node.attr["row_partition_types"].list.s), b"")  # of a file, there may be none
-    rows = output.value(partition) if kind == b"FIRST_DIM_SIZE" else None
-    count = (
-        int(rows)
-        if rows is not None and np.ndim(rows) == 0
-        else output.rows(partition) - (kind == b"ROW_SPLITS")
-    )
-    sizes = [max(1, count)]
-    sizes += [-(-output.rows(1) // sizes[0])] * (len(output.shape) - 1)
-    return tuple(b if a is None else a for a, b in zip(output.shape.as_list(), sizes, strict=True))
-
-
-def _boxes(output: Unsized) -> int:
-    """Number of boxes: all there are, and at most the number that is asked for."""
-    most = output.value(2) if len(output.inputs) > 2 else None
-    return min(int(most), output.rows(0)) if most is not None and np.ndim(most) == 0 else output.rows(0)
-
-
-def _bins(output: Unsized) -> int:
-    bins = output.value(1)
-    return int(bins) if bins is not None and np.ndim(bins) == 0 else output.leading
+def filled(shape: tf.TensorShape, rows: int) -> Shape:
+    """A shape with ``rows`` for open sizes; of unknown rank, a scalar."""
+    return () if shape.rank is None else tuple(rows if size is None else size for size in shape.as_list())
 
 
 _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
     "all_rows": (lambda output: sum(shape[0] for shape in output.inputs if shape and len(shape) == 2), BOUND),
-    "bins": (_bins, BOUND),
-    "boxes": (_boxes, BOUND),
+    "bins": (lambda output: output.number(1, output.leading), BOUND),
+    "boxes": (
+        lambda output: min(output.number(2, output.rows(0)), output.rows(0)),
+        BOUND,
+    ),  # of all that are asked for
     "first_elements": (lambda output: output.elements(0), BOUND),
     "first_rows": (lambda output: output.rows(0), BOUND),
     "indices": (lambda output: sum(map(output.elements, range(output.node.attr["N"].i))), BOUND),

@@ -15,7 +15,16 @@ from collections.abc import Mapping
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import MERGES, NEXT_ITERATIONS, alone, copy_of, data_inputs, parse_input
+from colocation.op_facts import (
+    MERGES,
+    NEXT_ITERATIONS,
+    alone,
+    control_inputs,
+    copy_of,
+    data_inputs,
+    new_node,
+    parse_input,
+)
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.base.arguments import InputError, told
 from tf_placer.graph.estimated_sizes import (
@@ -32,41 +41,18 @@ from tf_placer.graph.program import MAX_TENSOR_BYTES, fresh_name, functions_of, 
 # Control flow -> what hands its input on and lets the shape through.
 _HANDS_ON = {"Enter": "Identity", "RefEnter": "RefIdentity"}
 
-BackEdges = Mapping[str, str]
-"""``Merge`` -> the ``NextIteration`` that leads back to it."""
-
 # Outputs that only tell the gradient's kernel what the forward kernel chose to keep: nothing on a CPU, and nothing that
 # a shape function knows on a GPU.
 _WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
 
 
-def back_edges(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
-    """The loop variables of a graph, each by its ``Merge``."""
-    leads_back = {node.name for node in graph_def.node if node.op in NEXT_ITERATIONS}
-    if not leads_back:
-        return {}
-    next_of_merge = {}
-    for node in graph_def.node:
-        if node.op in MERGES:
-            names = [parse_input(text)[1] for text in data_inputs(node)]
-            nexts = [name for name in names if name in leads_back]
-            if nexts and len(nexts) < len(names):
-                next_of_merge[node.name] = nexts[0]
-    return next_of_merge
-
-
-def opened(
-    graph_def: tf.compat.v1.GraphDef, back: BackEdges, next_shapes: Mapping[str, tf.TensorShape]
+def _opened(
+    graph_def: tf.compat.v1.GraphDef, back: Mapping[str, str], next_shapes: Mapping[str, tf.TensorShape]
 ) -> tuple[tf.compat.v1.GraphDef, dict[str, str]]:
-    """Returns the graph without edges back, and the node that stands for the next iteration of each ``Merge``.
+    """The graph without edges back (``Merge`` -> ``NextIteration``), and the node that stands for each.
 
-    Args:
-      graph_def: a graph with or without loops; left alone.
-      back: its ``back_edges``.
-      next_shapes: ``Merge`` -> what is known of the shape after an iteration, where that differs from what enters.
+    Only where the shape after an iteration differs from what enters: ``next_shapes`` has what is known of it.
     """
-    if not back and not any(node.op in _HANDS_ON for node in graph_def.node):
-        return graph_def, {}
     names = {node.name for node in graph_def.node}
     stand_ins: dict[str, str] = {}
     nodes: list[node_def_pb2.NodeDef] = []
@@ -79,36 +65,16 @@ def opened(
         elif node.name in back:
             inputs = [text for text in node.input if parse_input(text)[1] != back[node.name]]
             if node.name in next_shapes:
-                stand_in = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/next", names), op="Placeholder")
-                stand_in.attr["dtype"].type = node.attr["T"].type
-                stand_in.attr["shape"].shape.CopyFrom(next_shapes[node.name].as_proto())
-                nodes.append(stand_in)
-                stand_ins[node.name] = stand_in.name
-                inputs.insert(1, stand_in.name)
+                name = fresh_name(f"{node.name}/next", names)
+                dtype, shape = tf.as_dtype(node.attr["T"].type), next_shapes[node.name]
+                nodes.append(new_node("Placeholder", name, dtype=dtype, shape=shape))
+                stand_ins[node.name] = name
+                inputs.insert(1, name)
             copy.input[:] = inputs
             copy.attr["N"].i = sum(not text.startswith("^") for text in inputs)
         nodes.append(copy)
     result = tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
     return result, stand_ins
-
-
-def changed_variables(
-    back: BackEdges, operations: Mapping[str, tf.Operation]
-) -> dict[str, tuple[tf.TensorShape, tf.TensorShape]]:
-    """``Merge`` -> shapes before and after an iteration, for loop variables whose shape changes.
-
-    Args:
-      back: of the graph.
-      operations: name -> op, of the opened graph.
-    """
-    changes = {}
-    for merge, after in back.items():
-        before, following = operations[merge].outputs[0], operations[after].outputs[0]
-        if is_handle(before) or before.dtype != before.dtype.base_dtype:  # a reference is to one variable
-            continue
-        if str(common_shape([before.shape, following.shape])) != str(before.shape):
-            changes[merge] = (before.shape, following.shape)
-    return changes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,15 +103,14 @@ def output_specs(
     """
     if known:
         # What lies behind a handle follows from the op that makes it.
-        known = {
+        all_specs_of = {
             name: specs
             for name, specs in known.items()
             if not any(spec.dtype in (tf.resource, tf.variant) for spec in specs)
         }
-        unknown = _without_known(graph_def, known)
-        inferred_of = dict(zip((node.name for node in unknown.node), output_specs(unknown), strict=True))
-        all_specs = {**inferred_of, **known}
-        return tuple(all_specs[node.name] for node in graph_def.node)
+        unknown = _without_known(graph_def, all_specs_of)
+        all_specs_of |= zip((node.name for node in unknown.node), output_specs(unknown), strict=True)
+        return tuple(all_specs_of[node.name] for node in graph_def.node)
     easier, operations, largest = _inferable(graph_def)
     in_order = [operations[node.name] for node in easier.node]
     inferred = [[_inferred(tensor) for tensor in operation.outputs] for operation in in_order]
@@ -154,13 +119,20 @@ def output_specs(
     else:
         sizes = estimated_sizes(easier, in_order, inferred, largest)
     size_of = dict(zip(operations, sizes, strict=True))
-    return tuple(
-        tuple(
-            _spec(tensor, shape, rule)
-            for tensor, (shape, rule) in zip(operations[node.name].outputs, size_of[node.name], strict=True)
-        )
-        for node in graph_def.node
-    )
+    all_specs = []
+    for node in graph_def.node:
+        specs = []
+        for tensor, (shape, rule) in zip(operations[node.name].outputs, size_of[node.name], strict=True):
+            dtype = tensor.dtype.base_dtype
+            num_bytes = tensor_bytes(shape, dtype) if tensor.dtype == dtype else 0
+            if num_bytes > MAX_TENSOR_BYTES and not rule:
+                raise InputError(
+                    f"op {node.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(shape)}, "
+                    "which is larger than any device; give a smaller batch size or input"
+                )
+            specs.append(OutputSpec(shape, dtype, min(num_bytes, MAX_TENSOR_BYTES), rule))
+        all_specs.append(tuple(specs))
+    return tuple(all_specs)
 
 
 def _without_known(
@@ -183,12 +155,9 @@ def _without_known(
             if (output, name) not in read:
                 stand_in = alone(node_of[name], [])  # a constant: sizes follow from its value
                 if stand_in.op != "Const":
-                    spec = known[name][output]
-                    stand_in = node_def_pb2.NodeDef(
-                        name=fresh_name(f"{name}/{output}", names), op="Placeholder"
-                    )
-                    stand_in.attr["dtype"].type = spec.dtype.as_datatype_enum
-                    stand_in.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+                    spec, free = known[name][output], fresh_name(f"{name}/{output}", names)
+                    shape = tf.TensorShape(spec.shape)
+                    stand_in = new_node("Placeholder", free, dtype=spec.dtype, shape=shape)
                 nodes.append(stand_in)
                 read[output, name] = stand_in.name
             texts.append(read[output, name])
@@ -206,11 +175,18 @@ def _inferable(
       ``Enter`` and ``Merge``, the largest shape that is known.
     """
     straight = _easier_to_infer(graph_def)
-    back = back_edges(straight)
+    leads_back = {node.name for node in straight.node if node.op in NEXT_ITERATIONS}
+    back: dict[str, str] = {}  # loop variable, by its ``Merge`` -> the ``NextIteration`` that leads back
+    for node in straight.node if leads_back else ():
+        names = [parse_input(text)[1] for text in data_inputs(node)] if node.op in MERGES else []
+        nexts = [name for name in names if name in leads_back]
+        if nexts and len(nexts) < len(names):
+            back[node.name] = nexts[0]
+    has_frames = back or any(node.op in _HANDS_ON for node in straight.node)
     next_shapes: dict[str, tf.TensorShape] = {}
     sizes: dict[str, tf.TensorShape] = {}
     while True:
-        easier, stand_ins = opened(straight, back, next_shapes)
+        easier, stand_ins = _opened(straight, back, next_shapes) if has_frames else (straight, {})
         try:
             operations, changed = _imported(graph_def, easier)
         except InputError:
@@ -219,17 +195,23 @@ def _inferable(
             # What enters contradicts something in the loop: nothing is taken for granted there, as TensorFlow does.
             next_shapes = dict.fromkeys(back, tf.TensorShape(None))
             continue
-        varying = changed_variables(back, operations)
-        if not changed and not varying:
-            largest = {stand_ins[merge]: sizes.get(merge, tf.TensorShape(None)) for merge in stand_ins}
-            return easier, operations, largest
-        for node in straight.node:
+        is_settled = not changed
+        for node in straight.node if changed else ():
             if node.name in changed:  # what is behind such a loop is not known either
                 del node.attr["output_shapes"].list.shape[:]
                 node.attr["output_shapes"].list.shape.extend(shape.as_proto() for shape in changed[node.name])
-        for merge, shapes in varying.items():
-            sizes.setdefault(merge, largest_shape(shapes))
-            next_shapes[merge] = common_shape(shapes)
+        for merge, after in back.items():
+            before, following = operations[merge].outputs[0], operations[after].outputs[0]
+            if is_handle(before) or before.dtype != before.dtype.base_dtype:  # a reference is to one variable
+                continue
+            shapes = before.shape, following.shape
+            if str(common_shape(shapes)) != str(before.shape):
+                is_settled = False
+                sizes.setdefault(merge, largest_shape(shapes))
+                next_shapes[merge] = common_shape(shapes)
+        if is_settled:
+            largest = {stand_ins[merge]: sizes.get(merge, tf.TensorShape(None)) for merge in stand_ins}
+            return easier, operations, largest
 
 
 def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
@@ -246,14 +228,10 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
         if is_open_loop(node):
             node.attr["output_shapes"].list.ClearField("shape")
         elif node.op == "LookupTableFindV2":
-            types = {"SrcT": node.attr["Tin"].type, "DstT": node.attr["Tout"].type}
-            keys, controls = node.input[1], [text for text in node.input[2:] if text.startswith("^")]
-            node.op = "Cast"
+            source, target = node.attr["Tin"].type, node.attr["Tout"].type
+            node.op, node.input[:] = "Cast", [node.input[1], *control_inputs(node)]
             node.attr.clear()
-            for name, dtype in types.items():
-                node.attr[name].type = dtype
-            del node.input[:]
-            node.input.extend([keys, *controls])
+            node.attr["SrcT"].type, node.attr["DstT"].type = source, target
     return result
 
 
@@ -303,14 +281,3 @@ def _imported(
                     for i, tensor in enumerate(operation.outputs)
                 ]
     return operations, changed
-
-
-def _spec(tensor: tf.Tensor, shape: tuple[int, ...], rule: str) -> OutputSpec:
-    dtype = tensor.dtype.base_dtype
-    num_bytes = tensor_bytes(shape, dtype) if tensor.dtype == dtype else 0
-    if num_bytes > MAX_TENSOR_BYTES and not rule:
-        raise InputError(
-            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(shape)}, which "
-            "is larger than any device; give a smaller batch size or input"
-        )
-    return OutputSpec(shape, dtype, min(num_bytes, MAX_TENSOR_BYTES), rule)

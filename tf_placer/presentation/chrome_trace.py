@@ -125,7 +125,7 @@ class TraceProcess:
 
 
 def lanes_of(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The lane of each (start, end), so that no two in a lane overlap: the lowest that is free as it starts.
+    """The lane of each (start, end), so that no two in a lane overlap: the lowest that is free then.
 
     There are as many lanes as spans that are open at once.
     """
@@ -262,7 +262,7 @@ _CROSSED = re.compile(r" edge_\d+_(?P<name>\S+) from (?P<source>\S+) to (?P<targ
 
 
 def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int) -> list[Event]:
-    """Rows: each device's kernels, as many rows as run at once, and what it received.
+    """Rows: each device's kernels, as many rows as run at once, and its receipts.
 
     The step begins with the first node of the trace, by the clocks of the workers.
 

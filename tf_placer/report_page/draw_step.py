@@ -77,7 +77,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
 
 
 def _split_names(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, tuple[str, ...]]:
-    """Beginnings of names up to their last slash, which of them each op has, and what follows it."""
+    """Beginnings of names up to their last slash, which of them each op has, and the rest of its name."""
     parts = [name.rpartition("/") for name in names]
     beginnings = [scope + slash for scope, slash, _ in parts]
     scopes = tuple(dict.fromkeys(beginnings))
@@ -94,7 +94,7 @@ def _output_bytes(problem: Problem) -> np.ndarray:
 
 
 def _resident_bytes(problem: Problem) -> np.ndarray:
-    """[N] int64: what stays of each unit, at its first variable, or at its first op where it has none."""
+    """[N] int64: what stays of each unit, at its first variable, or at its first op without any."""
     is_variable = np.isin(problem.op_types, sorted(VARIABLES))
     order = np.lexsort((~is_variable, problem.unit_of_op))
     units, first_ops = np.unique(problem.unit_of_op[order], return_index=True)
@@ -104,7 +104,7 @@ def _resident_bytes(problem: Problem) -> np.ndarray:
 
 
 def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
-    """Label of each channel: its link where it has only one, else its name with short names of devices."""
+    """Label of each channel: its only link, else its name with short names of devices."""
     cluster = problem.cluster
     channel = cluster.channel_of_link()
     found = []

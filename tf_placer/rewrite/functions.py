@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
-from colocation.op_facts import CALLS, data_inputs, parse_input
+from colocation.op_facts import CALLS, alone, data_inputs, new_node, parse_input
 from colocation.tensorflow_internals import (
     FuncGraph,
     call_flat,
@@ -23,12 +23,13 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import (
     Program,
+    all_nodes,
     called_functions,
     fresh_name,
     function_names,
     functions_in,
     functions_of,
-    is_compiled,
+    inlined_bodies,
     is_stateful,
     op_def,
     renamed_input,
@@ -41,24 +42,20 @@ from tf_placer.transform.split.open_batch import NotOpen, OpenForm
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
-    """Gives the library functions names that are new in this process."""
+    """A copy whose library functions have names that are new in this process."""
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
-    names = {function.signature.name for function in result.library.function}
-    new_name = {name: name + suffix for name in names}
-    with_references_renamed(result.node, new_name)
+    new_name = {name: name + suffix for name in functions_of(graph_def.library)}
+    rename_references(all_nodes(result), new_name)
     for function in result.library.function:
         function.signature.name += suffix
-        with_references_renamed(function.node_def, new_name)
     for gradient in result.library.gradient:
-        if gradient.function_name in names:
-            gradient.function_name += suffix
-        if gradient.gradient_func in names:
-            gradient.gradient_func += suffix
+        gradient.function_name = new_name.get(gradient.function_name, gradient.function_name)
+        gradient.gradient_func = new_name.get(gradient.gradient_func, gradient.gradient_func)
     return result
 
 
-def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Mapping[str, str]) -> None:
+def rename_references(nodes: Iterable[node_def_pb2.NodeDef], new_name: Mapping[str, str]) -> None:
     """Renames the functions that nodes call, in place."""
     for node in nodes:
         node.op = new_name.get(node.op, node.op)
@@ -67,8 +64,8 @@ def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Map
                 function.name = new_name.get(function.name, function.name)
 
 
-def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.compat.v1.GraphDef:
-    """Adds the variable's type and shape to every argument of a library function that is a handle.
+def add_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> None:
+    """Adds the variable's type and shape to every argument of a library function that is a handle, in place.
 
     TensorFlow knows these for functions that it has traced, and needs them to differentiate; a FunctionDef can hold
     them, but is written without. The shape of the handle itself, as loops and branches pass it on, would be taken for
@@ -78,9 +75,7 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.
       graph_def: its library functions have the names of their traces.
       traced: the graph that calls them, or that they were inlined into.
     """
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
-    for function in result.library.function:
+    for function in graph_def.library.function:
         body = called_graph(traced, function.signature.name)
         inputs = body.inputs if body is not None else []
         for k, (argument, tensor) in enumerate(zip(function.signature.input_arg, inputs, strict=False)):
@@ -92,13 +87,12 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.
             if not argument.handle_data:
                 for data in get_resource_handle_data(tensor).shape_and_type:
                     argument.handle_data.add(dtype=data.dtype, shape=data.shape)
-    for node in [*result.node, *(node for function in result.library.function for node in function.node_def)]:
+    for node in all_nodes(graph_def):
         if "output_shapes" in node.attr and "T" in node.attr:
-            carried = zip(node.attr["T"].list.type, node.attr["output_shapes"].list.shape, strict=False)
-            for dtype, shape in carried:
+            types, shapes = node.attr["T"].list.type, node.attr["output_shapes"].list.shape
+            for dtype, shape in zip(types, shapes, strict=False):
                 if dtype == types_pb2.DT_RESOURCE:
                     shape.unknown_rank = True
-    return result
 
 
 def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
@@ -136,35 +130,22 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
 _ATTRIBUTE = "_gradient_op_type"
 _MARK = "_tf_placer_signature"  # of an op with a device from a signature's plan; functions cannot be marked
 _OP = "_tf_placer_op"  # the op's name in the signature's function
-_NAMED = 5
-_Site = dict[str, tuple[str, str]]  # op of a function -> its name where a call was inlined, and its device
 _DO_NOT_SAVE = "save with tf.saved_model.SaveOptions(experimental_custom_gradients=False)"
 
 
-def with_custom_gradients(
-    graph_def: tf.compat.v1.GraphDef, graph: FuncGraph, suffix: str
-) -> tf.compat.v1.GraphDef:
-    """Registers each custom gradient in a graph and its functions anew, to compute with a copy's tensors.
+def register_custom_gradients(graph_def: tf.compat.v1.GraphDef, graph: FuncGraph, suffix: str) -> None:
+    """Registers the custom gradients of nodes under new names, in place, to compute with tensors of ``graph``.
 
-    Args:
-      graph_def: will be imported.
-      graph: the importing graph; its tensors replace those of the traced graph with the same names.
-      suffix: makes the gradients' names unique.
+    ``graph`` imports the nodes; its tensors replace those of the traced graph with the same names.
     """
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
-    weak_graph = weakref.ref(graph)
-    for nodes in (result.node, *(function.node_def for function in result.library.function)):
-        for node in nodes:
-            name = _custom_gradient(node)
-            original = registered_gradient(name)
-            if original is None:
-                continue
+    for node in all_nodes(graph_def):
+        name = _custom_gradient(node)
+        original = registered_gradient(name)
+        if original is not None:
             moved = f"{name}{suffix}"
             if registered_gradient(moved) is None:
-                tf.RegisterGradient(moved)(_moved(original, name, moved, weak_graph))
+                tf.RegisterGradient(moved)(_moved(original, name, moved, weakref.ref(graph)))
             node.attr[_ATTRIBUTE].s = moved.encode()
-    return result
 
 
 def _custom_gradient(node: node_def_pb2.NodeDef) -> str:
@@ -188,9 +169,8 @@ def _moved(
             remaining = iter(tensors)
             return original(op, *(None if tensor is None else next(remaining) for tensor in upstream))
 
-        tensors = [
-            tensor for tensor in upstream if tensor is not None
-        ]  # None: a result that is not differentiated
+        # None stands for a result that is not differentiated.
+        tensors = [tensor for tensor in upstream if tensor is not None]
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
         concrete = tf.function(of_tensors, autograph=False).get_concrete_function(specs)
         captures = [
@@ -204,23 +184,67 @@ def _moved(
 def _counterpart(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool) -> tf.Tensor:
     """A captured tensor's counterpart in the graph of ``op``; a tensor of no traced graph is its own.
 
-    Raises:
-      InputError: there is none, and it cannot be added.
+    The traced graph is in there under a prefix, without the ops that no result needs. Those are added.
     """
     traced = getattr(captured, "graph", None)
-    if traced is None or traced is op.graph:
-        return captured
-    original = _op_with(traced.get_operations(), name)
+    original = None if traced in (None, op.graph) else _op_with(traced.get_operations(), name)
     if original is None or not op.name.endswith(original.name):
         return captured
-    copy = _Copy(op, op.name.removesuffix(original.name))
-    tensor = copy.tensor(captured)
-    if tensor is None and not may_add:
+    prefix = op.name.removesuffix(original.name)
+
+    def copied_op(traced: tf.Operation) -> tf.Operation | None:
+        try:
+            copy = op.graph.get_operation_by_name(prefix + traced.name)
+        except KeyError:
+            return None
+        return copy if copy.type == traced.type or traced.type == "Placeholder" else None
+
+    def copied(traced: tf.Tensor) -> tf.Tensor | None:
+        copy = copied_op(traced.op)
+        if copy is not None and len(copy.outputs) > traced.value_index:
+            return copy.outputs[traced.value_index]
+        # Inlining leaves no op for an argument, but its readers have the tensor as an input.
+        for reader in traced.consumers():
+            copy = copied_op(reader)
+            if copy is not None and len(copy.inputs) == len(reader.inputs):
+                return copy.inputs[next(k for k, tensor in enumerate(reader.inputs) if tensor is traced)]
+        return None
+
+    copy = copied(captured)
+    if copy is not None:
+        return copy
+    if not may_add:
         raise InputError(
             f"the custom gradient of {op.name!r} needs {captured.name!r}, which the saved function has not; "
             f"{_DO_NOT_SAVE}"
         )
-    return copy.added(captured) if tensor is None else tensor
+    missing: dict[str, tf.Operation] = {}
+    copies: dict[str, tf.Tensor] = {}
+    frontier = [captured]
+    while frontier:
+        tensor = frontier.pop()
+        copy, source = copied(tensor), tensor.op
+        if copy is not None:
+            copies[tensor.name] = copy
+        elif source.name not in missing:
+            if (
+                source.type == "Placeholder"
+                or source.op_def.is_stateful
+                or len(function_names(source.node_def)) > 1
+            ):
+                raise InputError(
+                    f"the custom gradient of {op.name!r} needs {source.name!r} ({source.type}), which no result of "
+                    "the placed function needs; return it, too, or take the gradient inside the function"
+                )
+            missing[source.name] = source
+            frontier.extend(source.inputs)
+    graph_def = tf.compat.v1.GraphDef()
+    for source in missing.values():
+        node = alone(source.node_def, [tensor.name for tensor in source.inputs])
+        node.device = ""
+        graph_def.node.append(node)
+    with op.graph.as_default(), tf.control_dependencies(None):
+        return tf.import_graph_def(graph_def, copies, [captured.name], name=f"{op.name}/residual")[0]
 
 
 def _op_with(ops: Iterable[tf.Operation], gradient: str) -> tf.Operation | None:
@@ -228,63 +252,6 @@ def _op_with(ops: Iterable[tf.Operation], gradient: str) -> tf.Operation | None:
         if op.type == "IdentityN" and _custom_gradient(op.node_def) == gradient:
             return op
     return None
-
-
-class _Copy:
-    """A traced graph inside another one: inlined under a prefix, without ops that no result needs."""
-
-    def __init__(self, op: tf.Operation, prefix: str) -> None:
-        self._op = op
-        self._graph = op.graph
-        self._prefix = prefix
-
-    def tensor(self, traced: tf.Tensor) -> tf.Tensor | None:
-        """The copy's tensor with the value of a traced one; None for tensors that no result needs."""
-        op = self._copied_op(traced.op)
-        if op is not None and len(op.outputs) > traced.value_index:
-            return op.outputs[traced.value_index]
-        # Inlining leaves no op for an argument, but its readers have the tensor as an input.
-        for reader in traced.consumers():
-            op = self._copied_op(reader)
-            if op is not None and len(op.inputs) == len(reader.inputs):
-                return op.inputs[next(k for k, tensor in enumerate(reader.inputs) if tensor is traced)]
-        return None
-
-    def added(self, traced: tf.Tensor) -> tf.Tensor:
-        """A tensor with the value of a traced one, computed by new ops; InputError where ops cannot be copied."""
-        missing: dict[str, tf.Operation] = {}
-        copied: dict[str, tf.Tensor] = {}
-        frontier = [traced]
-        while frontier:
-            tensor = frontier.pop()
-            copy, op = self.tensor(tensor), tensor.op
-            if copy is not None:
-                copied[tensor.name] = copy
-            elif op.name not in missing:
-                if op.type == "Placeholder" or op.op_def.is_stateful or len(function_names(op.node_def)) > 1:
-                    raise InputError(
-                        f"the custom gradient of {self._op.name!r} needs {op.name!r} ({op.type}), which no result of "
-                        "the placed function needs; return it, too, or take the gradient inside the function"
-                    )
-                missing[op.name] = op
-                frontier.extend(op.inputs)
-        graph_def = tf.compat.v1.GraphDef()
-        for op in missing.values():
-            node = graph_def.node.add()
-            node.CopyFrom(op.node_def)
-            node.device = ""
-            node.attr.pop("_class", None)
-            node.input[:] = [tensor.name for tensor in op.inputs]
-        with self._graph.as_default(), tf.control_dependencies(None):
-            scope = f"{self._op.name}/residual"
-            return tf.import_graph_def(graph_def, copied, [traced.name], name=scope)[0]
-
-    def _copied_op(self, traced: tf.Operation) -> tf.Operation | None:
-        try:
-            op = self._graph.get_operation_by_name(self._prefix + traced.name)
-        except KeyError:
-            return None
-        return op if op.type == traced.type or traced.type == "Placeholder" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,25 +289,18 @@ def call_of(model: SavedModel, signature: str) -> SignatureCall | None:
 
 
 def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed: Program) -> None:
-    """Makes a placed program the body of the function that a signature calls; ``model`` is changed.
-
-    Args:
-      model: the SavedModel.
-      signature: its name.
-      call: ``call_of(model, signature)``.
-      placed: the signature's program, with devices.
+    """Makes a placed program, with devices, the body of the function that a signature calls; changes ``model``.
 
     Raises:
       InputError: the signature leaves out results of its function.
     """
-    library = model.meta_graph.graph_def.library
-    graph_def = with_functions_renamed(placed.graph_def, f"__placed_{call.body.signature.name}")
+    library, body = model.meta_graph.graph_def.library, call.body
+    graph_def = with_functions_renamed(placed.graph_def, f"__placed_{body.signature.name}")
     outputs = model.signature(signature).outputs
-    position_of_fetch = [parse_input(outputs[key].name)[2] for key in sorted(outputs)]
-    body = call.body
     results = [argument.name for argument in body.signature.output_arg]
     ret = {
-        results[position]: fetch for position, fetch in zip(position_of_fetch, placed.fetches, strict=True)
+        results[parse_input(outputs[key].name)[2]]: fetch
+        for key, fetch in zip(sorted(outputs), placed.fetches, strict=True)
     }
     if len(ret) != len(results):
         raise InputError(
@@ -402,14 +362,17 @@ def chosen_by_size(
         )
     ]
     chooser.node.extend(state)
-    node = chooser.node.add(name=name, input=[fits, *dtype_of])
-    node.op = "If" if any(function.signature.is_stateful for function in branches) else "StatelessIf"
-    node.attr["Tcond"].type = types_pb2.DT_BOOL
-    node.attr["Tin"].list.type[:] = dtype_of.values()
-    node.attr["Tout"].list.type[:] = types
-    node.attr["_lower_using_switch_merge"].b = True  # ops in branches are on devices of their own
-    for attribute, function in zip(("then_branch", "else_branch"), branches, strict=True):
-        node.attr[attribute].func.name = function.signature.name
+    has_state = any(function.signature.is_stateful for function in branches)
+    attributes = {
+        "Tcond": tf.bool,
+        "Tin": list(map(tf.as_dtype, dtype_of.values())),
+        "Tout": list(map(tf.as_dtype, types)),
+        "_lower_using_switch_merge": True,  # ops in branches are on devices of their own
+        "then_branch": branches[0].signature.name,
+        "else_branch": branches[1].signature.name,
+    }
+    inputs = [fits, *dtype_of]
+    chooser.node.append(new_node("If" if has_state else "StatelessIf", name, inputs, **attributes))
     for source in (placed.graph_def.library, item.graph_def.library):
         names = {function.signature.name for function in chooser.library.function}
         chooser.library.function.extend(f for f in source.function if f.signature.name not in names)
@@ -434,10 +397,10 @@ def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm)
             checks.append(tf.reduce_all(same))
             continue
         sizes = tf.shape(tensor, tf.int64)
-        for axis in [axis for axis, size in enumerate(tensor.shape) if size is None]:
-            if form.examples.get(feed.node) == axis:
+        for axis, size in enumerate(tensor.shape):
+            if size is None and form.examples.get(feed.node) == axis:
                 batches.append(sizes[axis])
-            else:
+            elif size is None:
                 checks.append(tf.equal(sizes[axis], feed.shape[axis]))
     if batches and form.least > 1:
         checks.append(batches[0] >= form.least)
@@ -528,146 +491,107 @@ def place_object_functions(
 
     Args:
       model: is changed, all but the signature's own function.
-      signature: its name.
-      call: ``call_of(model, signature)``.
+      signature, call: its name and ``call_of(model, signature)``.
       devices: op of the signature's program -> device.
       is_split: the batch is in parts, so the functions, which have a whole batch, have few of the plan's ops.
 
     Returns:
-      Paths in the objects of functions without a signature that run unplaced, wholly or in part: they read the
-      signature's variables but are not called by it, or are called with several plans.
+      Paths in the objects (``"serve"``, ``"encoder.encode"``) of functions without a signature that run unplaced,
+      wholly or in part: they read the signature's variables but are not called by it, or are called with several plans.
     """
-    functions = _Functions(model)
+    graph_def, objects = model.meta_graph.graph_def, model.meta_graph.object_graph_def
+    library, concrete = functions_of(graph_def.library), objects.concrete_functions
     body = call.body.signature.name
-    functions.place_again(signature, call.node.name, devices)
-    sites: dict[str, list[_Site]] = collections.defaultdict(list)
-    functions.walk(body, call.node.name, devices, sites)
-    del sites[body]
-    called = set(sites)
-    shared = [name for name in functions.of_objects if functions.reached_from(name) & called]
-    unplaced = functions.of_objects_that_share_variables(body) - set(shared)
+    # The signature no longer calls functions that an earlier plan of its placed: its body was replaced, and has their
+    # ops inlined under these names.
+    for node in (node for function in library.values() for node in function.node_def):
+        if _MARK in node.attr and node.attr[_MARK].s.decode() == signature:
+            name = f"{call.node.name}/{node.attr[_OP].s.decode()}"
+            node.attr[_OP].s = name.encode()
+            node.device = devices.get(name, "")
+    paths_called: dict[str, list[str]] = collections.defaultdict(list)
+    for path, function in inlined_bodies(call.body.node_def, library, f"{call.node.name}/"):
+        paths_called[function.signature.name].append(path)
+    of_signatures = {node.attr["f"].func.name for node in graph_def.node if node.op in CALLS}
+    path_of = {name: _path_of(objects, name) for name in (set(concrete) & set(library)) - of_signatures}
+    of_objects = {name for name, path in path_of.items() if path}
+    reached_from = {
+        name: {name} | called_functions(function.node_def, library) for name, function in library.items()
+    }
+    shared = {name for name in of_objects if not reached_from[name].isdisjoint(paths_called)}
+    # Functions of objects that no signature calls, now or before an earlier plan, but that share a variable with this.
+    variables = _variables(objects, body)
+    unplaced = {
+        name
+        for name in of_objects - set().union(*(reached_from.get(name, ()) for name in of_signatures)) - shared
+        if not any(_MARK in node.attr for node in library[name].node_def)
+        and variables & _variables(objects, name)
+    }
     if shared:
-        functions.copy_for_others(body, called)
-        mixed = {name for name in called if not functions.give_devices(name, sites[name], signature)}
-        unplaced |= {name for name in shared if is_split or functions.reached_from(name) & mixed}
-    return functions.paths(unplaced)
-
-
-def listed(names: list[str]) -> str:
-    """The first few of many names."""
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-class _Functions:
-    """The library of a SavedModel, and the calls between its functions."""
-
-    def __init__(self, model: SavedModel) -> None:
-        self._model = model
-        self._library = model.meta_graph.graph_def.library
-        self._of_name = functions_of(self._library)
-        self._objects = model.meta_graph.object_graph_def
-        nodes = model.meta_graph.graph_def.node
-        self._of_signatures = {node.attr["f"].func.name for node in nodes if node.op in CALLS}
-        concrete = set(self._objects.concrete_functions) & set(self._of_name)
-        self.of_objects = sorted(name for name in concrete - self._of_signatures if self._path_of(name))
-
-    def reached_from(self, name: str) -> set[str]:
-        """The function and its callees, also indirect ones and those in loops and branches."""
-        if name not in self._of_name:
-            return set()
-        return {name} | called_functions(self._of_name[name].node_def, self._of_name)
-
-    def walk(self, name: str, prefix: str, devices: Mapping[str, str], sites: dict[str, list[_Site]]) -> None:
-        """Adds a site for each call of each function; inlined ops are named after the call."""
-        site: _Site = {}
-        for node in self._of_name[name].node_def:
-            inlined = f"{prefix}/{node.name}"
-            called = node.attr["f"].func.name if node.op in CALLS else node.op
-            is_inlined = called in self._of_name and not (
-                is_compiled(node) or is_compiled(self._of_name[called])
-            )
-            if is_inlined:
-                self.walk(called, inlined, devices, sites)
-            elif inlined in devices:
-                site[node.name] = inlined, devices[inlined]
-        sites[name].append(site)
-
-    def give_devices(self, name: str, sites: Iterable[_Site], signature: str) -> bool:
-        """Writes devices; returns whether the plan has each op on one device in all calls."""
-        devices_of: dict[str, set[str]] = collections.defaultdict(set)
-        for site in sites:
-            for op, (_, device) in site.items():
-                devices_of[op].add(device)
-        for node in self._of_name[name].node_def:
-            if len(devices_of[node.name]) == 1:
-                (node.device,) = devices_of[node.name]
-                node.attr[_MARK].s = signature.encode()
-                node.attr[_OP].s = next(site[node.name][0] for site in sites if node.name in site).encode()
-        return all(len(devices) <= 1 for devices in devices_of.values())
-
-    def copy_for_others(self, body: str, called: set[str]) -> None:
-        """Gives other signatures copies of the functions that are given devices."""
-        bodies = [name for name in self._of_signatures - {body} if name in self._of_name]
-        needed = set().union(*map(self.reached_from, bodies)) - set(bodies)
-        copied = sorted(name for name in needed if self.reached_from(name) & called)
-        in_use = set(self._of_name)
-        new_name = {name: fresh_name(f"{name}__unplaced", in_use) for name in copied}
-        for name, new in new_name.items():
-            copy = self._library.function.add()
-            copy.CopyFrom(self._of_name[name])
-            copy.signature.name = new
-            with_references_renamed(copy.node_def, new_name)
-        for name in bodies:
-            with_references_renamed(self._of_name[name].node_def, new_name)
-
-    def place_again(self, signature: str, prefix: str, devices: Mapping[str, str]) -> None:
-        """Gives functions that an earlier plan of a signature placed the devices of the new plan.
-
-        The signature no longer calls them: its body was replaced, and has their ops inlined under these names.
-        """
-        for function in self._of_name.values():
-            for node in function.node_def:
-                if _MARK in node.attr and node.attr[_MARK].s.decode() == signature:
-                    name = f"{prefix}/{node.attr[_OP].s.decode()}"
-                    node.attr[_OP].s = name.encode()
-                    node.device = devices.get(name, "")
-
-    def of_objects_that_share_variables(self, body: str) -> set[str]:
-        """Functions of objects that share a variable with a function, and that no signature calls."""
-        concrete = self._objects.concrete_functions
-        variables = self._variables(concrete[body].bound_inputs)
-        called = set().union(*(self.reached_from(name) for name in self._of_signatures))
-        called |= {
+        bodies = [name for name in of_signatures - {body} if name in library]
+        _copy_for_others(graph_def.library, library, bodies, set(paths_called), reached_from)
+        mixed = {
             name
-            for name in self.of_objects
-            if any(_MARK in node.attr for node in self._of_name[name].node_def)
+            for name, paths in paths_called.items()
+            if not _give_devices(library[name], paths, devices, signature)
         }
-        return {
-            name
-            for name in set(self.of_objects) - called
-            if variables & self._variables(concrete[name].bound_inputs)
-        }
+        unplaced |= {name for name in shared if is_split or not reached_from[name].isdisjoint(mixed)}
+    return sorted({path_of[name] for name in unplaced})
 
-    def paths(self, names: Iterable[str]) -> list[str]:
-        """Paths in the objects, such as ``"serve"`` and ``"encoder.encode"``."""
-        return sorted({self._path_of(name) for name in names})
 
-    def _variables(self, numbers: Iterable[int]) -> set[int]:
-        nodes = self._objects.nodes
-        return {n for n in numbers if n in range(len(nodes)) and nodes[n].WhichOneof("kind") == "variable"}
+def _give_devices(
+    function: function_pb2.FunctionDef, paths: Sequence[str], devices: Mapping[str, str], signature: str
+) -> bool:
+    """Writes devices of a plan; returns whether all calls, at these paths, have each op on one device."""
+    agree = True
+    for node in function.node_def:
+        names = [f"{path}/{node.name}" for path in paths if f"{path}/{node.name}" in devices]
+        devices_of_op = {devices[name] for name in names}
+        agree &= len(devices_of_op) <= 1
+        if len(devices_of_op) == 1:
+            (node.device,) = devices_of_op
+            node.attr[_MARK].s = signature.encode()
+            node.attr[_OP].s = names[0].encode()
+    return agree
 
-    def _path_of(self, name: str) -> str:
-        """The shortest path to a callable function of this name; empty where there is none."""
-        root = 0
-        seen, frontier = {root}, collections.deque([(root, "")] if self._objects.nodes else ())
-        while frontier:
-            number, path = frontier.popleft()
-            node = self._objects.nodes[number]
-            if node.WhichOneof("kind") == "function" and name in node.function.concrete_functions:
-                return path
-            for child in node.children:
-                if child.node_id not in seen and child.node_id in range(len(self._objects.nodes)):
-                    seen.add(child.node_id)
-                    frontier.append((child.node_id, f"{path}.{child.local_name}".removeprefix(".")))
-        return ""
+
+def _copy_for_others(
+    written: function_pb2.FunctionDefLibrary,
+    library: Mapping[str, function_pb2.FunctionDef],
+    bodies: Sequence[str],
+    placed: set[str],
+    reached_from: Mapping[str, set[str]],
+) -> None:
+    """Gives the bodies of other signatures copies of the functions that are given devices."""
+    needed = set().union(*(reached_from[name] for name in bodies)) - set(bodies)
+    in_use = set(library)
+    copied = sorted(name for name in needed if reached_from[name] & placed)
+    new_name = {name: fresh_name(f"{name}__unplaced", in_use) for name in copied}
+    for name, new in new_name.items():
+        copy = written.function.add()
+        copy.CopyFrom(library[name])
+        copy.signature.name = new
+        rename_references(copy.node_def, new_name)
+    for name in bodies:
+        rename_references(library[name].node_def, new_name)
+
+
+def _variables(objects: Any, function: str) -> set[int]:
+    """Numbers of the variables that a function of the objects captures."""
+    numbers, nodes = objects.concrete_functions[function].bound_inputs, objects.nodes
+    return {n for n in numbers if n in range(len(nodes)) and nodes[n].WhichOneof("kind") == "variable"}
+
+
+def _path_of(objects: Any, function: str) -> str:
+    """The shortest path to a callable function of this name; empty where there is none."""
+    seen, frontier = {0}, collections.deque([(0, "")] if objects.nodes else ())
+    while frontier:
+        number, path = frontier.popleft()
+        node = objects.nodes[number]
+        if node.WhichOneof("kind") == "function" and function in node.function.concrete_functions:
+            return path
+        for child in node.children:
+            if child.node_id not in seen and child.node_id in range(len(objects.nodes)):
+                seen.add(child.node_id)
+                frontier.append((child.node_id, f"{path}.{child.local_name}".removeprefix(".")))
+    return ""

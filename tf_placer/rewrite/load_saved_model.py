@@ -15,6 +15,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import LOCAL, Cluster
 from tf_placer.cluster.device import full_device_name
+from tf_placer.graph.program import all_nodes
 from tf_placer.graph.read_graph import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import PlanFile
 from tf_placer.rewrite.functions import call_of
@@ -24,22 +25,16 @@ from tf_placer.workers.connection import attach, present_devices
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:
-    """Devices that the model names, sorted; full names where type and index are given.
-
-    Raises:
-      InputError: a device string is damaged.
-    """
+    """Devices that the model names, sorted; full names where type and index are given."""
     return tuple(
         sorted({completed(proto.device, str(model.path)) for proto in _with_device(model) if proto.device})
     )
 
 
 def rename_saved_devices(model: SavedModel, name_of: Mapping[str, str]) -> None:
-    """Writes other devices into ``model``, all at once, so that two may change places.
+    """Writes other devices into ``model``, all at once, so that two may change places; others stay.
 
-    Args:
-      model: is changed.
-      name_of: a device as ``saved_devices`` names it -> what to write. Other devices stay.
+    The keys of ``name_of`` are devices as ``saved_devices`` names them.
     """
     for message in _with_device(model):
         if message.device:
@@ -49,12 +44,7 @@ def rename_saved_devices(model: SavedModel, name_of: Mapping[str, str]) -> None:
 def completed(device: str, source: str) -> str:
     """``"/device:CPU:1"`` as ``"/job:localhost/replica:0/task:0/device:CPU:1"``; unchanged without type or index.
 
-    Args:
-      device: a device string.
-      source: where it stands, for the message.
-
-    Raises:
-      InputError: TensorFlow would not take it for a device.
+    Raises InputError for a text that TensorFlow would not take; ``source`` is where it stands, for the message.
     """
     try:
         spec = tf.DeviceSpec.from_string(device)
@@ -69,10 +59,7 @@ def completed(device: str, source: str) -> str:
 
 def _with_device(model: SavedModel) -> Iterator[Any]:
     """Every message with a field ``device``."""
-    graph_def = model.meta_graph.graph_def
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def
+    yield from all_nodes(model.meta_graph.graph_def)
     for saved in model.meta_graph.object_graph_def.nodes:
         if saved.WhichOneof("kind") == "variable":
             yield saved.variable
@@ -82,9 +69,7 @@ def _with_device(model: SavedModel) -> Iterator[Any]:
 
 
 def load_saved_model(
-    path: str | os.PathLike[str],
-    devices: Mapping[str, str] | None = None,
-    tags: Iterable[str] = SERVING,
+    path: str | os.PathLike[str], devices: Mapping[str, str] | None = None, tags: Iterable[str] = SERVING
 ) -> Any:
     """Loads a SavedModel as ``tf.saved_model.load`` does, and answers for where its ops, variables and tables are.
 
@@ -157,7 +142,9 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
             raise InputError(
                 f"{planned} is to be {device}, which this process lacks; it has {_listed(present)}"
             )
-    missing = [name for name in in_model if not any(_is_one(one, name_of.get(name, name)) for one in present)]
+    missing = [
+        name for name in in_model if not any(_is_one(device, name_of.get(name, name)) for device in present)
+    ]
     if missing:
         is_here = tf.DeviceSpec.from_string(missing[0]).job in (None, "localhost")
         or_else = (
@@ -175,15 +162,7 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
 def _of_local_workers(model: SavedModel, named: Iterable[str]) -> dict[str, str]:
     """Device of ``Cluster.local()`` -> its name here, where a plan of the model is for that and the device is missing.
 
-    Workers are started for that.
-
-    Args:
-      model: the SavedModel.
-      named: devices that it asks for and nobody has mapped.
-
-    Raises:
-      InputError: this machine has no such devices.
-      WorkerError: the workers cannot be started.
+    Workers are started for that. ``named`` are the devices that the model asks for and nobody has mapped.
     """
     plans = [PlanFile.read(file) for file in sorted((model.path / PLANS).glob("*.json"))]
     planned = {device for plan in plans if plan.cluster == LOCAL for device in plan.devices.values()}
@@ -195,13 +174,13 @@ def _of_local_workers(model: SavedModel, named: Iterable[str]) -> dict[str, str]
     is_of_gpus = any(tf.DeviceSpec.from_string(name).device_type == "GPU" for name in planned)
     try:
         cluster = Cluster.local(None if is_of_gpus else 1 + max(spec.task for spec in specs))
-        here = attach(cluster, missing)
+        name_here = attach(cluster, missing)
     except InputError as error:
         raise InputError(
             f"{model.path} is placed on this machine's workers, {_listed(missing)}, and {error}; or say where each "
             f'goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}})'
         ) from error
-    return {name: here[name] for name in missing if here.get(name, name) != name}
+    return {name: name_here[name] for name in missing if name_here.get(name, name) != name}
 
 
 def _is_one(device: str, wanted: str) -> bool:

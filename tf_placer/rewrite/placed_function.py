@@ -40,37 +40,29 @@ from tf_placer.ops.library import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.functions import (
-    with_custom_gradients,
+    add_handle_data,
+    register_custom_gradients,
     with_functions_of_their_own,
     with_functions_renamed,
-    with_handle_data,
 )
 from tf_placer.rewrite.random_state import RandomState, attach_and_tell, mark_as_kept
-from tf_placer.rewrite.rewrite import (
-    check_clusters_of,
-    check_placement,
-    program_of_plan,
-    rewrite,
-)
+from tf_placer.rewrite.rewrite import check_clusters_of, check_placement, program_of_plan, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
-from tf_placer.transform.fusion.writer import PREFIX
+from tf_placer.transform.fusion.clusters import PREFIX
 from tf_placer.workers.connection import is_attached
 
 
 def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:
-    """The devices of a plan, with the ops that need this process on its CPU.
+    """The devices of a plan, a full string for each op, with the ops that need this process on its CPU.
 
     A cluster of workers has no device in this process, so a plan puts these ops on a substitute (``Cluster.host``). Ops
     that share a device with them go along. A resource is where its handle says.
-
-    Args:
-      item: the program.
-      device_of_op: a full device string for each of its ops; left alone.
     """
     process = host_address_space()
+    home = tf.DeviceSpec.from_string(process)
 
     def is_of_process(device: str) -> bool:
-        spec, home = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(process)
+        spec = tf.DeviceSpec.from_string(device)
         return (spec.job, spec.replica, spec.task) == (home.job, home.replica, home.task)
 
     to_move = [name for name in item.host_ops if not is_of_process(device_of_op[name])]
@@ -92,7 +84,7 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
 def shapes_behind_handles(
     graph_def: tf.compat.v1.GraphDef, inputs: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.TensorShape]:
-    """Shapes that inference finds with the variables behind the graph's handles known.
+    """Tensor ("node:i") -> shape that inference finds with the variables behind the graph's handles known.
 
     TensorFlow infers shapes as it imports nodes, and a handle can be given its variable only afterwards. So tensors
     read from variables have no shape, and forward-mode differentiation fails where it needs zeros of the shape of a
@@ -100,24 +92,21 @@ def shapes_behind_handles(
 
     Args:
       graph_def: this process knows its functions.
-      inputs: node -> a tensor with the shape, and the variable, of the node's tensor.
-
-    Returns:
-      Tensor ("node:i") -> known shape; empty where no input is a handle.
+      inputs: node -> a tensor with the shape, and the variable, of the node's tensor; without a handle among them,
+        nothing is inferred.
     """
     if all(tensor.dtype != tf.resource for tensor in inputs.values()):
         return {}
     handles, rest = tf.compat.v1.GraphDef(versions=graph_def.versions), tf.compat.v1.GraphDef()
     rest.CopyFrom(graph_def)
     del rest.node[:]
-    for node in graph_def.node:
-        copy = (handles if node.name in inputs else rest).node.add()
-        copy.CopyFrom(node)
-        copy.attr.pop("_class", None)  # may name a node of the other graph
     # Fresh names: an op ``a`` cannot be imported after ``a/b``, which is how the capture of an op ``a`` is called.
     new_name = {name: f"input_{number}" for number, name in enumerate(inputs)}
-    for node in handles.node:
-        node.name = new_name[node.name]
+    for node in graph_def.node:  # a ``_class`` may name a node of the other graph
+        copy = (handles if node.name in inputs else rest).node.add()
+        copy.CopyFrom(node)
+        copy.attr.pop("_class", None)
+        copy.name = new_name.get(node.name, node.name)
     with FuncGraph("shapes").as_default() as graph:
         tf.import_graph_def(handles, name="inputs")
         copy_of = {name: graph.get_tensor_by_name(f"inputs/{new_name[name]}:0") for name in inputs}
@@ -127,14 +116,10 @@ def shapes_behind_handles(
         texts = {text for node in rest.node for text in node.input}
         input_map = {text: copy_of[parse_input(text)[1]] for text in texts if parse_input(text)[1] in copy_of}
         tf.import_graph_def(rest, input_map=input_map, name="rest")
-    tensors = [
-        (f"{node.name}:{tensor.value_index}", tensor)
+    return {
+        f"{node.name}:{tensor.value_index}": tensor.shape
         for node in rest.node
         for tensor in graph.get_operation_by_name(f"rest/{node.name}").outputs
-    ]
-    return {
-        name: tensor.shape
-        for name, tensor in tensors
         if tensor.dtype not in (tf.resource, tf.variant) and tensor.shape.rank is not None
     }
 
@@ -143,9 +128,8 @@ def _copy_shape(source: tf.Tensor, target: tf.Tensor) -> None:
     """Gives a tensor the shape of another one, or for a handle the variable's."""
     if source.dtype in (tf.resource, tf.variant):
         copy_handle_data(source, target)
-    if (
-        source.dtype != tf.resource
-    ):  # a handle's own shape hides the variable's where a loop is differentiated
+    # A handle's own shape hides the variable's where a loop is differentiated.
+    if source.dtype != tf.resource:
         target.set_shape(source.shape)
 
 
@@ -153,11 +137,8 @@ class _Origins:
     """Ops of a traced function and its callees, whose stack traces name the user's program."""
 
     def __init__(self, graph: FuncGraph) -> None:
-        self._graphs = {
-            name: function.graph
-            for name, function in functions_of(graph).items()
-            if hasattr(function, "graph")
-        }
+        called = functions_of(graph).items()
+        self._graphs = {name: function.graph for name, function in called if hasattr(function, "graph")}
         self._ops: dict[int, dict[str, tf.Operation]] = {}
 
     def body(self, name: str) -> FuncGraph | None:
@@ -168,14 +149,12 @@ class _Origins:
         """The op of this name, also inside inlined calls; of a part or copy of an op, that op."""
         if id(graph) not in self._ops:
             self._ops[id(graph)] = {op.name: op for op in graph.get_operations()}
-        ops = self._ops[id(graph)]
-        if name in ops:
-            return ops[name]
-        parts = name.split("/")
-        for length in range(len(parts) - 1, 0, -1):
+        ops, parts = self._ops[id(graph)], name.split("/")
+        for length in range(len(parts), 0, -1):
             op = ops.get("/".join(parts[:length]))
             if op is not None:
-                body = self._graphs.get(op.get_attr("f").name if op.type in CALLS else op.type)
+                calls = length < len(parts)
+                body = calls and self._graphs.get(op.get_attr("f").name if op.type in CALLS else op.type)
                 return (body and self.of(body, "/".join(parts[length:]))) or op
         return None
 
@@ -208,7 +187,17 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     check_placement("placement", placement)
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
-    whole = Item.from_function(concrete, *(example_args or _zeros(concrete)))
+    if not example_args:
+        captured = {tensor.op.name for tensor in concrete.graph.internal_captures}
+        inputs = [tensor for tensor in concrete.inputs if tensor.op.name not in captured]
+        for tensor in inputs:
+            if not tensor.shape.is_fully_defined():
+                raise InputError(
+                    f"input {tensor.op.name!r} was traced with the shape {tensor.shape}; give example_args of the "
+                    "sizes that the placement was made for"
+                )
+        example_args = tuple(tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs)
+    whole = Item.from_function(concrete, *example_args)
     item = program_of_plan(whole, placement)
     placement = placement.for_program(item.index.names)
     check_nothing_is_lost(item, placement.problem.cluster)
@@ -283,19 +272,16 @@ def cut_to_fit(shapes: Sequence[tf.TensorShape | None], inputs: Sequence[tf.Tens
     Grappler infers sizes without regard to branches: a tensor with eight rows in one branch would have them in the
     other and in the condition as well, which would be folded to true. Slices have sizes of their own.
     """
-    return [
-        tensor
-        if shape is None
-        else tf.slice(tensor, [0] * shape.rank, shape)
-        if tensor.shape.rank is None
-        else tensor[
-            tuple(
-                slice(size if open_ is None else None)
-                for size, open_ in zip(shape, tensor.shape, strict=True)
-            )
-        ]
-        for shape, tensor in zip(shapes, inputs, strict=True)
-    ]
+    results = []
+    for shape, tensor in zip(shapes, inputs, strict=True):
+        if shape is None:
+            results.append(tensor)
+        elif tensor.shape.rank is None:
+            results.append(tf.slice(tensor, [0] * shape.rank, shape))
+        else:
+            ends = [size if open_ is None else None for size, open_ in zip(shape, tensor.shape, strict=True)]
+            results.append(tensor[tuple(map(slice, ends))])
+    return results
 
 
 def _whole_for_other_sizes(
@@ -340,18 +326,6 @@ def _structured(concrete: ConcreteFunction, outputs: Sequence[tf.Tensor]) -> Any
     )
 
 
-def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
-    captured = {tensor.op.name for tensor in concrete.graph.internal_captures}
-    inputs = [tensor for tensor in concrete.inputs if tensor.op.name not in captured]
-    for tensor in inputs:
-        if not tensor.shape.is_fully_defined():
-            raise InputError(
-                f"input {tensor.op.name!r} was traced with the shape {tensor.shape}; give example_args of the sizes "
-                "that the placement was made for"
-            )
-    return [tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs]
-
-
 def captured_handles(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Tensor]:
     """Op -> handle of each variable that a function captures and a plan may move; InputError if one is an argument."""
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
@@ -394,12 +368,9 @@ def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping
 
 
 def move_back(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
-    """Moves the live variables that a function captures back; InputError if one cannot be moved.
+    """Moves the live variables that a function captures to earlier devices; InputError if one cannot be moved.
 
-    Args:
-      concrete: the traced function.
-      item: ``Item.from_function(concrete, ...)``.
-      device_of_op: op of a handle -> earlier device of its variable.
+    ``item`` is ``Item.from_function(concrete, ...)``; the keys of ``device_of_op`` are ops of handles.
     """
     handles = captured_handles(concrete, item)
     variable_of_handle = variables_of_handles(handles.values(), likely=live_variables(concrete.graph))
@@ -450,12 +421,7 @@ def placed_concrete_function(
 
 
 def copied_function(concrete: ConcreteFunction, random_state: RandomState | None = None) -> ConcreteFunction:
-    """Returns another concrete function of the same graph.
-
-    Args:
-      concrete: the traced function.
-      random_state: variables that random ops draw from; None starts like a new function.
-    """
+    """Returns another concrete function of the same graph; ``random_state`` as in ``placed_concrete_function``."""
     if random_state is not None:
         mark_as_kept(concrete)
     fetches = [tensor.name for tensor in concrete.outputs]
@@ -481,7 +447,8 @@ def _made_anew(
 ) -> ConcreteFunction:
     """A concrete function like the traced one, of another graph."""
     suffix = f"__placed_{next(_serial)}"
-    written = with_functions_of_their_own(with_handle_data(graph_def, concrete.graph))
+    add_handle_data(graph_def, concrete.graph)
+    written = with_functions_of_their_own(graph_def)
     if random_state is not None:
         random_state.move(random_state.written(written))
     graph = FuncGraph(
@@ -491,7 +458,8 @@ def _made_anew(
     )
     constants = {node.name for node in graph_def.node if node.op == "Const"}
     calls = {node.name: node.attr["f"].func.name for node in graph_def.node if node.op in CALLS}
-    graph_def = with_custom_gradients(with_functions_renamed(written, suffix), graph, suffix)
+    graph_def = with_functions_renamed(written, suffix)
+    register_custom_gradients(graph_def, graph, suffix)
     names = _restore_inputs(graph_def, concrete, ends.handle_of_capture)
     for function in graph_def.library.function:
         add_function(function)
@@ -529,15 +497,9 @@ def _made_anew(
 
 
 def _restore_inputs(
-    graph_def: tf.compat.v1.GraphDef,
-    concrete: ConcreteFunction,
-    handle_of_capture: Mapping[str, str],
+    graph_def: tf.compat.v1.GraphDef, concrete: ConcreteFunction, handle_of_capture: Mapping[str, str]
 ) -> list[str]:
-    """Turns nodes that the item made self-contained into arguments again, with the shapes of the trace.
-
-    Returns:
-      The node of each of the function's inputs.
-    """
+    """Turns nodes that the item made self-contained into arguments again, with the shapes of the trace; their names."""
     names = []
     node_of_name = {node.name: node for node in graph_def.node}
     traced_nodes = {node.name: node for node in concrete.graph.as_graph_def().node}
@@ -547,10 +509,8 @@ def _restore_inputs(
         node = node_of_name.get(name)
         if node is None:  # nothing reads the argument
             node = graph_def.node.add()
-        elif (
-            node.op == "Const" and node.ByteSize() <= _CONSTANT_BYTES
-        ):  # stays one, on the devices that read it
-            node = graph_def.node.add()
+        elif node.op == "Const" and node.ByteSize() <= _CONSTANT_BYTES:
+            node = graph_def.node.add()  # the constant stays one, on the devices that read it
             name = f"{original.name}/unused"
         device = node.device
         node.CopyFrom(original)
@@ -616,22 +576,19 @@ def _set_gradients_of_clusters(graph: FuncGraph, graph_def: tf.compat.v1.GraphDe
     The gradient computes the cluster's ops again, op by op: inner results are not kept.
     """
     library = functions_by_name(graph_def.library)
+
+    def gradient(
+        body: function_pb2.FunctionDef, call: tf.Operation, *upstream: tf.Tensor | None
+    ) -> list[tf.Tensor | None]:
+        inputs = [tf.identity(tensor) for tensor in call.inputs]
+        inner = graph_of_function_def(body, [tensor.shape for tensor in inputs])
+        arguments = {argument.name: tensor for argument, tensor in zip(inner.inputs, inputs, strict=True)}
+        names = [tensor.name for tensor in inner.outputs]
+        outputs = tf.import_graph_def(inner.as_graph_def(), arguments, names, name="again")
+        pairs = [pair for pair in zip(outputs, upstream, strict=True) if pair[1] is not None]
+        return tf.gradients([output for output, _ in pairs], inputs, [tensor for _, tensor in pairs])
+
     for node in graph_def.node:
         if node.op in CALLS and node.name.startswith(PREFIX):
             body = library[node.attr["f"].func.name]
-            set_call_gradient(
-                graph.get_operation_by_name(node.name), functools.partial(_gradient_of_cluster, body)
-            )
-
-
-def _gradient_of_cluster(
-    body: function_pb2.FunctionDef, call: tf.Operation, *gradients: tf.Tensor | None
-) -> list[tf.Tensor | None]:
-    inputs = [tf.identity(tensor) for tensor in call.inputs]
-    inner = graph_of_function_def(body, [tensor.shape for tensor in inputs])
-    arguments = {argument.name: tensor for argument, tensor in zip(inner.inputs, inputs, strict=True)}
-    outputs = tf.import_graph_def(
-        inner.as_graph_def(), arguments, [tensor.name for tensor in inner.outputs], name="again"
-    )
-    pairs = [pair for pair in zip(outputs, gradients, strict=True) if pair[1] is not None]
-    return tf.gradients([output for output, _ in pairs], inputs, [gradient for _, gradient in pairs])
+            set_call_gradient(graph.get_operation_by_name(node.name), functools.partial(gradient, body))

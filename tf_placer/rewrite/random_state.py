@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, MutableSequ
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs
+from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs, new_node
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     host_address_space,
@@ -91,16 +91,14 @@ _kept: weakref.WeakSet[ConcreteFunction] = weakref.WeakSet()
 
 
 def mark_as_kept(function: ConcreteFunction) -> None:
-    """Marks a traced function whose kernels are not missed: it has not run, or copies run in its place."""
+    """Marks a traced function whose kernels are not missed, because none has run, or copies run instead."""
     _kept.add(function)
 
 
 def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
     """Warns of functions whose kernels TensorFlow makes anew, so that the numbers that they draw begin anew.
 
-    Args:
-      functions: traced ones, among others.
-      why: the beginning of the sentence.
+    ``functions`` are traced ones, among others; ``why`` begins the sentence.
     """
     traced = [f for f in functions if isinstance(f, ConcreteFunction) and not is_dataset_function(f)]
     drawing = [function for function in traced if function not in _kept and SeededDraws(function)]
@@ -138,22 +136,23 @@ class RandomState:
     def written(self, graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
         """Has the ops of a graph draw from the variables, in place; returns path -> device of each.
 
-        Args:
-          graph_def: every node has functions of its own (``with_functions_of_their_own``).
+        Every node has functions of its own (``with_functions_of_their_own``).
         """
         devices = {}
+        # Open fields of a device are filled as TensorFlow fills them for an op that draws.
+        kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+        default = tf.DeviceSpec.from_string(f"{host_address_space()}/device:{kind}:0")
         for path, node, nodes, device in list(_draws(graph_def)):
             if path in self._initial:
-                devices[path] = _full(device)
+                spec = tf.DeviceSpec.from_string(device)
+                if spec.device_type not in (None, kind) and spec.device_index is None:
+                    spec = spec.replace(device_index=0)
+                devices[path] = str(default.make_merged_spec(spec).to_string())
                 _draw_from_variable(node, nodes, f"{self._scope}/{path}", devices[path], path != node.name)
         return devices
 
     def move(self, devices: Mapping[str, str]) -> None:
-        """Makes the variables, or moves them, to where a copy reads them.
-
-        Args:
-          devices: path -> device, as ``written`` returns them.
-        """
+        """Makes the variables, or moves them, to where a copy reads them: path -> device (``written``)."""
         self._home = self._home or devices
         for path, device in devices.items():
             before = self._handles.get(path)
@@ -216,16 +215,6 @@ def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
     yield from walk(graph_def.node, "", "", ())
 
 
-def _full(device: str) -> str:
-    """A device string with open fields as TensorFlow fills them for an op that draws."""
-    kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-    default = tf.DeviceSpec.from_string(f"{host_address_space()}/device:{kind}:0")
-    spec = tf.DeviceSpec.from_string(device)
-    if spec.device_type not in (None, kind) and spec.device_index is None:
-        spec = spec.replace(device_index=0)
-    return str(default.make_merged_spec(spec).to_string())
-
-
 def _draw_from_variable(
     node: node_def_pb2.NodeDef,
     nodes: MutableSequence[node_def_pb2.NodeDef],
@@ -233,15 +222,11 @@ def _draw_from_variable(
     device: str,
     is_in_body: bool,
 ) -> None:
-    names = {sibling.name for sibling in nodes}
-    handle, algorithm = (
-        node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/{end}", names), op=op, device=device)
-        for end, op in (("state", "VarHandleOp"), ("algorithm", "Const"))
-    )
-    handle.attr["dtype"].type = algorithm.attr["dtype"].type = tf.int64.as_datatype_enum
-    handle.attr["shape"].shape.dim.add(size=3)
-    handle.attr["shared_name"].s = shared_name.encode()
-    algorithm.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(_PHILOX, tf.int64))
+    names, of_state = {sibling.name for sibling in nodes}, {"dtype": tf.int64, "shape": tf.TensorShape([3])}
+    name, shared = fresh_name(f"{node.name}/state", names), shared_name.encode()
+    handle = new_node("VarHandleOp", name, (), device, **of_state, shared_name=shared)
+    name, value = fresh_name(f"{node.name}/algorithm", names), tf.make_tensor_proto(_PHILOX, tf.int64)
+    algorithm = new_node("Const", name, (), device, dtype=tf.int64, value=value)
     ends = (":resource:0", ":output:0") if is_in_body else ("", "")
     state = [f"{source.name}{end}" for source, end in zip((handle, algorithm), ends, strict=True)]
     node.input[:] = [*state, *data_inputs(node), *control_inputs(node)]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
-from tensorflow.core.framework import function_pb2, node_def_pb2
+from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import CALLS
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import functions_of
+from tf_placer.graph.program import functions_of, inlined_bodies
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion.clusters import check_clusters
-from tf_placer.transform.fusion.writer import fused_graph
+from tf_placer.transform.fusion.clusters import check_clusters, fused_graph
 from tf_placer.transform.order import order_edges
 from tf_placer.transform.split.split_batch import split
 
@@ -40,8 +38,25 @@ def place_graph(
         string is not full (job, replica, task, type and index), or nodes of one ``_class``
         colocation group got different devices.
     """
-    devices = _devices_in_node_order(graph_def, device_of_op)
-    for device in set(devices):
+    names = [node.name for node in graph_def.node]
+    if not isinstance(device_of_op, Mapping):
+        if len(device_of_op) != len(names):
+            raise InputError(
+                f"the placement has {len(device_of_op)} devices, but the graph has {len(names)} nodes; "
+                "give one device per node, in node order"
+            )
+        device_of_op = dict(zip(names, device_of_op, strict=True))
+    for name in names:
+        if name not in device_of_op:
+            raise InputError(
+                f"the placement gives no device for node {name!r}; was it made for another graph?"
+            )
+    if len(device_of_op) != len(names):
+        stranger = next(iter(device_of_op.keys() - set(names)))
+        raise InputError(
+            f"the placement names node {stranger!r}, which the graph lacks; was it made for another graph?"
+        )
+    for device in set(device_of_op.values()):
         try:
             spec = tf.DeviceSpec.from_string(device)
         except ValueError:
@@ -51,55 +66,25 @@ def place_graph(
                 f"device {device!r} is not a full device string; "
                 "write it like /job:localhost/replica:0/task:0/device:CPU:0"
             )
-    _check_colocation(graph_def, devices)
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(graph_def)
-    for node, device in zip(placed.node, devices, strict=True):
-        node.device = device
-    return placed
-
-
-def _devices_in_node_order(
-    graph_def: tf.compat.v1.GraphDef, device_of_op: Mapping[str, str] | Sequence[str]
-) -> list[str]:
-    names = [node.name for node in graph_def.node]
-    if not isinstance(device_of_op, Mapping):
-        if len(device_of_op) != len(names):
-            raise InputError(
-                f"the placement has {len(device_of_op)} devices, but the graph has {len(names)} nodes; "
-                "give one device per node, in node order"
-            )
-        return list(device_of_op)
-    for name in names:
-        if name not in device_of_op:
-            raise InputError(
-                f"the placement gives no device for node {name!r}; was it made for another graph?"
-            )
-    if len(device_of_op) != len(names):
-        stranger = next(iter(device_of_op.keys() - set(names)))  # a node that the graph lacks
-        raise InputError(
-            f"the placement names node {stranger!r}, which the graph lacks; was it made for another graph?"
-        )
-    return [device_of_op[name] for name in names]
-
-
-def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) -> None:
-    # import_graph_def silently overwrites a node's device by that of its `_class` target, so an inconsistent group
-    # would run elsewhere than planned.
-    device_of_name = {node.name: device for node, device in zip(graph_def.node, devices, strict=True)}
     # A class may be named after a node that was pruned; then its first member is the target.
     first_member: dict[str, str] = {}
-    for node in graph_def.node:
+    for node in placed.node:
+        node.device = device_of_op[node.name]
         for entry in node.attr["_class"].list.s if "_class" in node.attr else ():
             if not entry.startswith(_COLOCATION_PREFIX):
                 continue
             target = entry[len(_COLOCATION_PREFIX) :].decode()
-            target = target if target in device_of_name else first_member.setdefault(target, node.name)
-            if device_of_name[target] != device_of_name[node.name]:
+            target = target if target in device_of_op else first_member.setdefault(target, node.name)
+            # import_graph_def silently overwrites a node's device by that of its `_class` target, so an inconsistent
+            # group would run elsewhere than planned.
+            if device_of_op[target] != node.device:
                 raise InputError(
                     f"nodes {node.name!r} and {target!r} are colocated by TensorFlow, but were given "
-                    f"{device_of_name[node.name]} and {device_of_name[target]}; give both the same device"
+                    f"{node.device} and {device_of_op[target]}; give both the same device"
                 )
+    return placed
 
 
 def rewrite(
@@ -130,16 +115,10 @@ def rewrite(
 
 
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
-    """Returns the item's graph with the plan's device on every node, its order as control inputs, clusters as calls.
+    """``rewrite`` with the plan's own devices: the public name.
 
-    A plan of the item's batch in parts gives the split graph, which has whole inputs and outputs.
-
-    Args:
-      item: the program; its ``graph_def`` is left alone.
-      placement: of this item, or of its batch in parts (``tf_placer.split``).
-
-    Raises:
-      InputError: the placement was made for another graph, or has a cluster that is not legal.
+    A plan of the item's batch in parts gives the split graph, which has whole inputs and outputs. Arguments and errors
+    are those of ``rewrite``.
     """
     return rewrite(item, placement)
 
@@ -159,8 +138,7 @@ def check_placement(name: str, value: object) -> Placement:
 def program_of_plan(item: Item, placement: Placement) -> Item:
     """The placement's program: the item, or the item with its batch in the placement's parts.
 
-    Raises:
-      InputError: the placement was made for another graph or another batch, or is none.
+    Raises InputError where the placement was made for another graph or another batch, or is none.
     """
     arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
     problem = check_placement("placement", placement).problem
@@ -217,8 +195,11 @@ def place_meta_graph(
     placed.CopyFrom(meta_graph)
     devices = placement.device_names
     library = functions_of(placed.graph_def.library)
-    inside: dict[str, tuple[str, str]] = {}  # op of the item -> function, and op in its body
-    _collect(placed.graph_def.node, "", library, inside)
+    inside = {  # op of the item -> function, and op in its body
+        f"{path}/{node.name}": (body.signature.name, node.name)
+        for path, body in inlined_bodies(placed.graph_def.node, library)
+        for node in body.node_def
+    }
     devices_of: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for name, place in inside.items():
         if name in devices:
@@ -249,20 +230,3 @@ def place_meta_graph(
             )
         node_of[target].input.append(f"^{source[1]}")
     return placed
-
-
-def _collect(
-    nodes: Iterable[node_def_pb2.NodeDef],
-    prefix: str,
-    library: Mapping[str, function_pb2.FunctionDef],
-    inside: dict[str, tuple[str, str]],
-) -> None:
-    """Adds the ops in all bodies that these nodes call, and their places; inlining names an op ``call/op``."""
-    for node in nodes:
-        name = node.attr["f"].func.name if node.op in CALLS else node.op
-        body = library.get(name)
-        if body is None:
-            continue
-        path = f"{prefix}{node.name}/"
-        inside.update({path + child.name: (name, child.name) for child in body.node_def})
-        _collect(body.node_def, path, library, inside)

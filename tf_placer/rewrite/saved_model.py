@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
 
 from colocation.constraints import class_lists, ref_edges
-from colocation.op_facts import index_graph, parse_input, reached
+from colocation.op_facts import index_graph, new_node, parse_input, reached
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import appearing_whole
@@ -38,7 +37,6 @@ from tf_placer.rewrite.functions import (
     call_of,
     chosen_by_size,
     holds_state,
-    listed,
     of_these_sizes_alone,
     place_object_functions,
     replace_body,
@@ -59,11 +57,6 @@ def add_graph(model: SavedModel, signature: str, placed: Program) -> None:
     """Adds a placed program to the main graph, as ``placed/SIGNATURE/...``; ``model`` is changed.
 
     The signature's own ops stay for whoever else needs them. What is fed and what holds state is the same for both.
-
-    Args:
-      model: the SavedModel.
-      signature: name of the signature.
-      placed: the signature's program, with devices.
     """
     graph_def = model.meta_graph.graph_def
     outputs = model.signature(signature).outputs
@@ -89,16 +82,15 @@ def add_graph(model: SavedModel, signature: str, placed: Program) -> None:
         tensor = renamed_input(fetch, name_of)
         if effects:  # happen whatever is fetched, as those of a call do
             device = node_of_name[parse_input(fetch)[1]].device
-            result = node_def_pb2.NodeDef(
-                name=f"{scope}result/{key}", op="Identity", input=[tensor, *effects], device=device
-            )
-            result.attr["T"].type = outputs[key].dtype
+            name, dtype = f"{scope}result/{key}", tf.as_dtype(outputs[key].dtype)
+            result = new_node("Identity", name, [tensor, *effects], device, T=dtype)
             graph_def.node.append(result)
             tensor = f"{result.name}:0"
         outputs[key].name = tensor
 
 
 PLANS = pathlib.Path("assets.extra") / "placement"
+_NAMED = 5  # functions in a warning
 
 
 class HasPlacement(Protocol):
@@ -158,7 +150,14 @@ def export_saved_model(
     target = arguments.path("target", target, "the folder to write")
     arguments.text("signature", signature, "give the name of one of its signatures")
     batch_size = arguments.whole_number("batch_size", batch_size, least=1)
-    placements = _placements(result, signature)
+    results = result if isinstance(result, Mapping) else {signature: result}
+    if not results:
+        raise InputError("result has no placement for any signature; give at least one")
+    for name in results:
+        arguments.text("result", name, "give name of signature -> placement")
+    placements = {
+        name: check_placement("result", getattr(plan, "placement", plan)) for name, plan in results.items()
+    }
     if target.exists():
         raise InputError(f"target={target} is there already; give a new folder")
     if target.resolve().is_relative_to(pathlib.Path(source).resolve()):
@@ -177,14 +176,9 @@ def export_placed(
     placements: Mapping[str, Placement],
     input_shapes: InputShapes | None = None,
 ) -> None:
-    """``export_saved_model`` of a model that is already read, with its items; the same ``target`` and errors.
+    """``export_saved_model`` of a model that is already read; the same ``target`` and errors.
 
-    Args:
-      model: is left alone.
-      target: folder that is not there yet.
-      items: signature -> its program in ``model``, for those that are placed.
-      placements: signature -> placement of that item.
-      input_shapes: that the items were read with.
+    ``items`` and ``placements`` have the placed signatures; ``input_shapes`` are those that the items were read with.
     """
     source, model = model, model.copy()
     shared = _Shared(model)
@@ -221,8 +215,10 @@ def export_placed(
         warnings.warn(f"{model.path}: signature {name!r} runs {clause}", stacklevel=2)
     for name, paths in unplaced.items():
         if paths:
+            rest = len(paths) - _NAMED
+            listed = ", ".join(paths[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
             warnings.warn(
-                f"{model.path}: {listed(paths)} run unplaced, wholly or in part: the plan of signature {name!r} is "
+                f"{model.path}: {listed} run unplaced, wholly or in part: the plan of signature {name!r} is "
                 f"for what that calls; call the signature, or export the model with one for them",
                 stacklevel=2,
             )
@@ -238,20 +234,32 @@ def _of_any_size(
 ) -> tuple[Program, str]:
     """The placed program of a batch in parts, for inputs of any size: in parts where that is proven, else whole.
 
-    Returns:
-      The program; a clause where other batches than the plan's own do not run in parts.
+    Also a clause where other batches than the plan's own do not run in parts.
     """
     splitting, cluster = placement.problem.splitting, placement.problem.cluster
-    assert splitting is not None  # asked of a batch in parts
+    assert splitting is not None  # of a batch in parts
+    host, why = "" if cluster.host is None else cluster.devices[cluster.host].name, ""
+    form = OpenForm(placed.graph_def, 1, {})
+    try:
+        programs: list[SplitProgram] = []
+        for batch in telling_batches(splitting.batch, splitting.parts):
+            try:
+                read = Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
+                is_same = read.fingerprint == splitting.fingerprint
+                if programs and is_same:
+                    break  # the model says its batch
+                whole = splitting.names_kept(read.index.names)
+                programs.append(split_program(read, splitting.parts, splitting.batch_statistics, whole))
+            except InputError as error:
+                raise NotOpen(f"a batch of {batch} is none of this program ({error})") from error
+            if not is_same and len(programs) == 1:
+                raise NotOpen("what is open is not its batch")
+        else:
+            form = with_open_batch(placed.graph_def, programs, host)
+    except NotOpen as reason:
+        why = f"alone, and whole for all others: {reason}"
     if item.splitting is not None:
         item = Item.from_saved_model(model, name, splitting.batch, input_shapes=input_shapes)
-    host = "" if cluster.host is None else cluster.devices[cluster.host].name
-    why = ""
-    try:
-        form = _of_any_batch(model, name, placement, placed, host, input_shapes)
-    except NotOpen as reason:
-        form = OpenForm(placed.graph_def, 1, {})
-        why = f"alone, and whole for all others: {reason}"
     nodes = {node.name: node for node in model.meta_graph.graph_def.node}
     declared = {feed.node: tf.TensorShape(nodes[feed.node].attr["shape"].shape) for feed in item.feeds}
     in_parts = dataclasses.replace(placed, graph_def=form.graph_def)
@@ -261,52 +269,8 @@ def _of_any_size(
         return of_these_sizes_alone(item, placed, declared), f"alone, and refuses all others: {reason}"
 
 
-def _of_any_batch(
-    model: SavedModel,
-    name: str,
-    placement: Placement,
-    placed: Program,
-    host: str,
-    input_shapes: InputShapes | None,
-) -> OpenForm:
-    """The placed graph of a batch in parts, for other batches (``with_open_batch``).
-
-    Raises:
-      NotOpen: it has to be of the batch that its plan was made for.
-    """
-    splitting = placement.problem.splitting
-    assert splitting is not None  # asked of a batch in parts
-    programs: list[SplitProgram] = []
-    for batch in telling_batches(splitting.batch, splitting.parts):
-        try:
-            item = Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
-            if programs and item.fingerprint == splitting.fingerprint:  # its batch is said
-                return OpenForm(placed.graph_def, 1, {})
-            whole = splitting.names_kept(item.index.names)
-            programs.append(split_program(item, splitting.parts, splitting.batch_statistics, whole))
-        except InputError as error:
-            raise NotOpen(f"a batch of {batch} is none of this program ({error})") from error
-        if item.fingerprint != splitting.fingerprint and len(programs) == 1:
-            raise NotOpen("what is open is not its batch")
-    return with_open_batch(placed.graph_def, programs, host)
-
-
-def _placements(result: object, signature: str) -> dict[str, Placement]:
-    """Signature -> placement."""
-    results = result if isinstance(result, Mapping) else {signature: result}
-    if not results:
-        raise InputError("result has no placement for any signature; give at least one")
-    for name in results:
-        arguments.text("result", name, "give name of signature -> placement")
-    return {name: check_placement("result", getattr(one, "placement", one)) for name, one in results.items()}
-
-
 def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
-    """Signature -> op name -> device, of the plans that a SavedModel was exported with; most have none.
-
-    Raises:
-      InputError: a plan's file is damaged.
-    """
+    """Signature -> op name -> device, of the plans that a SavedModel was exported with; most have none."""
     return {
         urllib.parse.unquote(file.stem): dict(PlanFile.read(file).devices)
         for file in sorted((pathlib.Path(path) / PLANS).glob("*.json"))
@@ -322,30 +286,26 @@ class _Shared:
         self._signature_of_body: dict[str, str] = {}
 
     def add(self, signature: str, devices: Mapping[str, str]) -> None:
-        """Takes in a plan, op name -> device.
-
-        Raises:
-          InputError: it disagrees with an earlier one, or is for the same function.
-        """
+        """Takes in a plan, op name -> device; InputError where an earlier one disagrees or is for the same function."""
         path, call = self._model.path, call_of(self._model, signature)
         if call is None:
             ops = state_of(self._model.meta_graph.graph_def)
         else:
             ops = call.handles
-            other = self._signature_of_body.setdefault(call.body.signature.name, signature)
-            if other != signature:
+            earlier = self._signature_of_body.setdefault(call.body.signature.name, signature)
+            if earlier != signature:
                 raise InputError(
-                    f"{path}: signatures {other!r} and {signature!r} are one function, which has one plan; place one"
+                    f"{path}: signatures {earlier!r} and {signature!r} are one function, which has one plan; place one"
                 )
         for op in ops:
             if op not in devices:
                 continue
-            first, device = self._decided.setdefault(op, (signature, devices[op]))
+            deciding, device = self._decided.setdefault(op, (signature, devices[op]))
             if device != devices[op]:
                 raise InputError(
-                    f"{path}: signature {signature!r} puts {op!r} on {devices[op]}, but {first!r}, whose plan counts, "
-                    f"has it on {device}; search {signature!r} on "
-                    f"tf_placer.pinned(item, problem, the placement of {first!r})"
+                    f"{path}: signature {signature!r} puts {op!r} on {devices[op]}, but {deciding!r}, whose plan "
+                    f"counts, has it on {device}; search {signature!r} on "
+                    f"tf_placer.pinned(item, problem, the placement of {deciding!r})"
                 )
 
 
@@ -353,8 +313,9 @@ def _place(
     model: SavedModel, signature: str, placed: Program, devices: Mapping[str, str], is_split: bool
 ) -> list[str]:
     """Writes one signature's placed program into ``model``; returns the functions of objects that run unplaced."""
-    call = call_of(model, signature)
-    handles = set(state_of(model.meta_graph.graph_def) if call is None else call.handles)
+    call, graph_def = call_of(model, signature), model.meta_graph.graph_def
+    handles = set(state_of(graph_def) if call is None else call.handles)
+    moved = {name: devices[name] for name in handles if name in devices}
     unplaced: list[str] = []
     if call is None:
         add_graph(model, signature, placed)
@@ -362,28 +323,20 @@ def _place(
         unplaced = place_object_functions(model, signature, call, devices, is_split)
         replace_body(model, signature, call, placed)
         _place_objects(model, call, devices)
-    graph_def = model.meta_graph.graph_def
-    moved = {name: devices[name] for name in handles if name in devices}
     for node in graph_def.node:
         node.device = moved.get(node.name, node.device)
     if call is None:
-        _take_along(graph_def, moved)
+        # Importing puts what shares the device of a variable or a table there, whatever device it asks for: ops of
+        # other signatures, too.
+        index = index_graph(graph_def)
+        tied: dict[int, list[int]] = collections.defaultdict(list)
+        for merge in (*class_lists(index), *ref_edges(index)):
+            tied[merge.op_a].append(merge.op_b)
+            tied[merge.op_b].append(merge.op_a)
+        for name, device in moved.items():
+            for op in reached([index.id_of_name[name]], tied.__getitem__):
+                graph_def.node[op].device = device
     return unplaced
-
-
-def _take_along(graph_def: tf.compat.v1.GraphDef, moved: Mapping[str, str]) -> None:
-    """Moves what shares the device of a variable or a table, ops of other signatures, too.
-
-    Importing puts these ops there, whatever device they ask for.
-    """
-    index = index_graph(graph_def)
-    tied: dict[int, list[int]] = collections.defaultdict(list)
-    for merge in (*class_lists(index), *ref_edges(index)):
-        tied[merge.op_a].append(merge.op_b)
-        tied[merge.op_b].append(merge.op_a)
-    for name, device in moved.items():
-        for op in reached([index.id_of_name[name]], tied.__getitem__):
-            graph_def.node[op].device = device
 
 
 def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str, str]) -> None:

@@ -56,9 +56,7 @@ class Storages:
     def __init__(self, handles: Sequence[tf.Tensor], ours: Sequence[Any] = ()) -> None:
         """Looks through every object of this process, which takes a tenth of a second or so.
 
-        Args:
-          handles: of eager variables.
-          ours: other containers of handles that are the caller's own, and hold nothing.
+        ``ours`` are other containers of the handles that are the caller's own, and hold nothing.
         """
         self._handles = {id(handle): handle for handle in handles}
         self.variables: dict[int, list[BaseResourceVariable]] = {number: [] for number in self._handles}
@@ -137,11 +135,7 @@ class Storages:
                 self._reasons.setdefault(id(handle), why)
 
     def look_at_threads(self, *, for_a_while: bool = False) -> None:
-        """Looks whether other threads use the variables; ``why_held`` then says so.
-
-        Args:
-          for_a_while: look again and again, with time for the threads to go on; otherwise once, at this moment.
-        """
+        """Looks whether other threads use the variables, once or for a while; ``why_held`` then says so."""
         for look in range(_LOOKS if for_a_while and len(sys._current_frames()) > 1 else 1):
             if look:
                 time.sleep(_LOOK_EVERY_S)
@@ -190,14 +184,11 @@ _MOVING = threading.Lock()  # one at a time: what is found to hold a variable mu
 
 
 def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
-    """Gives variables storage on other devices, with their values.
+    """Gives variables storage on other devices, each a full device string, with their values.
 
     They stay the same Python objects: checkpoints, Keras and optimizers go on reading and writing them. Functions
     traced earlier know their storage, not the objects; every one that lives gets the new one, so that none goes on
-    with what is left behind.
-
-    Args:
-      variables: eager variables that have values and can be moved (``check_movable``), each with a full device string.
+    with what is left behind. The variables have values and can be moved (``check_movable``).
 
     Raises:
       InputError: something that cannot follow holds a variable (``holders``); none has moved then.
@@ -282,12 +273,9 @@ def _same_bytes(left: tf.Tensor, right: tf.Tensor) -> bool:
 
 
 def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
-    """Name -> why a variable should not move, as the end of a sentence; movable ones are left out.
+    """Name -> why the variable of a handle should not move, as the end of a sentence; movable ones are left out.
 
     Something holds it that cannot follow when it moves, or a function was placed around it.
-
-    Args:
-      handles: name -> the variable's handle.
     """
     if not handles:
         return {}
@@ -332,10 +320,8 @@ def variables_of_handles(
 ) -> dict[int, tf.Variable]:
     """Id of a handle -> its variable in this process; handles without a variable are left out.
 
-    Args:
-      handles: of variables.
-      likely: variables to look at first. A traced function lists those that it read as such: not the state of a
-        ``tf.random.Generator``, say, whose ops take the handle. The others are found by looking through everything.
+    ``likely`` variables are looked at first. A traced function lists those that it read as such: not the state of a
+    ``tf.random.Generator``, say, whose ops take the handle. The others are found by looking through everything.
     """
     handle_ids = {id(handle) for handle in handles}
     variables = {id(variable.handle): variable for variable in likely}

@@ -18,8 +18,7 @@ from colocation.op_facts import REFERENCE_VARIABLES
 from colocation.tensorflow_internals import process_config
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.host_ops import can_stand_in
-from tf_placer.graph.item import Item
+from tf_placer.graph.item import Item, can_stand_in
 from tf_placer.graph.program import check_restorable
 from tf_placer.workers.local_workers import Workers
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 
-from colocation.constraints import op_definition, outermost_loops
+from colocation.constraints import outermost_loops
 from colocation.op_facts import (
     BRANCHES,
     CALLS,
@@ -18,6 +18,7 @@ from colocation.op_facts import (
     MERGES,
     GraphIndex,
     having,
+    op_definition,
     reached,
     topological_order,
 )
@@ -38,7 +39,7 @@ _CROSSES, _IS_RECEIVED = 1, 2  # legs of a transfer (``simulate_step``)
 _REMOVALS = 64  # simulations after the search for the shortest prefix
 _CHUNKS = 8  # stretches of the step that are tried first, half as long after each round
 _SHARES = 4  # of the pairs that are tried where all of them do not keep the step
-_REMEMBERED = 64  # plans whose edges are kept: writing, measuring, auditing and tracing ask for the same ones
+_REMEMBERED = 64  # plans whose edges are kept
 
 _SWITCHES = having("switch")
 # Ops with a formula of their work only compute; others that keep state may wait for another op.
@@ -69,18 +70,7 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
         return _NONE
     plan, op_of_node = fused_plan(placement)
     inputs = simulator_inputs(plan.problem)
-    key = _digest(plan, placement, op_of_node, inputs, item)
-    if key not in _edges_of_plan:
-        while len(_edges_of_plan) >= _REMEMBERED:
-            del _edges_of_plan[next(iter(_edges_of_plan))]
-        _edges_of_plan[key] = op_of_node[_fewest_edges(plan, inputs, placement, op_of_node, item)]
-    return _edges_of_plan[key]
-
-
-def _digest(
-    plan: Placement, placement: Placement, op_of_node: np.ndarray, inputs: SimulatorInputs, item: Item | None
-) -> str:
-    """Hex digest of everything that the edges follow from."""
+    # Writing, measuring, auditing and tracing ask for the same edges: all that they follow from is the key.
     texts = item and [item.fingerprint, sorted(item.host_ops)], plan.problem.splitting, plan.problem.op_names
     digest = hashlib.sha256(repr(texts).encode())
     arrays = [getattr(inputs, field.name) for field in dataclasses.fields(inputs)]
@@ -88,16 +78,11 @@ def _digest(
     arrays += [placement.problem.unit_of_op, placement.cluster_of_op]
     for array in map(np.asarray, arrays):
         digest.update(repr((array.dtype, array.shape)).encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _fewest_edges(
-    plan: Placement, inputs: SimulatorInputs, placement: Placement, op_of_node: np.ndarray, item: Item | None
-) -> np.ndarray:
+    key = digest.hexdigest()
+    if key in _edges_of_plan:
+        return _edges_of_plan[key]
     step = _Step.of(plan, inputs)
-    pairs = step.by_importance(_ordered_pairs(step, placement, op_of_node, item))
-    most_ns = step.runtime_ns * (1 + WITHIN)
-    most_bytes = step.peak_bytes * (1 + WITHIN)
+    most_ns, most_bytes = step.runtime_ns * (1 + WITHIN), step.peak_bytes * (1 + WITHIN)
 
     def excess(edges: np.ndarray) -> float:
         """Share by which step or peaks exceed what they may, 0 for none."""
@@ -106,7 +91,18 @@ def _fewest_edges(
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
 
-    return _fewest(pairs, step.start_ns[pairs[:, 1]], excess)
+    # The most important first: for critical sends, at borders of parts, by how much longer the second can wait.
+    pairs = _ordered_pairs(step, placement, op_of_node, item)
+    before, after = pairs.T
+    splitting, names = plan.problem.splitting, plan.problem.op_names
+    part = np.array([-1 if splitting is None else splitting.part_of(name) for name in names])  # -1: of none
+    is_border = (part[before] != part[after]) & (part[before] >= 0) & (part[after] >= 0)
+    can_wait_ns = step.slack_ns[after] - step.slack_ns[before]
+    pairs = pairs[np.lexsort((after, -can_wait_ns, ~is_border, ~step.feeds_critical[before]))]
+    while len(_edges_of_plan) >= _REMEMBERED:
+        del _edges_of_plan[next(iter(_edges_of_plan))]
+    _edges_of_plan[key] = op_of_node[_fewest(pairs, step.start_ns[pairs[:, 1]], excess)]
+    return _edges_of_plan[key]
 
 
 @eagerly()
@@ -195,8 +191,13 @@ class _Step:
         arrival_ns = np.where(crosses, transferred_ns, end_ns[graph.producer])
         ready_ns = np.zeros(problem.num_ops, np.int64)
         np.maximum.at(ready_ns, graph.consumer, arrival_ns)
-        after_ns = _longest_after(problem, end_ns - start_ns, arrival_ns - end_ns[graph.producer])
-        slack_ns = runtime_ns - end_ns - after_ns
+        crossing_ns = (arrival_ns - end_ns[graph.producer]).tolist()
+        # Longest way from the end of each op to the end of the step; plain lists, because producers ascend.
+        op_ns, after_ns = (end_ns - start_ns).tolist(), [0] * problem.num_ops
+        edges = zip(graph.producer.tolist(), graph.consumer.tolist(), crossing_ns, strict=True)
+        for producer, consumer, edge_ns in reversed(list(edges)):
+            after_ns[producer] = max(after_ns[producer], edge_ns + op_ns[consumer] + after_ns[consumer])
+        slack_ns = runtime_ns - end_ns - np.array(after_ns, np.int64)
         waits_ns = slack_ns[graph.consumer] + start_ns[graph.consumer] - arrival_ns
         feeds_critical = np.zeros(problem.num_ops, bool)
         feeds_critical[graph.producer[crosses & (waits_ns <= _CRITICAL * runtime_ns)]] = True
@@ -211,28 +212,6 @@ class _Step:
             slack_ns=slack_ns,
             feeds_critical=feeds_critical,
         )
-
-    def by_importance(self, pairs: np.ndarray) -> np.ndarray:
-        """Pairs [K, 2] sorted: for critical sends, at borders of parts, by how much longer the second can wait."""
-        before, after = pairs.T
-        splitting, names = self.problem.splitting, self.problem.op_names
-        part = np.array(
-            [-1 if splitting is None else splitting.part_of(name) for name in names]
-        )  # -1: of none
-        is_border = (part[before] != part[after]) & (part[before] >= 0) & (part[after] >= 0)
-        can_wait_ns = self.slack_ns[after] - self.slack_ns[before]
-        return pairs[np.lexsort((after, -can_wait_ns, ~is_border, ~self.feeds_critical[before]))]
-
-
-def _longest_after(problem: Problem, op_ns: np.ndarray, edge_ns: np.ndarray) -> np.ndarray:
-    """[N] int64: longest way from the end of each op to the end of the step, by times of ops [N] and edges [E]."""
-    graph, took_ns = problem.op_graph, op_ns.tolist()
-    after_ns = [0] * problem.num_ops
-    edges = zip(graph.producer.tolist(), graph.consumer.tolist(), edge_ns.tolist(), strict=True)
-    for producer, consumer, crossing_ns in reversed(list(edges)):  # producers ascend
-        way_ns = crossing_ns + took_ns[consumer] + after_ns[consumer]
-        after_ns[producer] = max(after_ns[producer], way_ns)
-    return np.array(after_ns, np.int64)
 
 
 def _ordered_pairs(
@@ -298,7 +277,7 @@ def _closes_loop(pairs: np.ndarray, placement: Placement, index: GraphIndex) -> 
     if not (loop >= 0).any():
         return np.zeros(len(pairs), bool)
     clusters = placement.cluster_of_op
-    node = np.arange(index.num_ops) if clusters is None else contracted(index, clusters)[0]
+    node = np.arange(index.num_ops) if clusters is None else contracted(index.edges, clusters)[0]
     node = np.where(loop >= 0, loop, node)
     ends = node[np.concatenate([index.edges, pairs])]
     graph = scipy.sparse.coo_matrix(

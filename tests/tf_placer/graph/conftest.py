@@ -26,7 +26,7 @@ def runs(tmp_path_factory) -> dict:
 
 @pytest.fixture
 def program_of():
-    """Makes a Program of lines ``name = Op(input, ...)``: every tensor is a float."""
+    """Makes a Program of ``name = Op(input, ...); ... -> results | control outputs``: every tensor is a float."""
     return _program_of
 
 
@@ -34,13 +34,14 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "12345"}
 
 
-def _program_of(text: str, fetches=(), control_outputs=()) -> Program:
+def _program_of(text: str) -> Program:
     graph_def = tf.compat.v1.GraphDef()
-    for line in text.strip().splitlines():
-        name, _, call = (part.strip() for part in line.partition("="))
+    nodes, _, ends = text.partition(" -> ")
+    for line in nodes.split("; "):
+        name, _, call = line.partition(" = ")
         op, _, arguments = call.rstrip(")").partition("(")
         node = graph_def.node.add(name=name, op=op)
-        node.input.extend(argument.strip() for argument in arguments.split(",") if argument.strip())
+        node.input.extend(argument for argument in arguments.split(", ") if argument)
         data = [argument for argument in node.input if not argument.startswith("^")]
         if op == "IdentityN":
             node.attr["T"].list.type.extend([tf.float32.as_datatype_enum] * len(data))
@@ -50,4 +51,5 @@ def _program_of(text: str, fetches=(), control_outputs=()) -> Program:
                 node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1.5))
         elif op not in ("NoOp", "ReadVariableOp", "AssignVariableOp", "VarHandleOp"):
             node.attr["T"].type = tf.float32.as_datatype_enum
-    return Program(graph_def, (), tuple(fetches), tuple(control_outputs), ())
+    fetches, control_outputs = (tuple(filter(None, names.split(", "))) for names in ends.split(" | "))
+    return Program(graph_def, (), fetches, control_outputs, ())

@@ -10,8 +10,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.graph.host_ops import why_not_standalone
-from tf_placer.graph.item import Item
+from tf_placer.graph.item import Item, why_not_standalone
 from tf_placer.problem.analytic_problem import analytic_problem
 
 

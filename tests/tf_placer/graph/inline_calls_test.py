@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from colocation.op_facts import parse_input
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.inline import inline_calls
+from tf_placer.graph.clean import inline_calls
 from tf_placer.graph.read_function import program_of_function
 
 

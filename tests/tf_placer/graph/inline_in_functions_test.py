@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
-from tf_placer.graph.inline import inline_in_functions
+from tf_placer.graph.clean import inline_in_functions
 from tf_placer.graph.program import flat_tensor, nested_tensor
 from tf_placer.graph.read_function import program_of_function
 

@@ -8,12 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import (
-    KEPT_BYTES,
-    drawn_value,
-    without_large_constants,
-    without_value,
-)
+from tf_placer.graph.program import KEPT_BYTES, drawn_value, without_large_constants, without_value
 
 LARGE = KEPT_BYTES // 4 + 1
 

@@ -21,7 +21,7 @@ from tf_placer.planning.outcome import Note
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion.writer import PREFIX
+from tf_placer.transform.fusion.clusters import PREFIX
 from tf_placer.workers.fork_server import environment
 
 OP_S, CALL_S = 4e-5, 4e-5  # of a kernel, and of a cluster

@@ -46,7 +46,7 @@ def of_two(x, y):
     )
 
 
-def same(function: Callable[[tf.Tensor], tf.Tensor], variables: Sequence[tf.Variable]) -> bool:
+def is_same(function: Callable[[tf.Tensor], tf.Tensor], variables: Sequence[tf.Variable]) -> bool:
     """Whether value and gradients are those of the unplaced function, with a tape around an eager and a traced call."""
     x = tf.reshape(tf.range(6.0) / 6.0, [2, 3])
 
@@ -57,57 +57,51 @@ def same(function: Callable[[tf.Tensor], tf.Tensor], variables: Sequence[tf.Vari
         return value, *(tf.convert_to_tensor(g) for g in tape.gradient(value, [x, *variables]))
 
     traced = tf.function(function)
-    expected = [one.numpy() for one in value_and_gradients(traced, x)]
+    expected = [tensor.numpy() for tensor in value_and_gradients(traced, x)]
     placed = place(traced, x)
-    found = value_and_gradients(placed, x), tf.function(value_and_gradients)(placed, x)
-    return all(np.allclose(a, b) for one in found for a, b in zip(expected, one, strict=True))
+    outcomes = value_and_gradients(placed, x), tf.function(value_and_gradients)(placed, x)
+    return all(np.allclose(a, b) for outcome in outcomes for a, b in zip(expected, outcome, strict=True))
 
 
-def test_results_and_residuals() -> None:
+called = tf.function(lambda x: by_its_result(tf.nn.silu(x)))
+first_of_two = tf.function(lambda x, y: of_two(x, y)[0])
+compiled = tf.function(lambda x: tf.tanh(x) * 2.0, jit_compile=True)
+twice_compiled = tf.function(lambda x: compiled(x) + compiled(2.0 * x))
+
+
+def in_calls_loops_and_branches(x, w):
+    y = called(called(x @ w))
+    for _ in tf.range(2):
+        y = called(y)
+    return tf.cond(tf.reduce_sum(y) > 0.0, lambda: by_its_result(called(y)), lambda: y)
+
+
+def ctc_loss(x, w):
+    logits = tf.reshape(tf.tile(x @ w, [5, 1]), [5, 2, 4])
+    return tf.nn.ctc_loss(tf.constant(LABELS), logits, [3, 2], [5, 5], blank_index=0)
+
+
+def arguments_that_are_waited_for(x, w):
+    with tf.control_dependencies([x]):
+        return tf.reduce_sum(x @ w)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: by_a_residual(by_its_result(x @ w)),
+        in_calls_loops_and_branches,
+        lambda x, w: first_of_two(x, w) ** 2 + first_of_two(2.0 * x, w),
+        lambda x, w: tf.recompute_grad(lambda x: tf.tanh(x @ w))(x) ** 2,
+        ctc_loss,
+        lambda x, w: twice_compiled(x @ w),
+        arguments_that_are_waited_for,
+    ],
+    ids=["results", "nested", "several", "recomputed", "ctc_loss", "compiled_by_xla", "waited_for"],
+)
+def test_value_and_gradients(function: Callable) -> None:
     weights = tf.Variable(WEIGHTS)
-    assert same(lambda x: tf.reduce_sum(by_a_residual(by_its_result(x @ weights))), [weights])
-
-
-def test_in_calls_loops_and_branches() -> None:
-    weights = tf.Variable(WEIGHTS)
-    called = tf.function(lambda x: by_its_result(tf.nn.silu(x)))
-
-    def function(x):
-        y = called(called(x @ weights))
-        for _ in tf.range(2):
-            y = called(y)
-        return tf.reduce_sum(tf.cond(tf.reduce_sum(y) > 0.0, lambda: by_its_result(called(y)), lambda: y))
-
-    assert same(function, [weights])
-
-
-def test_several_arguments_and_results() -> None:
-    weights = tf.Variable(WEIGHTS)
-    called = tf.function(lambda x, y: of_two(x, y)[0])
-    assert same(lambda x: tf.reduce_sum(called(x, weights) ** 2 + called(2.0 * x, weights)), [weights])
-
-
-def test_recomputed() -> None:
-    weights = tf.Variable(WEIGHTS)
-    layer = tf.recompute_grad(lambda x: tf.tanh(x @ weights))
-    assert same(lambda x: tf.reduce_sum(layer(x) ** 2), [weights])
-
-
-def test_ctc_loss() -> None:
-    weights = tf.Variable(WEIGHTS)
-
-    def function(x):
-        logits = tf.reshape(tf.tile(x @ weights, [5, 1]), [5, 2, 4])
-        return tf.reduce_sum(tf.nn.ctc_loss(tf.constant(LABELS), logits, [3, 2], [5, 5], blank_index=0))
-
-    assert same(function, [weights])
-
-
-def test_compiled_by_xla() -> None:
-    weights = tf.Variable(WEIGHTS)
-    compiled = tf.function(lambda x: tf.tanh(x) * 2.0, jit_compile=True)
-    called = tf.function(lambda x: compiled(x) + compiled(2.0 * x))
-    assert same(lambda x: tf.reduce_sum(called(x @ weights)), [weights])
+    assert is_same(lambda x: tf.reduce_sum(function(x, weights)), [weights])
 
 
 def test_loaded() -> None:
@@ -123,7 +117,7 @@ def test_loaded() -> None:
     folder = tempfile.mkdtemp()
     tf.saved_model.save(Model(), folder)
     model = tf.saved_model.load(folder)
-    assert same(lambda x: tf.reduce_sum(model(x)), [model.weights])
+    assert is_same(lambda x: tf.reduce_sum(model(x)), [model.weights])
 
 
 def test_saved_when_placed() -> None:
@@ -160,16 +154,6 @@ def test_residual_that_cannot_be_computed_again_is_refused() -> None:
         tape.gradient(value, x)
     assert "'random_uniform/RandomUniform'" in str(error.value)
     assert "return it, too" in str(error.value)
-
-
-def test_arguments_that_are_waited_for() -> None:
-    weights = tf.Variable(WEIGHTS)
-
-    def function(x):
-        with tf.control_dependencies([x]):
-            return tf.reduce_sum(x @ weights)
-
-    assert same(function, [weights])
 
 
 def test_loops_and_branches_of_a_defun() -> None:

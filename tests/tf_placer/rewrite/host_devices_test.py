@@ -13,11 +13,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.placed_function import (
-    move_variables,
-    placed_concrete_function,
-    with_host_ops_here,
-)
+from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function, with_host_ops_here
 from tf_placer.workers.connection import attach
 
 HERE = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -122,10 +122,7 @@ class Examples(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def classify(self, examples):
-        features = {
-            "x": tf.io.FixedLenFeature([4], tf.float32),
-            "name": tf.io.FixedLenFeature([], tf.string),
-        }
+        features = {"x": tf.io.FixedLenFeature([4], tf.float32), "name": tf.io.FixedLenFeature([], tf.string)}
         parsed = tf.io.parse_example(examples, features)
         lengths = tf.cast(tf.strings.length(parsed["name"]), tf.float32)
         return {
@@ -326,10 +323,7 @@ def a_detector(folder: pathlib.Path) -> Example:
 
 
 def placement_of(
-    path: pathlib.Path,
-    signature: str,
-    batch_size: int = 32,
-    held: Mapping[str, str] | None = None,
+    path: pathlib.Path, signature: str, batch_size: int = 32, held: Mapping[str, str] | None = None
 ) -> Placement:
     """A random one, in which the ops of ``held`` are where that says."""
     item = Item.from_saved_model(path, signature, batch_size)

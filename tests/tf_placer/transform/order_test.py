@@ -20,13 +20,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform import order
-from tf_placer.transform.order import (
-    WITHIN,
-    order_edges,
-    ordered_pairs,
-    simulate_with_edges,
-    with_edges,
-)
+from tf_placer.transform.order import WITHIN, order_edges, ordered_pairs, simulate_with_edges, with_edges
 
 v1 = tf.compat.v1
 SEEDS = range(80)

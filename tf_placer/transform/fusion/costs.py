@@ -13,7 +13,7 @@ from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.op_graph import tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.transform.fusion.clusters import PREFIX, convex_roots, large_enough
+from tf_placer.transform.fusion.clusters import PREFIX, contracted, convex_roots, large_enough
 
 _LEAST_MERGED = 2  # kernels in a cluster: with one there is nothing to save
 
@@ -48,10 +48,9 @@ def merged_by_priority(problem: Problem, device_of_op: np.ndarray, priority_of_o
 
 
 def _edges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """[E] tensor and [E, 2] int64 producer and consumer of each edge."""
-    consumers = np.diff(problem.consumer_offset)
-    tensor = np.repeat(np.arange(len(consumers)), consumers)
-    return tensor, np.stack([problem.tensor_producer[tensor], problem.consumer_op], axis=1).astype(np.int64)
+    """[E] tensor and [E, 2] producer and consumer of each edge."""
+    graph = problem.op_graph
+    return graph.tensor, np.stack([graph.producer, graph.consumer], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,12 +196,8 @@ def is_cluster(op_type: str) -> bool:
 
 def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number of each op [N] among the N' nodes in topological order, and the first op [N'] of each node."""
-    node = np.arange(problem.num_ops)
-    for cluster in np.unique(cluster_of_op[cluster_of_op != NO_CLUSTER]):
-        ops = np.flatnonzero(cluster_of_op == cluster)
-        node[ops] = ops[0]
-    edges = node[_edges(problem)[1]]
-    order = topological_order(problem.num_ops, edges[edges[:, 0] != edges[:, 1]])
+    node, edges = contracted(_edges(problem)[1], cluster_of_op)
+    order = topological_order(problem.num_ops, edges)
     if len(order) < problem.num_ops:
         stuck = np.setdiff1d(np.arange(problem.num_ops), order)
         inside = next(int(op) for op in stuck if (node == op).sum() > 1)

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.transform.split.states import (
-    WHOLE,
-    NotSplit,
-    OpStates,
-    Part,
-    Split,
-    State,
-    Sum,
-    elements,
-    same_part,
-)
+from tf_placer.transform.split.states import WHOLE, NotSplit, OpStates, Part, Split, State, Sum, same_part
 
 
 def _carries_addends(rule: Callable[[OpStates], Split]) -> Callable[[OpStates], Split]:
@@ -44,13 +35,13 @@ def reshaped(batch: int, source: Sequence[int], target: Sequence[int], state: Pa
     In row-major order ``before`` rows come before the examples and ``after`` elements belong to each
     example. An axis of the result holds the examples where the rows of the axes up to it divide ``before``.
     """
-    before = elements(source[: state.axis]) * state.outer
-    after = elements(source) // max(before * batch, 1)
+    before = math.prod(source[: state.axis]) * state.outer
+    after = math.prod(source) // max(before * batch, 1)
     for axis in reversed(range(len(target))):
-        rows = elements(target[:axis])
+        rows = math.prod(target[:axis])
         if not rows or not before or before % rows or target[axis] % (before // rows * batch):
             continue
-        if target[axis] and target[axis] // (before // rows * batch) * elements(target[axis + 1 :]) == after:
+        if target[axis] and target[axis] // (before // rows * batch) * math.prod(target[axis + 1 :]) == after:
             return Part(axis, before // rows)
     raise NotSplit("the examples do not stay on one axis")
 
@@ -168,9 +159,7 @@ def strided_cut(op: OpStates) -> Split:
         if axis == state.axis:
             _check_full(op, entry, op.shapes[0][axis], 1)
             return Split(
-                (state, *op.wholes()[1:]),
-                (Part(moved, state.outer),),
-                attributes=_from_end_to_end(op, entry),
+                (state, *op.wholes()[1:]), (Part(moved, state.outer),), attributes=_from_end_to_end(op, entry)
             )
     raise NotSplit("it takes one of the examples")
 
@@ -200,12 +189,12 @@ def _slice_axes(op: OpStates, rank: int) -> list[tuple[int, int, int]]:
     def has(mask: str, entry: int) -> bool:
         return bool(op.attr(mask).i >> entry & 1)
 
-    named = sum(not has("ellipsis_mask", e) and not has("new_axis_mask", e) for e in range(count))
+    num_named = sum(not has("ellipsis_mask", e) and not has("new_axis_mask", e) for e in range(count))
     has_ellipsis = any(has("ellipsis_mask", e) for e in range(count))
     entries: list[int] = []
     for e in range(count):
-        entries += [-1] * (rank - named) if has("ellipsis_mask", e) else [e]
-    entries += [] if has_ellipsis else [-1] * (rank - named)
+        entries += [-1] * (rank - num_named) if has("ellipsis_mask", e) else [e]
+    entries += [] if has_ellipsis else [-1] * (rank - num_named)
     axes, axis, moved = [], 0, 0
     for entry in entries:
         if entry >= 0 and has("new_axis_mask", entry):
@@ -230,13 +219,11 @@ def _check_full(op: OpStates, entry: int, length: int, begins: int) -> None:
         raise NotSplit("it takes some of the examples")
 
 
-def _from_end_to_end(op: OpStates, entry: int) -> dict[str, tf.compat.v1.AttrValue]:
+def _from_end_to_end(op: OpStates, entry: int) -> dict[str, int]:
     """Attributes of a copy, whose axis is shorter."""
     if entry < 0:
         return {}
-    return {
-        mask: tf.compat.v1.AttrValue(i=op.attr(mask).i | 1 << entry) for mask in ("begin_mask", "end_mask")
-    }
+    return {mask: op.attr(mask).i | 1 << entry for mask in ("begin_mask", "end_mask")}
 
 
 def pad(op: OpStates) -> Split:
@@ -268,12 +255,12 @@ def space_to_batch(op: OpStates) -> Split:
     state = same_part(op, [0])
     if state.axis != 0:
         raise NotSplit("its examples are not on the first axis")
-    return Split((state, WHOLE, WHOLE), (Part(0, state.outer * elements(np.ravel(op.value(1)).tolist())),))
+    return Split((state, WHOLE, WHOLE), (Part(0, state.outer * math.prod(np.ravel(op.value(1)).tolist())),))
 
 
 def batch_to_space(op: OpStates) -> Split:
     """``BatchToSpaceND``: the inverse."""
-    state, block = same_part(op, [0]), elements(np.ravel(op.value(1)).tolist())
+    state, block = same_part(op, [0]), math.prod(np.ravel(op.value(1)).tolist())
     if state.axis != 0 or state.outer % block:
         raise NotSplit("its blocks are not outer rows of the examples")
     return Split((state, WHOLE, WHOLE), (Part(0, state.outer // block),))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import having, values
+from colocation.op_facts import copy_of, having, new_node, values
 from tf_placer.graph.program import Feed, with_nodes
 from tf_placer.transform.split.propagate import Program, States
 from tf_placer.transform.split.rules import rule_name
@@ -109,10 +110,15 @@ def with_open_batch(placed: tf.compat.v1.GraphDef, programs: Sequence[SplitProgr
     computed: set[str] = set()
     for node in placed.node:
         same = [nodes[_name(node.name, programs[0])] for nodes in nodes_of_batches]
-        result = _renamed(node, programs[0])
+        result, texts = _renamed(node, programs[0]), set()
+        for copy, program in zip(same, programs, strict=True):
+            renamed = _renamed(copy, program)
+            if node.op in _OF_INPUTS:
+                del renamed.attr["shape"]
+            texts.add(renamed.SerializeToString(deterministic=True))
         if node.op in _OF_INPUTS:
             result.attr["shape"].shape.CopyFrom(_common_shape(same))
-        if len({_without_shape(copy, program) for copy, program in zip(same, programs, strict=True)}) == 1:
+        if len(texts) == 1:
             writer.nodes.append(result)
         elif node.op == "Const":
             computed.add(f"loc:@{node.name}")
@@ -120,9 +126,8 @@ def with_open_batch(placed: tf.compat.v1.GraphDef, programs: Sequence[SplitProgr
         else:
             raise NotOpen(f"{node.op} {node.name!r} is another one for another batch")
     writer.measure(feed, axis)
-    for (
-        node
-    ) in writer.nodes:  # ties to constants that are computed now go: each op has its device, so do these
+    # Ties to constants that are computed now go: each op has its device, so do these.
+    for node in writer.nodes:
         targets = list(node.attr["_class"].list.s) if "_class" in node.attr else []
         if any(target.decode() in computed for target in targets):
             node.attr["_class"].list.s[:] = [text for text in targets if text.decode() not in computed]
@@ -143,19 +148,9 @@ def _name(text: str, program: SplitProgram) -> str:
 
 
 def _renamed(node: node_def_pb2.NodeDef, program: SplitProgram) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    result.name = _name(node.name, program)
-    result.input[:] = [_name(text, program) for text in node.input]
+    result = copy_of(node, [_name(text, program) for text in node.input], _name(node.name, program))
     result.attr.pop("_output_shapes", None)
     return result
-
-
-def _without_shape(node: node_def_pb2.NodeDef, program: SplitProgram) -> bytes:
-    result = _renamed(node, program)
-    if node.op in _OF_INPUTS:
-        del result.attr["shape"]
-    return result.SerializeToString(deterministic=True)
 
 
 def _common_shape(nodes: Sequence[node_def_pb2.NodeDef]) -> tf.compat.v1.TensorShapeProto:
@@ -204,11 +199,8 @@ def _check_proven(programs: Sequence[SplitProgram]) -> None:
         raise NotOpen("another batch has other loops written out")
     examples = {text.partition(":")[0] for text in programs[0].example_inputs}
     for steps in zip(*(program.steps for program in straight), strict=True):
-        sizes = _Sizes([Program.of(item) for item, _ in steps], examples)
-        sizes.check_trips(steps[0][1])
-        sizes.check_lists()
-    sizes = _Sizes([Program.of(program.item) for program in straight], examples)
-    sizes.check_splits(states)
+        _Sizes([Program.of(item) for item, _ in steps], examples).check_loops(steps[0][1])
+    _Sizes([Program.of(program.item) for program in straight], examples).check_splits(states)
 
 
 def _line(values: np.ndarray, batches: np.ndarray) -> np.ndarray | None:
@@ -244,12 +236,7 @@ class _Sizes:
     """
 
     def __init__(self, programs: Sequence[Program], examples: Collection[str]) -> None:
-        """Walks over the program.
-
-        Args:
-          programs: the program for each of ``telling_batches``.
-          examples: nodes of inputs that hold the examples.
-        """
+        """Walks over the program for each of ``telling_batches``; ``examples`` are nodes of inputs that hold them."""
         self._programs, self._read = programs, programs[0]
         self._index = self._read.item.index
         if any(program.item.index.names != self._index.names for program in programs):
@@ -259,36 +246,44 @@ class _Sizes:
             raise NotOpen("no input that is fed holds the examples")
         example_shapes = np.array([program.item.outputs[fed[0]][0].shape for program in self._programs])
         batch_axis = np.flatnonzero((example_shapes != example_shapes[0]).any(0))[0]
-        self._batches = example_shapes[:, batch_axis]  # [S], the batch of each program
+        batches = example_shapes[:, batch_axis]  # [S], the batch of each program
         self._sizes: dict[Tensor, np.ndarray] = {}  # [2, rank]
         self._values: dict[Tensor, np.ndarray] = {}  # [2, ...]
         shapes = self._shapes_of_any_batch()
         for op, node in enumerate(self._index.graph_def.node):
             follow = node.name in examples or self._sizes_follow(op, node)
             for output in range(len(self._read.item.outputs[op])):
-                shape = shapes[op][output]
+                tensor, shape = (op, output), shapes[op][output]
+                specs = [program.spec(tensor) for program in self._programs]
+                is_sized = len({len(spec.shape) for spec in specs}) == 1 and not any(
+                    spec.rule for spec in specs
+                )
+                line = None
                 if shape.is_fully_defined():
-                    self._sizes[op, output] = np.array([[0] * len(shape), shape.as_list()], np.int64).reshape(
-                        2, -1
-                    )
-                elif follow:
-                    self._prove_sizes((op, output))
-                if all((op, output) in program.known for program in self._programs):
-                    self._prove_value((op, output), node)
+                    line = np.array([[0] * len(shape), shape.as_list()], np.int64).reshape(2, -1)
+                elif follow and is_sized:
+                    line = _line(np.array([spec.shape for spec in specs]).reshape(len(specs), -1), batches)
+                if line is not None:
+                    self._sizes[tensor] = line
+                if all(tensor in program.known for program in self._programs):
+                    numbers = [np.asarray(program.known[tensor]) for program in self._programs]
+                    is_one_shape = len({value.shape for value in numbers}) == 1
+                    line = _line(np.stack(numbers), batches) if is_one_shape else None
+                    if line is not None and self._value_follows(op, node, line):
+                        self._values[tensor] = line
 
-    def check_trips(self, tensors: Iterable[Tensor]) -> None:
-        """Raises NotOpen where the trips of loops, which follow from ``tensors``, may depend on the batch."""
+    def check_loops(self, tensors: Iterable[Tensor]) -> None:
+        """Raises NotOpen where the trips of loops, which follow from ``tensors``, may depend on the batch.
+
+        Likewise where an op on a list reads a number that is not proven.
+        """
         for tensor in tensors:
             if not self._is_constant(tensor):
                 raise NotOpen(
                     f"the trips of a loop depend on {self._name(tensor)!r}, which depends on the batch"
                 )
-
-    def check_lists(self) -> None:
-        """Raises NotOpen where an op on a list reads a number that is not proven."""
         for op, inputs in enumerate(self._read.inputs):
-            outputs = self._read.item.outputs[op]
-            specs = [*outputs, *map(self._read.spec, inputs)]
+            specs = [*self._read.item.outputs[op], *map(self._read.spec, inputs)]
             if any(spec.dtype == tf.variant for spec in specs):
                 for tensor in inputs:
                     self._check_value(tensor)
@@ -356,13 +351,6 @@ class _Sizes:
             for name in self._index.names
         ]
 
-    def _prove_sizes(self, tensor: Tensor) -> None:
-        specs = [program.spec(tensor) for program in self._programs]
-        if len({len(spec.shape) for spec in specs}) == 1 and not any(spec.rule for spec in specs):
-            line = _line(np.array([spec.shape for spec in specs]).reshape(len(specs), -1), self._batches)
-            if line is not None:
-                self._sizes[tensor] = line
-
     def _sizes_follow(self, op: int, node: node_def_pb2.NodeDef) -> bool:
         """Whether an op's result sizes are polynomials of its input sizes and of proven values."""
         inputs = self._read.inputs[op]
@@ -378,36 +366,46 @@ class _Sizes:
             return False
         if rule in _OF_IMAGES:
             return not any(self._sizes[tensor][0, 1:].any() for tensor in inputs)
-        condition = _CONDITIONS.get(node.op)
-        return condition is None or condition(self, node, inputs)
+        if node.op == "Range":  # steps of one round nothing
+            step = self._values.get(inputs[2])
+            return step is not None and not step[0].any() and abs(int(step[1])) == 1
+        if node.op == "Squeeze":  # without named axes a batch of one example would be dropped as well
+            sizes = self._sizes[inputs[0]]
+            is_named = "squeeze_dims" in node.attr and len(node.attr["squeeze_dims"].list.i) > 0
+            return is_named or _never_below((sizes * [[2], [1]])[:, sizes[0] != 0], 2)
+        return node.op not in ("StridedSlice", "StridedSliceGrad") or self._slice_follows(node, inputs)
 
-    def _prove_value(self, tensor: Tensor, node: node_def_pb2.NodeDef) -> None:
-        inputs = self._read.inputs[tensor[0]]
-        numbers = [np.asarray(program.known[tensor]) for program in self._programs]
-        if len({value.shape for value in numbers}) > 1:
-            return
-        line = _line(np.stack(numbers), self._batches)
-        if line is None:
-            return
+    def _value_follows(self, op: int, node: node_def_pb2.NodeDef, line: np.ndarray) -> bool:
+        """Whether the values of an op, on a line for several batches, are on that line for every batch."""
+        inputs = self._read.inputs[op]
         if node.op in _METADATA:
-            is_proven = all(source in self._sizes for source in inputs)
-        elif all(map(self._is_constant, inputs)) and not any(
-            source not in self._sizes or self._sizes[source][0].any() for source in inputs
-        ):
-            is_proven = not line[0].any()  # constants, and ops on constants
-        elif not all(source in self._values for source in inputs):
-            is_proven = False
-        elif node.op in _STITCHES or node.op in _LINEAR_IN:
+            return all(source in self._sizes for source in inputs)
+        have_one_size = all(source in self._sizes and not self._sizes[source][0].any() for source in inputs)
+        if have_one_size and all(map(self._is_constant, inputs)):
+            return not line[0].any()  # constants, and ops on constants
+        if not all(source in self._values for source in inputs):
+            return False
+        if node.op in _STITCHES or node.op in _LINEAR_IN:
             half = slice(len(inputs) // 2, None)
             fixed = set(inputs) - set(inputs[_LINEAR_IN.get(node.op, half)])
-            is_proven = all(map(self._is_constant, fixed))
-        else:
-            condition = _VALUE_CONDITIONS.get(node.op)
-            is_proven = condition is not None and condition(line, [self._values[source] for source in inputs])
-        if is_proven:
-            self._values[tensor] = line
+            return all(map(self._is_constant, fixed))
+        # Ops that clip, compare or round do what a polynomial does where no batch can be on the other side.
+        lines = [self._values[source] for source in inputs]
+        if node.op == "BroadcastGradientArgs":  # with one example the batch is an axis of length one as well
+            return not line[0].any() and all(
+                _never_below(shape[:, shape[0] != 0] * [[2], [1]], 2) for shape in lines
+            )
+        if node.op in ("Div", "FloorDiv", "TruncateDiv"):  # no remainder, or a constant result
+            over, under, line = np.broadcast_arrays(*lines, line)
+            is_same = (line[0] == 0) & (line[1] * under == over).all(0)
+            return bool((is_same | _divides(under, over)).all())
+        if node.op in ("FloorMod", "Mod", "TruncateMod"):
+            return bool(_divides(lines[1], lines[0]).all())
+        if node.op in ("Maximum", "Minimum"):  # the same input is the larger one for every batch
+            return _never_below(lines[0], lines[1]) or _never_below(lines[1], lines[0])
+        return False
 
-    def follows_slice(self, node: node_def_pb2.NodeDef, inputs: Sequence[Tensor]) -> bool:
+    def _slice_follows(self, node: node_def_pb2.NodeDef, inputs: Sequence[Tensor]) -> bool:
         """``StridedSlice``: an axis that depends on the batch is cut at places that every batch has."""
         spec = [self._values[source] for source in inputs[1:4] if source in self._values]
         lengths = (self._values if node.op == "StridedSliceGrad" else self._sizes).get(inputs[0])
@@ -433,39 +431,6 @@ class _Sizes:
                 axis += 1
         return True
 
-    def follows_squeeze(self, node: node_def_pb2.NodeDef, inputs: Sequence[Tensor]) -> bool:
-        """``Squeeze``: without named axes a batch of one example would be dropped as well."""
-        sizes = self._sizes[inputs[0]]
-        is_named = "squeeze_dims" in node.attr and len(node.attr["squeeze_dims"].list.i) > 0
-        return is_named or _never_below((sizes * [[2], [1]])[:, sizes[0] != 0], 2)
-
-    def follows_range(self, node: node_def_pb2.NodeDef, inputs: Sequence[Tensor]) -> bool:
-        """``Range``: steps of one, which round nothing."""
-        del node
-        value = self._values.get(inputs[2])
-        return value is not None and not value[0].any() and abs(int(value[1])) == 1
-
-
-def _follows_broadcast(line: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
-    """``BroadcastGradientArgs``: with one example the batch is an axis of length one as well."""
-    return not line[0].any() and all(
-        _never_below(shape[:, shape[0] != 0] * [[2], [1]], 2) for shape in inputs
-    )
-
-
-def _follows_quotient(line: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
-    """A division without remainder for every batch, or with a constant result."""
-    over, under, line = np.broadcast_arrays(*inputs, line)
-    is_same = (line[0] == 0) & (line[1] * under == over).all(0)
-    return bool((is_same | _divides(under, over)).all())
-
-
-def _follows_larger(line: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
-    """``Maximum`` and ``Minimum``: the same input is the larger one for every batch."""
-    del line
-    one_side, right = inputs
-    return _never_below(one_side, right) or _never_below(right, one_side)
-
 
 def _is_within(
     low: np.ndarray | None, high: np.ndarray | None, stride: np.ndarray, length: np.ndarray
@@ -483,24 +448,6 @@ def _is_within(
     return _never_below(ends[0], 0) and _never_below(ends[1], ends[0]) and _never_below(length, ends[1])
 
 
-# Conditions under which ops that clip, compare or round do what a polynomial does: for their sizes, and for their
-# values, given the line of the result and those of the inputs.
-_CONDITIONS: Mapping[str, Callable[[_Sizes, node_def_pb2.NodeDef, Sequence[Tensor]], bool]] = {
-    "Range": _Sizes.follows_range,
-    "Squeeze": _Sizes.follows_squeeze,
-    "StridedSlice": _Sizes.follows_slice,
-    "StridedSliceGrad": _Sizes.follows_slice,
-}
-_VALUE_CONDITIONS: Mapping[str, Callable[[np.ndarray, Sequence[np.ndarray]], bool]] = {
-    "BroadcastGradientArgs": _follows_broadcast,
-    **dict.fromkeys(("Div", "FloorDiv", "TruncateDiv"), _follows_quotient),
-    **dict.fromkeys(
-        ("FloorMod", "Mod", "TruncateMod"), lambda line, inputs: bool(_divides(inputs[1], inputs[0]).all())
-    ),
-    **dict.fromkeys(("Maximum", "Minimum"), _follows_larger),
-}
-
-
 class _Writer:
     """Nodes of the open graph. Sizes are one vector: the batch, the examples of each part, and a one."""
 
@@ -510,11 +457,9 @@ class _Writer:
         self._sizes = np.array([[batch.size, *batch.sizes, 1] for batch in batches])  # [S, 1 + parts + 1]
 
     def compute(self, node: node_def_pb2.NodeDef, values: Sequence[np.ndarray]) -> None:
-        """Writes ops that compute a constant, the last with its name; NotOpen where no formula gives the values.
+        """Writes ops that compute a constant, the last with its name, by its values for each batch.
 
-        Args:
-          node: the constant.
-          values: of it, for each batch.
+        Raises NotOpen where no formula gives the values.
         """
         if len({value.shape for value in values}) > 1 or values[0].dtype.kind not in "iuf":
             raise NotOpen(f"constant {node.name!r} has another shape or type for another batch")
@@ -525,26 +470,32 @@ class _Writer:
             column, factor, summand = (
                 np.array(numbers).reshape(shape) for numbers in zip(*linear, strict=True)
             )
-            size = self._size(name, column)
+            indices = self._constant(f"{name}/which", column.astype(np.int32))
+            size = self._gather(f"{name}/size", _SCOPE, indices)
             scaled = self._binary(f"{name}/scaled", "Mul", size, factor, tf.int64)
             moved = self._binary(f"{name}/moved", "AddV2", scaled, summand, tf.int64)
             self._cast(name, moved, dtype, node.input)
             return
-        ratio = self._ratio(flat[:, 0]) if flat.shape[1] == 1 and dtype.is_floating else None
-        if ratio is None:
+        # A ratio of two sizes times a number: the columns over and under the line.
+        pairs = itertools.product(range(self._sizes.shape[1]), repeat=2)
+        for times, over in pairs if flat.shape[1] == 1 and dtype.is_floating else ():
+            factors = flat[:, 0] * self._sizes[:, over] / self._sizes[:, times]
+            if np.allclose(factors, factors[0], rtol=_CLOSE, atol=0):
+                break
+        else:
             raise NotOpen(f"constant {name!r} is neither a size nor a ratio of sizes of the batch")
-        column_over, column_times, multiplier = ratio
-        over, times = (
-            self._cast(f"{name}/{side}", self._size(f"{name}/{side}", np.full(shape, column)), dtype)
-            for side, column in (("over", column_over), ("times", column_times))
-        )
-        scaled = self._binary(f"{name}/scaled", "Mul", times, np.full(shape, multiplier), dtype)
-        self._node("RealDiv", name, [scaled, over, *node.input], {"T": dtype})
+        sides = []
+        for side, which in (("over", over), ("times", times)):
+            indices = self._constant(f"{name}/{side}/which", np.full(shape, which).astype(np.int32))
+            size = self._gather(f"{name}/{side}/size", _SCOPE, indices)
+            sides.append(self._cast(f"{name}/{side}", size, dtype))
+        multiplier = np.full(shape, float(factors[0]))
+        scaled = self._binary(f"{name}/scaled", "Mul", sides[1], multiplier, dtype)
+        self._node("RealDiv", name, [scaled, sides[0], *node.input], T=dtype)
 
     def measure(self, feed: Feed, axis: int) -> None:
         """Writes the vector of sizes, from a feed with the examples on an axis."""
-        types = {"T": feed.dtype, "out_type": tf.int64}
-        shape = self._node("Shape", f"{_SCOPE}/shape", [feed.node], types)
+        shape = self._node("Shape", f"{_SCOPE}/shape", [feed.node], T=feed.dtype, out_type=tf.int64)
         axis_text = self._constant(f"{_SCOPE}/axis", np.array([axis], np.int32))
         batch = self._gather(f"{_SCOPE}/batch", shape, axis_text)
         # The first parts have one more where sizes differ, as in ``Batch.divided``.
@@ -554,8 +505,7 @@ class _Writer:
         parts = self._binary(f"{_SCOPE}/parts", "FloorDiv", raised, np.array(self._parts), tf.int64)
         unit = self._constant(f"{_SCOPE}/one", np.array([1], np.int64))
         along = self._constant(f"{_SCOPE}/along", np.array(0, np.int32))
-        self._node("ConcatV2", _SCOPE, [batch, parts, unit, along], {"T": tf.int64, "Tidx": tf.int32})
-        self.nodes[-1].attr["N"].i = 3
+        self._node("ConcatV2", _SCOPE, [batch, parts, unit, along], T=tf.int64, Tidx=tf.int32, N=3)
 
     def _linear(self, values: np.ndarray) -> tuple[int, int, int] | None:
         """Column of the sizes, factor and summand, whole numbers, that give a number for each batch."""
@@ -567,39 +517,22 @@ class _Writer:
                 return column, factor, summand
         return None
 
-    def _ratio(self, values: np.ndarray) -> tuple[int, int, float] | None:
-        """Columns of two sizes, under and over the line, and a factor, that give a number for each batch."""
-        for times, over in itertools.product(range(self._sizes.shape[1]), repeat=2):
-            factors = values * self._sizes[:, over] / self._sizes[:, times]
-            if np.allclose(factors, factors[0], rtol=_CLOSE, atol=0):
-                return over, times, float(factors[0])
-        return None
-
-    def _size(self, name: str, column: np.ndarray) -> str:
-        indices = self._constant(f"{name}/which", column.astype(np.int32))
-        return self._gather(f"{name}/size", _SCOPE, indices)
-
     def _gather(self, name: str, sizes: str, indices: str) -> str:
         axis = self._constant(f"{name}/axis", np.array(0, np.int32))
-        types = {"Tparams": tf.int64, "Tindices": tf.int32, "Taxis": tf.int32}
-        return self._node("GatherV2", name, [sizes, indices, axis], types)
+        inputs = [sizes, indices, axis]
+        return self._node("GatherV2", name, inputs, Tparams=tf.int64, Tindices=tf.int32, Taxis=tf.int32)
 
-    def _binary(self, name: str, op_type: str, left: str, right: np.ndarray, dtype: tf.DType) -> str:
+    def _binary(self, name: str, op_type: str, value: str, right: np.ndarray, dtype: tf.DType) -> str:
         number = self._constant(f"{name}/y", right.astype(dtype.as_numpy_dtype))
-        return self._node(op_type, name, [left, number], {"T": dtype})
+        return self._node(op_type, name, [value, number], T=dtype)
 
     def _cast(self, name: str, value: str, dtype: tf.DType, controls: Sequence[str] = ()) -> str:
-        return self._node("Cast", name, [value, *controls], {"SrcT": tf.int64, "DstT": dtype})
+        return self._node("Cast", name, [value, *controls], SrcT=tf.int64, DstT=dtype)
 
     def _constant(self, name: str, value: np.ndarray) -> str:
         proto = tf.make_tensor_proto(value)
-        self._node("Const", name, [], {"dtype": tf.as_dtype(proto.dtype)})
-        self.nodes[-1].attr["value"].tensor.CopyFrom(proto)
-        return name
+        return self._node("Const", name, [], dtype=tf.as_dtype(proto.dtype), value=proto)
 
-    def _node(self, op_type: str, name: str, inputs: Sequence[str], types: Mapping[str, tf.DType]) -> str:
-        node = node_def_pb2.NodeDef(op=op_type, name=name, input=inputs, device=self._device)
-        for attribute, dtype in types.items():
-            node.attr[attribute].type = dtype.as_datatype_enum
-        self.nodes.append(node)
+    def _node(self, op_type: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
+        self.nodes.append(new_node(op_type, name, inputs, self._device, **attributes))
         return name

@@ -92,35 +92,27 @@ def data_parallel_plan(problem: Problem, devices: Sequence[int]) -> np.ndarray:
             least = int(held.argmin())
             owner[unit] = devices[least]
             held[least] += resident[unit]
-    return problem.legalized(_with_neighbours(problem, owner, int(devices[0]))[np.newaxis])[0]
-
-
-def _with_neighbours(problem: Problem, owner: np.ndarray, fallback: int) -> np.ndarray:
-    """Owners of all units: the undecided follow the reader of most of their bytes, else the producer."""
-    owner, graph = owner.copy(), problem.op_graph
+    # The undecided follow the reader of most of their bytes, else the producer.
+    graph = problem.op_graph
     order = np.argsort(-graph.edge_bytes, kind="stable")
     source, target = problem.unit_of_op[graph.producer[order]], problem.unit_of_op[graph.consumer[order]]
 
     def follow(unit: np.ndarray, neighbour: np.ndarray) -> bool:
-        undecided = (owner[unit] == SHARED) & (owner[neighbour] != SHARED)
-        chosen = np.flatnonzero(undecided)[
-            ::-1
-        ]  # of several values NumPy writes the last: that of most bytes
+        undecided = np.flatnonzero((owner[unit] == SHARED) & (owner[neighbour] != SHARED))
+        chosen = undecided[::-1]  # of several values NumPy writes the last: that of most bytes
         owner[unit[chosen]] = owner[neighbour[chosen]]
         return bool(len(chosen))
 
     while follow(source, target) or follow(target, source):
         pass
-    return np.where(owner == SHARED, fallback, owner).astype(np.int32)
+    owner[owner == SHARED] = devices[0]
+    return problem.legalized(owner[np.newaxis])[0]
 
 
 def carried_over(split: SplitProgram, problem: Problem, placement: Placement) -> np.ndarray:
-    """[U] int32, the legal plan in which all copies of an op are where the placement has the op.
+    """[U] int32, the legal plan of a split program with all copies of an op where a plan of the whole has the op.
 
-    Args:
-      split: the program.
-      problem: of ``split.item`` on the cluster of ``placement``, U units.
-      placement: of the whole program.
+    ``problem`` is of ``split.item`` on the cluster of ``placement``, U units.
     """
     device_of = dict(zip(placement.problem.op_names, placement.device_of_op.tolist(), strict=True))
     device_of_op = np.array([device_of[split.origin_of[name]] for name in problem.op_names], np.int32)
@@ -171,8 +163,16 @@ def faster_whole(
     for node, (in_parts, cut_ns) in enumerate(zip(in_parts_cost.tolist(), whole_cost.tolist(), strict=True)):
         flow.add_arc_with_capacity(source, node, round(in_parts))  # cut where the op is split
         flow.add_arc_with_capacity(node, sink, round(cut_ns))
-    for producer, consumer, cost_ns in _borders(problem, whole, columns, split.parts):
-        tail, head = int(node_of[producer]), int(node_of[consumer])
+    # Where only one end of an edge is split, each device takes its share of two launches and of the bytes, over the
+    # fastest link between the devices.
+    times = problem.compute_ns[:, columns]
+    launch_ns = float(times[times > 0].min()) if (times > 0).any() else 0.0
+    links = [link for link in whole.cluster.links if link.source in columns and link.target in columns]
+    ns_per_byte = min((1e9 / link.bytes_per_s for link in links), default=0.0)
+    graph = whole.op_graph
+    border_ns = np.rint((2 * launch_ns + graph.edge_bytes * ns_per_byte) / split.parts).astype(np.int64)
+    ends = zip(node_of[graph.producer].tolist(), node_of[graph.consumer].tolist(), strict=True)
+    for (tail, head), cost_ns in zip(ends, border_ns.tolist(), strict=True):
         if tail >= 0 and head >= 0:
             flow.add_arc_with_capacity(tail, head, cost_ns)
             flow.add_arc_with_capacity(head, tail, cost_ns)
@@ -184,17 +184,3 @@ def faster_whole(
     if len(kept_nodes) == len(ops):
         return frozenset()
     return frozenset(whole.op_names[ops[node]] for node in kept_nodes)
-
-
-def _borders(problem: Problem, whole: Problem, columns: list[int], parts: int) -> list[tuple[int, int, int]]:
-    """Producer and consumer of each edge, and its nanoseconds where only one of them is split.
-
-    Each device takes its share of two launches and of the bytes, over the fastest link between the devices.
-    """
-    times = problem.compute_ns[:, columns]
-    launch_ns = float(times[times > 0].min()) if (times > 0).any() else 0.0
-    links = [link for link in whole.cluster.links if link.source in columns and link.target in columns]
-    ns_per_byte = min((1e9 / link.bytes_per_s for link in links), default=0.0)
-    graph = whole.op_graph
-    cost_ns = np.rint((2 * launch_ns + graph.edge_bytes * ns_per_byte) / parts).astype(np.int64)
-    return list(zip(graph.producer.tolist(), graph.consumer.tolist(), cost_ns.tolist(), strict=True))

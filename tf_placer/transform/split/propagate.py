@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import GraphIndex, having, parse_input
+from colocation.op_facts import having, parse_input
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes import OutputSpec
-from tf_placer.transform.split.batch_norm import NORMALIZATION, without_partner
-from tf_placer.transform.split.rules import rule_name, split_by_rule, split_types
+from tf_placer.transform.split.rules import (
+    NORMALIZATION,
+    rule_name,
+    split_by_rule,
+    split_types,
+    without_partner,
+)
 from tf_placer.transform.split.states import (
     OWN,
     WHOLE,
@@ -31,7 +37,6 @@ from tf_placer.transform.split.states import (
     Sum,
     Tensor,
     data_inputs_of,
-    elements,
     known_values,
 )
 
@@ -57,26 +62,21 @@ class Program:
 
     @staticmethod
     def of(item: Item) -> Program:
-        index = item.index
-        fetches = [text.partition(":") for text in item.fetches]
+        index, depth = item.index, dict[str, int]()
+        for node in index.graph_def.node:  # an edge back to a ``Merge`` comes from the same loop
+            depth_of_inputs = max((depth.get(parse_input(text)[1], 0) for text in node.input), default=0)
+            depth[node.name] = depth_of_inputs + (node.op in _ENTERS) - (node.op in _EXITS)
+        fetches = [parse_input(text)[1:] for text in item.fetches]
         return Program(
             item,
             data_inputs_of(index),
-            tuple((index.id_of_name[name], int(output or 0)) for name, _, output in fetches),
+            tuple((index.id_of_name[name], output) for name, output in fetches),
             known_values(index, item.outputs),
-            _looping(index),
+            frozenset(op for op, name in enumerate(index.names) if depth[name] > 0),
         )
 
     def spec(self, tensor: Tensor) -> OutputSpec:
         return self.item.outputs[tensor[0]][tensor[1]]
-
-
-def _looping(index: GraphIndex) -> frozenset[int]:
-    depth: dict[str, int] = {}
-    for node in index.graph_def.node:  # an edge back to a ``Merge`` comes from the same loop
-        depth_of_inputs = max((depth.get(parse_input(text)[1], 0) for text in node.input), default=0)
-        depth[node.name] = depth_of_inputs + (node.op in _ENTERS) - (node.op in _EXITS)
-    return frozenset(op for op, name in enumerate(index.names) if depth[name] > 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +126,16 @@ def propagate(
         statistics = _going_back(program, rule_of_op, result)
         result = states()
     for number in itertools.count():
-        to_join = _to_join(program, result) - joined if number < _MOST_PASSES else set()
+        # Addends that some op or result takes joined, and another takes as they are.
+        taken_joined = {tensor for tensor in program.fetched if isinstance(result.state(tensor), Sum)}
+        taken_as_addends: set[Tensor] = set()
+        for op, inputs in enumerate(program.inputs):
+            split = result.splits.get(op)
+            for position, tensor in enumerate(inputs):
+                if isinstance(result.state(tensor), Sum) and program.item.index.op_types[op] not in _SIZES:
+                    is_addend = split is not None and isinstance(split.takes[position], Sum)
+                    (taken_as_addends if is_addend else taken_joined).add(tensor)
+        to_join = (taken_joined & taken_as_addends) - joined if number < _MOST_PASSES else set()
         singles = without_partner(
             program.item.index, program.inputs, program.fetched, result.splits, rule_of_op
         )
@@ -168,7 +177,11 @@ def _one_pass(
             if depends[op]:
                 why_whole[op] = "what it reads is whole"
                 tensors_depend.update(outputs)
-                of.update(_taken_from_lists(program, op, batch))
+                # Of an op on lists of tensors, what has one axis as long as the batch.
+                on_lists = any(program.spec(tensor).dtype == tf.variant for tensor in inputs)
+                for i, spec in enumerate(item.outputs[op] if on_lists and op not in program.looping else ()):
+                    if not spec.rule and spec.dtype not in _HANDLES and spec.shape.count(batch.size) == 1:
+                        of[op, i] = Part(spec.shape.index(batch.size))
             continue
         try:
             if node.op not in types:
@@ -225,7 +238,15 @@ def _split(
         split = Split(view.states, (WHOLE,) * len(written))
     else:
         split = split_by_rule(view, has_own_statistics)
-    _check_fits(view, split)
+    shapes = [*zip(split.takes, view.shapes, strict=True), *zip(split.gives, view.out_shapes, strict=True)]
+    for state, shape in shapes:
+        if isinstance(state, Part) and not (
+            0 <= state.axis < len(shape) and batch.holds(shape[state.axis], state.outer)
+        ):
+            raise NotSplit("its examples are not on one axis")
+    for take, dtype in zip(split.takes, view.dtypes, strict=True):
+        if isinstance(take, Part | Sum) and dtype in _HANDLES:
+            raise NotSplit("it takes a handle")
     if not has_own and not is_statistic:
         return split
     takes = tuple(
@@ -238,19 +259,6 @@ def _split(
     elif has_own and WHOLE in split.gives:
         raise NotSplit("it would make one value of what each part has its own of")
     return dataclasses.replace(_estimate(view, split) if is_statistic else split, takes=takes)
-
-
-def _check_fits(view: OpStates, split: Split) -> None:
-    """Raises NotSplit for a state that the batch does not fit."""
-    shapes = [*zip(split.takes, view.shapes, strict=True), *zip(split.gives, view.out_shapes, strict=True)]
-    for state, shape in shapes:
-        if isinstance(state, Part) and not (
-            0 <= state.axis < len(shape) and view.batch.holds(shape[state.axis], state.outer)
-        ):
-            raise NotSplit("its examples are not on one axis")
-    for take, dtype in zip(split.takes, view.dtypes, strict=True):
-        if isinstance(take, Part | Sum) and dtype in _HANDLES:
-            raise NotSplit("it takes a handle")
 
 
 def _estimate(view: OpStates, split: Split) -> Split:
@@ -288,19 +296,6 @@ def _divided_again(program: Program, op: int, states: Iterable[State], batch: Ba
     return divided
 
 
-def _taken_from_lists(program: Program, op: int, batch: Batch) -> dict[Tensor, State]:
-    """Outputs of an op on lists of tensors that have one axis as long as the batch."""
-    if op in program.looping or all(
-        program.spec(tensor).dtype != tf.variant for tensor in program.inputs[op]
-    ):
-        return {}
-    return {
-        (op, output): Part(spec.shape.index(batch.size))
-        for output, spec in enumerate(program.item.outputs[op])
-        if not spec.rule and spec.dtype not in _HANDLES and spec.shape.count(batch.size) == 1
-    }
-
-
 def _going_back(program: Program, rule_of_op: Sequence[str], states: States) -> frozenset[int]:
     """Sums and means over the batch whose value reaches an op that gives examples."""
     item = program.item
@@ -323,25 +318,10 @@ def _going_back(program: Program, rule_of_op: Sequence[str], states: States) -> 
     )
 
 
-def _to_join(program: Program, states: States) -> set[Tensor]:
-    """Addends that some op or result takes joined, and another takes as they are."""
-    taken_joined: set[Tensor] = set()
-    taken_as_addends: set[Tensor] = set()
-    for op, inputs in enumerate(program.inputs):
-        split = states.splits.get(op)
-        for position, tensor in enumerate(inputs):
-            if isinstance(states.state(tensor), Sum) and program.item.index.op_types[op] not in _SIZES:
-                is_addend = split is not None and isinstance(split.takes[position], Sum)
-                (taken_as_addends if is_addend else taken_joined).add(tensor)
-    taken_joined.update(tensor for tensor in program.fetched if isinstance(states.state(tensor), Sum))
-    return taken_joined & taken_as_addends
-
-
 def best_states(program: Program, parts: int, has_own_statistics: bool) -> tuple[States, dict[Tensor, Part]]:
     """States for the batch by which most bytes are in parts, and the inputs that hold its examples.
 
-    Raises:
-      InputError: no input holds examples, no op can work on a part of them, or there are fewer than ``parts``.
+    Raises InputError where no input holds examples, no op works on a part of them, or there are fewer than ``parts``.
     """
     item = program.item
     feeds = [item.index.id_of_name[feed.node] for feed in item.feeds]
@@ -365,9 +345,20 @@ def best_states(program: Program, parts: int, has_own_statistics: bool) -> tuple
     best_key, share = (0, 0), 0.0
     for lengths in lengths_by_axis:
         for size in lengths:
-            examples = _examples(inputs, size)
+            examples = {}
+            for tensor, shape in inputs:
+                axes = [axis for axis in _EXAMPLE_AXES if len(shape) > axis and shape[axis] == size]
+                if axes:
+                    examples[tensor] = Part(axes[0])
             states = propagate(program, examples, Batch.divided(size, min(parts, size)), has_own_statistics)
-            in_parts, total = _bytes_in_parts(program, states)
+            total = in_parts = (
+                0  # bytes read and written by ops that work on examples, and by those that are split
+            )
+            for op in np.flatnonzero(states.depends).tolist():
+                specs = [*map(program.spec, program.inputs[op]), *item.outputs[op]]
+                moved = sum(spec.num_bytes for spec in specs)
+                total += moved
+                in_parts += moved if op in states.splits else 0
             key = (len(examples), in_parts)
             if in_parts and key > best_key and _reads_weights_whole(program, states):
                 best, best_key, share = (states, examples), key, in_parts / total
@@ -380,27 +371,6 @@ def best_states(program: Program, parts: int, has_own_statistics: bool) -> tuple
         )
     Batch.divided(best[0].batch.size, parts)  # refuses more parts than examples
     return best
-
-
-def _examples(inputs: Iterable[tuple[Tensor, tuple[int, ...]]], size: int) -> dict[Tensor, Part]:
-    """The inputs that have an axis of this length, and the first such axis."""
-    examples = {}
-    for tensor, shape in inputs:
-        axis = next((axis for axis in _EXAMPLE_AXES if len(shape) > axis and shape[axis] == size), None)
-        if axis is not None:
-            examples[tensor] = Part(axis)
-    return examples
-
-
-def _bytes_in_parts(program: Program, states: States) -> tuple[int, int]:
-    """Bytes read and written by split ops that work on examples, and by all ops that do."""
-    total = in_parts = 0
-    for op in np.flatnonzero(states.depends).tolist():
-        specs = [*map(program.spec, program.inputs[op]), *program.item.outputs[op]]
-        moved = sum(spec.num_bytes for spec in specs)
-        total += moved
-        in_parts += moved if op in states.splits else 0
-    return in_parts, total
 
 
 def _reads_weights_whole(program: Program, states: States) -> bool:
@@ -424,7 +394,7 @@ def _reads_weights_whole(program: Program, states: States) -> bool:
                 continue
             if isinstance(take, Part):
                 is_cut = True
-            elif elements(program.spec(tensor).shape) > 1 and any(
+            elif math.prod(program.spec(tensor).shape) > 1 and any(
                 isinstance(state, Part) for state in split.gives
             ):
                 return True

@@ -13,7 +13,6 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.split.propagate import Program, States, best_states, propagate
-from tf_placer.transform.split.states import Part, Tensor
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 from tf_placer.transform.split.writer import Writer
 
@@ -45,8 +44,7 @@ class SplitProgram:
     def split_share(self, time_of_op: Mapping[str, float]) -> float:
         """Share of split ops in the time of ops that work on examples; 1 where they take no time.
 
-        Args:
-          time_of_op: op of the whole program -> its time, in any unit.
+        ``time_of_op`` has ops of the whole program.
         """
         split_time = sum(time_of_op[name] for name in self.split_ops)
         whole_time = sum(time_of_op[op.name] for op in self.stayed_whole)
@@ -103,10 +101,22 @@ def split_program(
     arguments.one_of("batch_statistics", batch_statistics, BATCH_STATISTICS)
     if parts == 1:
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
-    whole = _positions(item, kept_whole)
+    if isinstance(kept_whole, str) or not isinstance(kept_whole, Collection):
+        raise InputError(f"kept_whole is {arguments.shown(kept_whole)}; give a list of names of ops")
+    for name in kept_whole:
+        if name not in item.index.id_of_name:
+            raise InputError(f"kept_whole has {name!r}, which is no op of {item.name!r}; take it out")
+    whole = sorted({item.index.id_of_name[name] for name in kept_whole})
     names_kept = [item.index.names[op] for op in whole]
-    has_own_statistics = batch_statistics == PART
-    straight, program, states, examples = _best_form(item, parts, has_own_statistics, names_kept)
+    has_own_statistics, loops_kept = batch_statistics == PART, set(names_kept)
+    while True:  # loops are written out where their ops are then split
+        straight = unrolled(item, loops_kept)
+        program = Program.of(straight.item)
+        states, examples = best_states(program, parts, has_own_statistics)
+        useless = straight.loops - {straight.origin_of[program.item.index.names[op]] for op in states.splits}
+        if not useless:
+            break
+        loops_kept |= useless
     if whole:  # the batch was chosen without regard to them
         id_of_name = straight.item.index.id_of_name
         positions = [id_of_name[name] for name in names_kept if name in id_of_name]
@@ -120,7 +130,11 @@ def split_program(
     writer.write()
     scope = PART if states.statistics else WHOLE
     result = writer.item(Splitting(item.fingerprint, states.batch.size, parts, scope, tuple(whole)))
-    stayed_whole = _stayed_whole(item, straight, states)
+    stayed_whole: dict[str, StayedWhole] = {}  # by name; among them every loop with such an op inside
+    for op, why in states.why_whole.items():
+        origin = straight.origin_of[names[op]]
+        op_type = item.index.op_types[item.index.id_of_name[origin]]
+        stayed_whole.setdefault(origin, StayedWhole(origin, op_type, straight.why_not.get(names[op], why)))
     split_ops = dict.fromkeys(straight.origin_of[names[op]] for op in states.splits if states.depends[op])
     return SplitProgram(
         item=result,
@@ -136,39 +150,3 @@ def split_program(
         straight=straight,
         states=states,
     )
-
-
-def _positions(item: Item, names: Collection[str]) -> list[int]:
-    """Positions of ops, each once, ascending; InputError for a name of no op."""
-    if isinstance(names, str) or not isinstance(names, Collection):
-        raise InputError(f"kept_whole is {arguments.shown(names)}; give a list of names of ops")
-    for name in names:
-        if name not in item.index.id_of_name:
-            raise InputError(f"kept_whole has {name!r}, which is no op of {item.name!r}; take it out")
-    return sorted({item.index.id_of_name[name] for name in names})
-
-
-def _best_form(
-    item: Item, parts: int, has_own_statistics: bool, names_kept: Collection[str]
-) -> tuple[Unrolled, Program, States, dict[Tensor, Part]]:
-    """The program with loops written out where their ops are then split, its states, and the example inputs."""
-    loops_kept = set(names_kept)
-    while True:
-        straight = unrolled(item, loops_kept)
-        program = Program.of(straight.item)
-        states, examples = best_states(program, parts, has_own_statistics)
-        useless = straight.loops - {straight.origin_of[program.item.index.names[op]] for op in states.splits}
-        if not useless:
-            return straight, program, states, examples
-        loops_kept |= useless
-
-
-def _stayed_whole(item: Item, straight: Unrolled, states: States) -> dict[str, StayedWhole]:
-    """Ops that stayed whole, by name; among them every loop with such an op inside."""
-    stayed: dict[str, StayedWhole] = {}
-    for op, why in states.why_whole.items():
-        name = straight.item.index.names[op]
-        origin = straight.origin_of[name]
-        op_type = item.index.op_types[item.index.id_of_name[origin]]
-        stayed.setdefault(origin, StayedWhole(origin, op_type, straight.why_not.get(name, why)))
-    return stayed

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import GraphIndex, copy_of, data_inputs, having
-from colocation.tensorflow_internals import registered_op
+from colocation.op_facts import GraphIndex, copy_of, data_inputs, having, new_node, registered_op
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.sizes import OutputSpec
 
@@ -111,7 +110,7 @@ class Split:
     # Number of an input that tells sizes -> value in a copy.
     constants: Mapping[int, Callable[[int], np.ndarray]] = dataclasses.field(default_factory=dict)
     # Attributes of the copies that differ from the op's.
-    attributes: Mapping[str, tf.compat.v1.AttrValue] = dataclasses.field(default_factory=dict)
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     op_type: str = ""  # of the copies, where it differs
     write: Write | None = None  # where a copy is more than one node
 
@@ -176,11 +175,6 @@ def same_part(op: OpStates, positions: Sequence[int]) -> Part:
     return next(iter(parts))  # type: ignore[return-value]
 
 
-def elements(shape: Sequence[int]) -> int:
-    """Number of elements of a tensor."""
-    return math.prod(shape)
-
-
 def data_inputs_of(index: GraphIndex) -> tuple[tuple[Tensor, ...], ...]:
     """[N] producers of each op's data inputs."""
     inputs: list[list[Tensor]] = [[] for _ in index.names]
@@ -190,18 +184,22 @@ def data_inputs_of(index: GraphIndex) -> tuple[tuple[Tensor, ...], ...]:
 
 
 def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> dict[Tensor, np.ndarray]:
-    """Values of the small tensors of whole numbers that depend on no data.
+    """Values of the small tensors of whole numbers that depend on no data, in a graph in topological order.
 
-    Args:
-      index: a graph in topological order.
-      outputs: [N] of each op; a size that is an estimate makes no value.
+    A size that is an estimate makes no value.
     """
     inputs = data_inputs_of(index)
     value_of: dict[Tensor, np.ndarray] = {}
     to_run: list[int] = []
     is_known = np.zeros(index.num_ops, bool)
     for op, node in enumerate(index.graph_def.node):
-        if not _is_small(outputs[op]):
+        is_small = bool(outputs[op]) and all(
+            (spec.dtype.is_integer or spec.dtype.is_bool)
+            and math.prod(spec.shape) <= _MOST_ELEMENTS
+            and not spec.rule
+            for spec in outputs[op]
+        )
+        if not is_small:
             continue
         if node.op == "Const":
             value_of[op, 0] = tf.make_ndarray(node.attr["value"].tensor)
@@ -220,15 +218,6 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
             is_known[op] = True
             to_run.append(op)
     return value_of | _results(index, outputs, inputs, to_run, value_of)
-
-
-def _is_small(specs: Sequence[OutputSpec]) -> bool:
-    return bool(specs) and all(
-        (spec.dtype.is_integer or spec.dtype.is_bool)
-        and math.prod(spec.shape) <= _MOST_ELEMENTS
-        and not spec.rule
-        for spec in specs
-    )
 
 
 def may_run(node: tf.compat.v1.NodeDef) -> bool:
@@ -263,10 +252,9 @@ def _results(
                 continue
             if tensor not in constant_of:
                 constant_of[tensor] = f"known_{producer}_{output}"
-                node = graph_def.node.add(name=constant_of[tensor], op="Const")
-                value = tf.make_tensor_proto(known[tensor])
-                node.attr["value"].tensor.CopyFrom(value)
-                node.attr["dtype"].type = value.dtype
+                value, name = tf.make_tensor_proto(known[tensor]), constant_of[tensor]
+                constant = new_node("Const", name, value=value, dtype=tf.as_dtype(value.dtype))
+                graph_def.node.append(constant)
             texts.append(constant_of[tensor])
         copy = copy_of(index.graph_def.node[op], texts, f"op_{op}")
         copy.attr.pop("_class", None)

@@ -1,14 +1,17 @@
 """Loops written out: a copy of the body for each trip, where the number of trips is known before the step.
 
 A loop is one op, so its batch cannot be split and all of its time steps share a device. The copies of its body are
-ordinary ops. Tensors that they keep in lists become ordinary edges (``list_elements``).
+ordinary ops. In lists a loop keeps the tensors for its gradient, and those of a ``tf.TensorArray``. Once it is written
+out, every index is a constant, so each element is an ordinary edge. Lists that are used by an op without a rule stay.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +26,7 @@ from colocation.op_facts import (
     copy_of,
     data_inputs,
     having,
+    new_node,
     parse_input,
     reached,
 )
@@ -41,13 +45,242 @@ from tf_placer.graph.program import (
     with_nodes,
     with_output,
 )
-from tf_placer.transform.split.list_elements import sizes_to_keep, without_lists
+from tf_placer.graph.sizes import OutputSpec
 from tf_placer.transform.split.states import Tensor, known_values, may_run
 
 _READS, _READ = having("reads_variable"), "ReadVariableOp"
 _HOLDS_FUNCTIONS = LOOPS | BRANCHES | CALLS
 _DEPENDS = "its trips depend on data"
 _MOST_OPS = 20_000  # of written-out loops together: searches of larger graphs find little in their time
+
+_Elements = tuple[str | None, ...]  # tensor of each element; None where none was put in, which reads as zero
+
+
+def without_lists(item: Item, origin_of: Mapping[str, str]) -> tuple[Item, dict[str, str]]:
+    """The program without the lists of tensors whose elements are known, and the origin of its ops.
+
+    ``origin_of`` is op of ``item`` -> op that it came from.
+    """
+    while True:  # without some lists, the sizes of elements of others may be known
+        values, stay = known_values(item.index, item.outputs), set[str]()
+        while (lists := _Lists(item, values, stay)).not_known:
+            stay |= lists.not_known
+        if not lists.changed:
+            return item, dict(origin_of)
+        program = dataclasses.replace(
+            item.as_program(),
+            graph_def=with_nodes(item.graph_def, lists.rewired()),
+            fetches=tuple(with_output(lists.same(text)) for text in item.fetches),
+        )
+        origins = {name: name for name in item.index.names} | lists.origin_of
+        sizes = {name: specs for name, specs in sizes_to_keep(item).items() if name not in lists.changed}
+        item = rewritten(item, program, origins, sizes)
+        origin_of = {name: origin_of[origins[name]] for name in item.index.names}
+
+
+def sizes_to_keep(item: Item) -> dict[str, tuple[OutputSpec, ...]]:
+    """Op -> outputs that need not be inferred again; empty where some are estimates, which others follow from."""
+    if any(spec.rule for specs in item.outputs for spec in specs):
+        return {}
+    return dict(zip(item.index.names, item.outputs, strict=True))
+
+
+class _NotKnown(Exception):
+    """The elements of a list depend on data, or an op on the list has no rule."""
+
+
+class _Lists:
+    """One walk over a program, from inputs to results."""
+
+    def __init__(self, item: Item, known: Mapping[Tensor, np.ndarray], kept: Collection[str]) -> None:
+        """Walks over ``item``, whose known values are ``known``; ``kept`` are ops on lists that stay."""
+        self.origin_of: dict[str, str] = {}  # written node -> op that it was written for
+        self.changed: set[str] = set()  # ops that are left out or replaced
+        self._nodes: list[node_def_pb2.NodeDef] = []
+        self._taken = set(item.index.names)
+        self._op = ""  # that is replaced
+        self._elements: dict[str, _Elements] = {}  # of each list, "name:i"
+        self._same: dict[str, str] = {}  # tensor of an op that is left out -> tensor that replaces it
+        self._done: dict[str, list[str]] = {}  # op that is left out -> ops to wait for instead
+        self._specs: dict[str, OutputSpec] = {}
+        self._values: dict[str, np.ndarray] = {}
+        for op, name in enumerate(item.index.names):
+            for i, spec in enumerate(item.outputs[op]):
+                self._specs[f"{name}:{i}"] = spec
+                if (op, i) in known:
+                    self._values[f"{name}:{i}"] = known[op, i]
+        fetched = {with_output(text) for text in item.fetches}
+        tied: dict[str, list[str]] = collections.defaultdict(list)  # ops whose lists are made of one another
+        failed: list[str] = []
+        for op, node in enumerate(item.graph_def.node):
+            lists = [text for text in data_inputs(node) if self._specs[with_output(text)].dtype == tf.variant]
+            outputs = [f"{node.name}:{i}" for i in range(len(item.outputs[op]))]
+            if not lists and all(self._specs[text].dtype != tf.variant for text in outputs):
+                self._nodes.append(node)
+                continue
+            for text in lists:
+                tied[node.name].append(parse_input(text)[1])
+                tied[parse_input(text)[1]].append(node.name)
+            count, self._op = len(self._nodes), node.name
+            try:
+                if node.name in kept or not fetched.isdisjoint(outputs):
+                    raise _NotKnown
+                self._replace(node)
+            except _NotKnown:
+                self._nodes.append(node)
+                failed += [] if node.name in kept else [node.name]
+                continue
+            if all(written.name != node.name for written in self._nodes[count:]):
+                self._done[node.name] = [parse_input(text)[1] for text in node.input]
+            self.changed.add(node.name)
+        # Ops on lists that stay: they have no rule, read data, or share a list with such an op.
+        self.not_known = reached(failed, tied.__getitem__)
+
+    def rewired(self) -> list[node_def_pb2.NodeDef]:
+        """The remaining nodes, which read elements instead of lists."""
+        nodes = []
+        for node in self._nodes:
+            data = [self.same(text) for text in data_inputs(node)]
+            waits = reached(
+                (text[1:] for text in control_inputs(node)), lambda name: self._done.get(name, [])
+            )
+            controls = sorted(waits - self._done.keys())
+            nodes.append(copy_of(node, [*data, *(f"^{name}" for name in controls)]))
+        return nodes
+
+    def same(self, text: str) -> str:
+        """The tensor that replaces one, or itself, with the number of its output."""
+        text = with_output(text)
+        while text in self._same:
+            text = self._same[text]
+        return text
+
+    def _replace(self, node: node_def_pb2.NodeDef) -> None:
+        """Says which list or tensor each output of an op on lists is, or writes a node of its name; or _NotKnown."""
+        data, result = data_inputs(node), f"{node.name}:0"
+        match node.op:
+            case "EmptyTensorList":
+                self._elements[result] = ()
+            case "TensorListReserve":
+                self._elements[result] = (None,) * max(0, self._whole_number(data[1]))
+            case "TensorListFromTensor":
+                (count, *rest), dtype = self._shape(data[0]), self._specs[self.same(data[0])].dtype
+                unpack = self._write("Unpack", [data[0]], rest, dtype, "elements", T=dtype, num=count)
+                rows = [f"{unpack.name}:{i}" for i in range(count)]
+                self._elements[result] = tuple(rows)
+                self._specs |= dict.fromkeys(rows, OutputSpec.of(tuple(rest), dtype))
+            case "Identity":
+                self._elements[result] = self._list(data[0])
+            case "ZerosLike":
+                self._elements[result] = (None,) * len(self._list(data[0]))
+            case "TensorListPushBack":
+                self._elements[result] = (*self._list(data[0]), self.same(data[1]))
+            case "TensorListSetItem":
+                elements, position = self._list(data[0]), self._position(data)
+                changed = (*elements[:position], self.same(data[2]), *elements[position + 1 :])
+                self._elements[result] = changed
+            case "TensorListGetItem":
+                self._take_out(node, 0, self._list(data[0])[self._position(data)])
+            case "TensorListPopBack":
+                elements = self._list(data[0])
+                if not elements:
+                    raise _NotKnown
+                self._elements[result] = elements[:-1]
+                self._take_out(node, 1, elements[-1])
+            case "TensorListLength":
+                self._constant(np.asarray(len(self._list(data[0])), np.int32))
+            case "TensorListElementShape":
+                tensors = [text for text in self._list(data[0]) if text is not None]
+                if not tensors:
+                    raise _NotKnown
+                dtype = tf.as_dtype(node.attr["shape_type"].type)
+                self._constant(np.asarray(self._shape(tensors[0]), dtype.as_numpy_dtype))
+            case "TensorListStack":
+                elements, dtype = self._list(data[0]), tf.as_dtype(node.attr["element_dtype"].type)
+                shapes = {self._shape(text) for text in elements if text is not None}
+                shapes = shapes or {self._shape(node.name)[1:]}
+                if not elements or len(shapes) > 1:
+                    raise _NotKnown
+                (shape,) = shapes
+                rows = [text or self._zeros(shape, dtype, f"zeros_{i}") for i, text in enumerate(elements)]
+                self._write("Pack", rows, [len(rows), *shape], dtype, T=dtype, N=len(rows))
+            case "AddN":  # element by element; elements that were never put in add nothing
+                sums: list[str | None] = []
+                for i, row in enumerate(zip(*map(self._list, data), strict=True)):
+                    addends = [text for text in row if text is not None]
+                    if len(addends) > 1:
+                        dtype = self._specs[self.same(addends[0])].dtype
+                        shape, name = self._shape(addends[0]), f"element_{i}"
+                        total = self._write("AddN", addends, shape, dtype, name, T=dtype, N=len(addends))
+                        addends = [f"{total.name}:0"]
+                    sums.append(addends[0] if addends else None)
+                self._elements[result] = tuple(sums)
+            case _:
+                raise _NotKnown
+
+    def _list(self, text: str) -> _Elements:
+        """Elements of a list; raises _NotKnown."""
+        if with_output(text) not in self._elements:
+            raise _NotKnown
+        return self._elements[with_output(text)]
+
+    def _whole_number(self, text: str) -> int:
+        """Value of a tensor; raises _NotKnown."""
+        value = self._values.get(self.same(text))
+        if value is None:
+            raise _NotKnown
+        return int(value)
+
+    def _position(self, data: Sequence[str]) -> int:
+        """Second input of an op, as a position in the list that is the first; raises _NotKnown."""
+        position = self._whole_number(data[1])
+        if not 0 <= position < len(self._list(data[0])):
+            raise _NotKnown
+        return position
+
+    def _shape(self, text: str) -> tuple[int, ...]:
+        """Shape of a tensor; raises _NotKnown for an estimate."""
+        spec = self._specs[self.same(text)]
+        if spec.rule:
+            raise _NotKnown
+        return spec.shape
+
+    def _take_out(self, node: node_def_pb2.NodeDef, output: int, element: str | None) -> None:
+        """Sets the tensor that replaces an output: an element, or zeros."""
+        if element is None:
+            shape = self._shape(f"{node.name}:{output}")
+            element = self._zeros(shape, tf.as_dtype(node.attr["element_dtype"].type), f"zeros_{output}")
+        self._same[f"{node.name}:{output}"] = element
+
+    def _write(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        shape: Sequence[int],
+        kind: tf.DType,
+        name: str = "",
+        **attributes: Any,
+    ) -> node_def_pb2.NodeDef:
+        """Writes a node with the op's name or one below; its output has this shape and type."""
+        full = fresh_name(f"{self._op}/{name}", self._taken) if name else self._op
+        self._nodes.append(new_node(op_type, full, inputs, **attributes))
+        self.origin_of[full] = self._op
+        self._specs[f"{full}:0"] = OutputSpec.of(tuple(shape), kind)
+        return self._nodes[-1]
+
+    def _constant(self, value: np.ndarray, name: str = "") -> str:
+        """Writes a constant; returns the tensor."""
+        dtype = tf.as_dtype(value.dtype)
+        node = self._write("Const", [], value.shape, dtype, name, dtype=dtype, value=value)
+        self._values[f"{node.name}:0"] = value
+        return f"{node.name}:0"
+
+    def _zeros(self, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
+        """Writes zeros; returns the tensor."""
+        sizes = self._constant(np.asarray(shape, np.int32), f"{name}/sizes")
+        zero = self._constant(np.zeros([], dtype.as_numpy_dtype), f"{name}/zero")
+        node = self._write("Fill", [sizes, zero], shape, dtype, name, T=dtype, index_type=tf.int32)
+        return f"{node.name}:0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,21 +438,17 @@ def _written_out(
         if node.name not in trips:
             nodes.append(node)
             continue
-        begin = node_def_pb2.NodeDef(
-            name=fresh_name(f"{node.name}/begin", in_use), op="NoOp", input=control_inputs(node)
-        )
+        begin = new_node("NoOp", fresh_name(f"{node.name}/begin", in_use), control_inputs(node))
         state, calls = data_inputs(node), []
         stays = passed_on(library[node.attr["body"].func.name])
         for trip in range(trips[node.name]):
-            call = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/trip_{trip}", in_use))
-            call.op, call.input[:] = "StatefulPartitionedCall", [*state, f"^{begin.name}"]
-            call.attr["f"].func.name = node.attr["body"].func.name
-            for attribute in ("Tin", "Tout"):
-                call.attr[attribute].list.CopyFrom(node.attr["T"].list)
+            name, types = fresh_name(f"{node.name}/trip_{trip}", in_use), node.attr["T"]
+            inputs, body = [*state, f"^{begin.name}"], node.attr["body"].func.name
+            call = new_node("StatefulPartitionedCall", name, inputs, f=body, Tin=types, Tout=types)
             state = [text if i in stays else f"{call.name}:{i}" for i, text in enumerate(state)]
             calls.append(call)
-        end = node_def_pb2.NodeDef(name=fresh_name(f"{node.name}/end", in_use), op="NoOp")
-        end.input[:] = [f"^{begin.name}", *(f"^{call.name}" for call in calls)]
+        waits = [f"^{begin.name}", *(f"^{call.name}" for call in calls)]
+        end = new_node("NoOp", fresh_name(f"{node.name}/end", in_use), waits)
         nodes += [begin, *calls, end]
         loop_of |= dict.fromkeys([begin.name, end.name, *(call.name for call in calls)], node.name)
         result_of |= {f"{node.name}:{i}": text for i, text in enumerate(state)}
@@ -241,27 +470,21 @@ def _written_out(
         ),
     )
     program = _with_one_read(clean(program), {name: origin_of[loop] for name, loop in loop_of.items()})
-    origins = {node.name: _origin(node.name, loop_of, item) for node in program.graph_def.node}
+    origins = {}  # below a call the loop, else the op of a node's name or scope
+    for node in program.graph_def.node:
+        name = node.name
+        while name not in loop_of and name not in item.index.id_of_name:
+            name = name.rpartition("/")[0]
+        origins[node.name] = loop_of.get(name, name)
     specs_of = {name: specs for name, specs in sizes_to_keep(item).items() if origins.get(name) == name}
     result = rewritten(item, program, origins, specs_of)
     return result, {name: origin_of[origins[name]] for name in result.index.names}
 
 
-def _origin(name: str, loop_of: Mapping[str, str], item: Item) -> str:
-    """The op that a node comes from: below a call the loop, else the op of its name or scope."""
-    while name not in loop_of:
-        if name in item.index.id_of_name:
-            return name
-        name, _, _ = name.rpartition("/")
-    return loop_of[name]
-
-
 def _with_one_read(program: Program, loop_of: Mapping[str, str]) -> Program:
     """Reads a variable once that all trips of a loop read: its value is the one from before the loop.
 
-    Args:
-      program: with written-out loops.
-      loop_of: scope of a trip -> the outermost loop around it.
+    ``loop_of`` is scope of a trip -> the outermost loop around it.
     """
     read_of: dict[tuple[str, ...], str] = {}
     same: dict[str, str] = {}

@@ -6,13 +6,21 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import control_inputs, copy_of, having, parse_input
-from colocation.tensorflow_internals import registered_op
+from colocation.op_facts import (
+    control_inputs,
+    copy_of,
+    having,
+    new_node,
+    parse_input,
+    registered_op,
+    set_attributes,
+)
 from colocation.units import class_groups
 from tf_placer.graph.clean import MAX_CLONED_BYTES
 from tf_placer.graph.item import Item, rewritten
@@ -36,12 +44,9 @@ class Writer:
     """
 
     def __init__(self, program: Program, states: States, examples: Container[Tensor] = ()) -> None:
-        """Begins an empty graph.
+        """Begins an empty graph of a program with these states of its tensors.
 
-        Args:
-          program: the whole program.
-          states: of its tensors.
-          examples: inputs that hold the examples; of another batch, the step ends with an error that says so.
+        ``examples`` are inputs that hold the examples; of another batch, the step ends with an error that says so.
         """
         self.nodes: list[node_def_pb2.NodeDef] = []
         self.origin_of: dict[str, str] = {}  # name of a node -> op that it came from
@@ -80,7 +85,17 @@ class Writer:
                 name = self._append(copy_of(node, [*texts, *self._controls(node, None)]))
                 self.specs[name] = self._outputs[op]
                 self._tie(self.nodes[-1], None)
-        self._write_classes()
+        # The copies of each part, and the whole ops, of a group that shares a device are tied by ``_class``. TensorFlow
+        # takes such a name for a group's, which has no first among its ops. A part is computed elsewhere than the
+        # whole, so a group of which some ops have copies becomes one group for each part and one without.
+        mixed = {group for _, group, copy in self._tied if copy is not None}
+        leaders: dict[tuple[int, int | None], str] = {}
+        for node, group, copy in self._tied:
+            if group in mixed:
+                leader = leaders.setdefault((group, copy), node.name)
+                node.attr.pop("_class", None)
+                if leader != node.name:
+                    node.attr["_class"].list.s.append(f"{_COLOCATION}{leader}".encode())
 
     def whole(self, tensor: Tensor) -> str:
         """The tensor as one: parts, addends or estimates are joined."""
@@ -133,12 +148,7 @@ class Writer:
         return rewritten(program, split, self.origin_of, self.specs, splitting)
 
     def copy(
-        self,
-        copy: int,
-        inputs: Sequence[str],
-        op_type: str = "",
-        name: str = "",
-        attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
+        self, copy: int, inputs: Sequence[str], op_type: str = "", name: str = "", **attributes: Any
     ) -> str:
         """Writes a copy of the current op; ``name`` is added where the copy is several nodes."""
         source = self._index.graph_def.node[self._op]
@@ -149,22 +159,15 @@ class Writer:
             defined = {attribute.name for attribute in registered_op(op_type).attr}  # type: ignore[union-attr]
             for attribute in [key for key in node.attr if key not in defined and not key.startswith("_")]:
                 del node.attr[attribute]
-        for attribute, value in (attributes or {}).items():
-            node.attr[attribute].CopyFrom(value)
+        set_attributes(node, attributes)
         self._tie(node, copy)
         return self._append(node)
 
     def op(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        types: Mapping[str, tf.DType],
-        copy: int | None = None,
-        name: str = "",
-        attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
+        self, op_type: str, inputs: Sequence[str], copy: int | None = None, name: str = "", **attributes: Any
     ) -> str:
         """Writes an op below the one that is being written, named by its type if ``name`` is left out."""
-        return self.node(op_type, self._below(copy, name or op_type), inputs, types, copy, attributes)
+        return self.node(op_type, self._below(copy, name or op_type), inputs, copy, **attributes)
 
     def binary(
         self,
@@ -177,18 +180,16 @@ class Writer:
         """Writes an op of two inputs, of which the second may be a number or an array."""
         if not isinstance(right, str):
             right = self.constant(np.asarray(right, dtype.as_numpy_dtype), f"{self._below(copy, op_type)}/y")
-        return self.op(op_type, [left, right], {"T": dtype}, copy)
+        return self.op(op_type, [left, right], copy, T=dtype)
 
     def cast(self, value: str, source: tf.DType, target: tf.DType, copy: int | None = None) -> str:
         """Writes a change of type, where there is one."""
-        if source == target:
-            return value
-        return self.op("Cast", [value], {"SrcT": source, "DstT": target}, copy)
+        return value if source == target else self.op("Cast", [value], copy, SrcT=source, DstT=target)
 
     def reduce(self, op_type: str, value: str, axes: Sequence[int], dtype: tf.DType, copy: int) -> str:
         """Writes a reduction over some axes."""
         axes_text = self.constant(np.asarray(axes, np.int32), f"{self._below(copy, op_type)}/axes")
-        return self.op(op_type, [value, axes_text], {"T": dtype, "Tidx": tf.int32}, copy)
+        return self.op(op_type, [value, axes_text], copy, T=dtype, Tidx=tf.int32)
 
     def empty(self, name: str) -> str:
         """Writes a float tensor without elements."""
@@ -197,31 +198,17 @@ class Writer:
     def constant(self, value: np.ndarray, name: str) -> str:
         """Writes a constant."""
         proto = tf.make_tensor_proto(value)
-        node = node_def_pb2.NodeDef(op="Const", name=name)
-        node.attr["value"].tensor.CopyFrom(proto)
-        node.attr["dtype"].type = proto.dtype
-        name = self._append(node)
-        self.specs[name] = (OutputSpec.of(tuple(value.shape), tf.as_dtype(proto.dtype)),)
+        dtype = tf.as_dtype(proto.dtype)
+        name = self._append(new_node("Const", name, value=proto, dtype=dtype))
+        self.specs[name] = (OutputSpec.of(tuple(value.shape), dtype),)
         return name
 
     def node(
-        self,
-        op_type: str,
-        name: str,
-        inputs: Sequence[str],
-        types: Mapping[str, tf.DType],
-        copy: int | None = None,
-        attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
+        self, op_type: str, name: str, inputs: Sequence[str], copy: int | None = None, **attributes: Any
     ) -> str:
         """Writes a node; returns its name, another than ``name`` where that is taken."""
-        node = node_def_pb2.NodeDef(op=op_type, name=name, input=inputs)
-        for attribute, dtype in types.items():
-            node.attr[attribute].type = dtype.as_datatype_enum
-        for attribute, value in (attributes or {}).items():
-            node.attr[attribute].CopyFrom(value)
-        if copy is not None:
-            node.input.extend(self._controls(self._index.graph_def.node[self._op], copy))
-        return self._append(node)
+        controls = [] if copy is None else self._controls(self._index.graph_def.node[self._op], copy)
+        return self._append(new_node(op_type, name, [*inputs, *controls], **attributes))
 
     def _append(self, node: node_def_pb2.NodeDef) -> str:
         source = self._index.names[self._op]
@@ -257,10 +244,7 @@ class Writer:
         if split.write is not None:
             outputs = [list(tensors) for tensors in split.write(self, copies)]
         else:
-            names = [
-                self.copy(c, texts, split.op_type, attributes=split.attributes)
-                for c, texts in enumerate(copies)
-            ]
+            names = [self.copy(c, texts, split.op_type, **split.attributes) for c, texts in enumerate(copies)]
             for c, name in enumerate(names):
                 self.specs[name] = tuple(
                     OutputSpec.of(self._batch.local(spec.shape, state, c), spec.dtype)
@@ -304,7 +288,7 @@ class Writer:
     def _local(self, tensor: Tensor, state: Part) -> list[str]:
         """A whole tensor of the batch's size that each copy can make for itself, or nothing."""
         op, output = tensor
-        node = self._index.graph_def.node[op]
+        node, inputs = self._index.graph_def.node[op], self._program.inputs[op]
         if op in self._states.splits:
             return []
         is_small = self._outputs[op][output].num_bytes <= KEPT_BYTES
@@ -313,10 +297,6 @@ class Writer:
         if node.op == "Const":
             value = node.attr["value"].tensor
             return self._slices(tf.make_ndarray(value), state, node.name) if is_small else []
-        return self._made_locally(op, state)
-
-    def _made_locally(self, op: int, state: Part) -> list[str]:
-        node, inputs = self._index.graph_def.node[op], self._program.inputs[op]
         shape = self._outputs[op][0].shape
         sized, whole_sizes = -1, shape  # the input that tells sizes, and these
         takes: list[State] = [WHOLE, WHOLE]
@@ -368,21 +348,17 @@ class Writer:
         inner = spec.shape[state.axis] // state.outer // self._batch.size
         axis = state.axis
         if tensor in self._examples:  # a program may be called with other sizes than the parts are for
-            shape = tf.compat.v1.AttrValue(shape=tf.TensorShape(spec.shape).as_proto())
-            checked = f"{name}/parts_are_of_{self._batch.size}"
-            text = self.node("EnsureShape", checked, [text], {"T": spec.dtype}, attributes={"shape": shape})
+            checked, shape = f"{name}/parts_are_of_{self._batch.size}", tf.TensorShape(spec.shape)
+            text = self.node("EnsureShape", checked, [text], T=spec.dtype, shape=shape)
         if state.outer > 1:
             blocks = self._blocks(spec.shape, state, self._batch.size)
             sizes = self.constant(np.asarray(blocks, np.int64), f"{name}/blocks/shape")
-            text = self.node(
-                "Reshape", f"{name}/blocks", [text, sizes], {"T": spec.dtype, "Tshape": tf.int64}
-            )
+            text = self.node("Reshape", f"{name}/blocks", [text, sizes], T=spec.dtype, Tshape=tf.int64)
             axis += 1
         sizes = self.constant(np.asarray([n * inner for n in self._batch.sizes], np.int64), f"{name}/sizes")
         axis_text = self.constant(np.asarray(axis, np.int32), f"{name}/axis")
-        count = {"num_split": tf.compat.v1.AttrValue(i=self._batch.parts)}
-        types = {"T": spec.dtype, "Tlen": tf.int64}
-        divided = self.node("SplitV", name, [text, sizes, axis_text], types, attributes=count)
+        inputs, parts = [text, sizes, axis_text], self._batch.parts
+        divided = self.node("SplitV", name, inputs, T=spec.dtype, Tlen=tf.int64, num_split=parts)
         pieces = [f"{divided}:{c}" if c else divided for c in range(self._batch.parts)]
         if state.outer == 1:
             return pieces
@@ -403,16 +379,16 @@ class Writer:
             shares = [size / self._batch.size for size in self._batch.sizes]
             tensors = [self.binary("Mul", text, shares[c], dtype, c) for c, text in enumerate(tensors)]
         types = {} if join in ("LogicalAnd", "LogicalOr") else {"T": dtype}
-        level = list(tensors)
+        level = tensors
         while len(level) > 2:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
             level = [
-                self.node(join, f"sum/{self._index.names[self._op]}/{join}", pair, types)
+                self.node(join, f"sum/{self._index.names[self._op]}/{join}", pair, **types)
                 if len(pair) == 2
                 else pair[0]
                 for pair in pairs
             ]
-        return self.node(join, name, level, types)
+        return self.node(join, name, level, **types)
 
     def _concatenated(
         self, tensors: Sequence[str], state: Part, dtype: tf.DType, name: str, shape: Sequence[int]
@@ -427,14 +403,13 @@ class Writer:
                 for c, text in enumerate(tensors)
             ]
         axis_text = self.constant(np.asarray(axis, np.int32), f"{base}/axis")
-        count = {"N": tf.compat.v1.AttrValue(i=len(tensors))}
-        types = {"T": dtype, "Tidx": tf.int32}
-        joined = self.node("ConcatV2", target, [*tensors, axis_text], types, attributes=count)
+        inputs = [*tensors, axis_text]
+        joined = self.node("ConcatV2", target, inputs, T=dtype, Tidx=tf.int32, N=len(tensors))
         return joined if state.outer == 1 else self._reshaped(joined, shape, dtype, name)
 
     def _reshaped(self, value: str, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
         sizes = self.constant(np.asarray(shape, np.int64), f"{name}_shape")
-        return self.node("Reshape", name, [value, sizes], {"T": dtype, "Tshape": tf.int64})
+        return self.node("Reshape", name, [value, sizes], T=dtype, Tshape=tf.int64)
 
     def _controls(self, node: node_def_pb2.NodeDef, copy: int | None) -> list[str]:
         """A copy waits for the same copy of a split op; a whole op waits for all copies."""
@@ -454,18 +429,3 @@ class Writer:
             node.attr.pop("_class", None)
         if self._op in self._group_of:
             self._tied.append((node, self._group_of[self._op], copy))
-
-    def _write_classes(self) -> None:
-        """Ties the copies of each part, and the whole ops, of a group that shares a device by ``_class``.
-
-        TensorFlow takes such a name for a group's, which has no first among its ops. A part is computed elsewhere than
-        the whole, so a group of which some ops have copies becomes one group for each part and one without.
-        """
-        mixed = {group for _, group, copy in self._tied if copy is not None}
-        leaders: dict[tuple[int, int | None], str] = {}
-        for node, group, copy in self._tied:
-            if group in mixed:
-                leader = leaders.setdefault((group, copy), node.name)
-                node.attr.pop("_class", None)
-                if leader != node.name:
-                    node.attr["_class"].list.s.append(f"{_COLOCATION}{leader}".encode())

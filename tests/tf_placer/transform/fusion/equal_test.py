@@ -18,8 +18,7 @@ from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.rewrite import place_graph
-from tf_placer.transform.fusion.clusters import RULES, convex_clusters
-from tf_placer.transform.fusion.writer import PREFIX, fused_graph
+from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, fused_graph
 from tf_placer.transform.order import ordered_pairs
 
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"

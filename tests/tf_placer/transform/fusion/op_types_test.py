@@ -9,8 +9,7 @@ from tests.tf_placer.transform.split.op_cases import NEEDS_STATISTICS, arguments
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime.graph_program import build_program, open_program
-from tf_placer.transform.fusion.clusters import convex_clusters
-from tf_placer.transform.fusion.writer import PREFIX, fused_graph
+from tf_placer.transform.fusion.clusters import PREFIX, convex_clusters, fused_graph
 
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 CLOSE = 1e-4  # of the largest number, in float32

@@ -58,12 +58,13 @@ def statistics_of_parts() -> Iterator[None]:
 @contextlib.contextmanager
 def dropout_drawn_anew() -> Iterator[None]:
     """Each copy draws its own random numbers."""
-    whole = Writer._made_locally
+    whole = Writer._local
 
-    def write(self, op, state: Part):
+    def write(self, tensor, state: Part):
+        op, _ = tensor
         node = self._index.graph_def.node[op]
         if node.op not in ("RandomUniform", "StatelessRandomUniformV2", "StatelessRandomNormalV2"):
-            return whole(self, op, state)
+            return whole(self, tensor, state)
         shape = self._outputs[op][0].shape
         made = []
         for c in range(self._batch.parts):
@@ -75,7 +76,7 @@ def dropout_drawn_anew() -> Iterator[None]:
             self.nodes[-1].attr["T" if "T" in node.attr else "Tshape"].type = tf.int32.as_datatype_enum
         return made
 
-    with mock.patch.object(Writer, "_made_locally", write):
+    with mock.patch.object(Writer, "_local", write):
         yield
 
 

@@ -53,23 +53,10 @@ def _masked(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(per_example * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
 
 
-def _toeplitz(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n = _rows(x)
-    s = tf.reduce_sum(x, 1)
-    where = tf.abs(tf.range(n)[:, None] - tf.range(n)[None, :])
-    return tf.gather(s, where) @ (x @ w)
-
-
 def _bands(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Examples are diagonals of one matrix."""
     n, d = x.shape
     return tf.linalg.diag(x @ w, k=(0, n - 1), num_rows=d, num_cols=d + n - 1)
-
-
-def _bands_part(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n = _rows(x)
-    square = tf.matmul(x @ w, x, transpose_b=True)
-    return tf.linalg.diag_part(square, k=(1 - n, n - 1))
 
 
 def _scatter_rows(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
@@ -77,59 +64,9 @@ def _scatter_rows(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     return tf.scatter_nd(((tf.range(n) + 1) % n)[:, None], x @ w, [n, d]) * x
 
 
-def _set_diag(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    square = tf.matmul(x @ w, x, transpose_b=True)
-    return tf.linalg.set_diag(square, tf.zeros([_rows(x)]))
-
-
-def _set_band(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    h = tf.einsum("bi,bj->bij", x @ w, x)
-    return tf.linalg.set_diag(h, x[:, 1:], k=1)
-
-
-def _segments(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.math.segment_sum(x @ w, tf.range(_rows(x)) // 2)
-
-
-def _unsorted(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.math.unsorted_segment_mean(x @ w, _labels(x, 3), 3)
-
-
-def _unsorted_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.math.unsorted_segment_max(x @ w, _labels(x, _rows(x)), _rows(x)) * 1e-3
-
-
-def _sparse(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n = _rows(x)
-    places = tf.stack([tf.range(n, dtype=tf.int64)] * 2, 1)
-    sparse = tf.sparse.SparseTensor(places, tf.reduce_sum(x, 1), [n, n])
-    return tf.sparse.sparse_dense_matmul(sparse, x @ w)
-
-
-def _sparse_dense(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n = _rows(x)
-    places = tf.stack([tf.range(n, dtype=tf.int64), tf.zeros([n], tf.int64)], 1)
-    return tf.sparse.to_dense(tf.sparse.SparseTensor(places, tf.reduce_sum(x @ w, 1), [n, 2]))
-
-
-def _sorted(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    order = tf.argsort(tf.reduce_sum(x, 1))
-    return tf.gather(x @ w, order) * tf.cast(tf.range(_rows(x))[:, None], tf.float32)
-
-
 def _unique(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     values, where = tf.unique(_labels(x, 3))
     return (x @ w) * tf.cast(tf.gather(values, where) + where, tf.float32)[:, None]
-
-
-def _ragged(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    ragged = tf.RaggedTensor.from_row_splits(x @ w, [0, 1, _rows(x)])
-    return tf.reduce_sum(ragged, 1)
-
-
-def _ragged_lengths(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    ragged = tf.RaggedTensor.from_tensor(x @ w, lengths=_labels(x, x.shape[1]))
-    return tf.reduce_sum(ragged * 2.0, 1)
 
 
 def _image(x: tf.Tensor) -> tf.Tensor:
@@ -141,42 +78,6 @@ def _images(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     image = tf.image.resize(_image(x @ w), [6, 6])
     image = tf.image.flip_left_right(tf.image.flip_up_down(image))
     return tf.image.central_crop(image, 0.5)
-
-
-def _crop(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n = _rows(x)
-    boxes = tf.tile([[0.0, 0.0, 0.9, 0.8]], [n, 1])
-    return tf.image.crop_and_resize(_image(x @ w), boxes, tf.range(n), [2, 2])
-
-
-def _fft(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.abs(tf.signal.fft(tf.cast(x @ w, tf.complex64))) + tf.abs(
-        tf.signal.ifft(tf.cast(x, tf.complex64))
-    )
-
-
-def _fft_over_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.abs(tf.signal.fft2d(tf.cast(x @ w, tf.complex64)))
-
-
-def _rfft(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.signal.irfft(tf.signal.rfft(tf.tile(x @ w, [1, 2])))
-
-
-def _map_fn(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.map_fn(lambda row: tf.linalg.matvec(w, row) * tf.reduce_sum(row), x)
-
-
-def _vectorized(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.vectorized_map(lambda row: tf.linalg.diag(tf.linalg.matvec(w, row)), x)
-
-
-def _scan(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.scan(lambda state, row: tf.tanh(state + tf.linalg.matvec(w, row)), x)
-
-
-def _fold(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.foldl(lambda state, row: state * 0.5 + tf.linalg.matvec(w, row), x)
 
 
 def _jacobian(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
@@ -206,61 +107,11 @@ def _gram(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     return tf.linalg.solve(gram, x) + tf.linalg.logdet(tf.matmul(gram, gram, transpose_b=True))
 
 
-def _cholesky(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    h = x @ w
-    gram = tf.einsum("bi,bj->bij", h, h) + tf.eye(x.shape[1], batch_shape=[_rows(x)])
-    return tf.linalg.triangular_solve(tf.linalg.cholesky(gram), x[..., None])
-
-
-def _one_hot_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.one_hot(_labels(x, _rows(x)), _rows(x)) @ (x @ w)
-
-
-def _where(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    rows = tf.where(tf.reduce_sum(x, 1) > 0.0)[:, 0]
-    return tf.gather(x @ w, rows)
-
-
-def _boolean(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.boolean_mask(x @ w, tf.reduce_sum(x, 1) > 0.0)
-
-
 def _partition(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     which = _labels(x, 2)
     few, many = tf.dynamic_partition(x, which, 2)
     places = tf.dynamic_partition(tf.range(_rows(x)), which, 2)
     return tf.dynamic_stitch(places, [few @ w, many * 2.0])
-
-
-def _tensor_scatter(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    places = tf.stack([tf.range(_rows(x)), _labels(x, x.shape[1])], 1)
-    return tf.tensor_scatter_nd_add(x @ w, places, tf.reduce_sum(x, 1))
-
-
-def _memory(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    """Examples are put where a table of the batch's length has room."""
-    table = tf.zeros_like(x)
-    return tf.tensor_scatter_nd_update(table, tf.reverse(tf.range(_rows(x)), [0])[:, None], x @ w)
-
-
-def _conv_over_batch(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.nn.conv1d(x[None] @ w, tf.ones([2, x.shape[1], 2]), 1, "SAME")
-
-
-def _ctc(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n = _rows(x)
-    logits = tf.tile((x @ w)[None], [4, 1, 1])
-    labels = tf.ones([n, 1], tf.int32)
-    return tf.nn.ctc_loss(labels, logits, tf.ones([n], tf.int32), tf.fill([n], 4), blank_index=0)
-
-
-def _padded(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    return tf.pad(x @ w, [[1, 2], [0, 1]])[1:-1, ::-1]
-
-
-def _shifted(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    h = x @ w
-    return tf.concat([h[1:], h[:1]], 0) * h + tf.concat([tf.zeros([1, x.shape[1]]), h[:-1]], 0)
 
 
 PROGRAMS: Mapping[str, Body] = {
@@ -279,24 +130,46 @@ PROGRAMS: Mapping[str, Body] = {
     "diag_k": lambda x, w: tf.linalg.diag(x @ w, k=1),
     "diag_sized": lambda x, w: tf.linalg.diag(x @ w, num_rows=x.shape[1], num_cols=x.shape[1] + 2),
     "diag_bands": _bands,
-    "diag_part_bands": _bands_part,
+    "diag_part_bands": lambda x, w: tf.linalg.diag_part(
+        tf.matmul(x @ w, x, transpose_b=True), k=(1 - _rows(x), _rows(x) - 1)
+    ),
     "diag_part_band_of_each": lambda x, w: tf.linalg.diag_part(tf.einsum("bi,bj->bij", x @ w, x), k=(-1, 1)),
-    "set_diag": _set_diag,
-    "set_band": _set_band,
+    "set_diag": lambda x, w: tf.linalg.set_diag(tf.matmul(x @ w, x, transpose_b=True), tf.zeros([_rows(x)])),
+    "set_band": lambda x, w: tf.linalg.set_diag(tf.einsum("bi,bj->bij", x @ w, x), x[:, 1:], k=1),
     "band_part": lambda x, w: tf.linalg.band_part(tf.matmul(x @ w, x, transpose_b=True), 1, 0),
     "band_part_of_rows": lambda x, w: tf.linalg.band_part(x @ w, 0, -1),
     "eye": lambda x, w: tf.eye(_rows(x)) @ (x @ w),
     "eye_batch": lambda x, w: tf.eye(x.shape[1], batch_shape=[_rows(x)]) * (x @ w)[:, None],
-    "toeplitz": _toeplitz,
-    "one_hot_batch": _one_hot_batch,
+    "toeplitz": lambda x, w: (
+        tf.gather(tf.reduce_sum(x, 1), tf.abs(tf.range(_rows(x))[:, None] - tf.range(_rows(x))[None, :]))
+        @ (x @ w)
+    ),
+    "one_hot_batch": lambda x, w: tf.one_hot(_labels(x, _rows(x)), _rows(x)) @ (x @ w),
     "scatter_rows": _scatter_rows,
-    "tensor_scatter": _tensor_scatter,
-    "memory": _memory,
-    "segment_sum": _segments,
-    "unsorted_mean": _unsorted,
-    "unsorted_batch": _unsorted_batch,
-    "sparse": _sparse,
-    "sparse_dense": _sparse_dense,
+    "tensor_scatter": lambda x, w: tf.tensor_scatter_nd_add(
+        x @ w, tf.stack([tf.range(_rows(x)), _labels(x, x.shape[1])], 1), tf.reduce_sum(x, 1)
+    ),
+    "memory": lambda x, w: tf.tensor_scatter_nd_update(
+        tf.zeros_like(x), tf.reverse(tf.range(_rows(x)), [0])[:, None], x @ w
+    ),
+    "segment_sum": lambda x, w: tf.math.segment_sum(x @ w, tf.range(_rows(x)) // 2),
+    "unsorted_mean": lambda x, w: tf.math.unsorted_segment_mean(x @ w, _labels(x, 3), 3),
+    "unsorted_batch": lambda x, w: (
+        tf.math.unsorted_segment_max(x @ w, _labels(x, _rows(x)), _rows(x)) * 0.001
+    ),
+    "sparse": lambda x, w: tf.sparse.sparse_dense_matmul(
+        tf.sparse.SparseTensor(
+            tf.stack([tf.range(_rows(x), dtype=tf.int64)] * 2, 1), tf.reduce_sum(x, 1), [_rows(x), _rows(x)]
+        ),
+        x @ w,
+    ),
+    "sparse_dense": lambda x, w: tf.sparse.to_dense(
+        tf.sparse.SparseTensor(
+            tf.stack([tf.range(_rows(x), dtype=tf.int64), tf.zeros([_rows(x)], tf.int64)], 1),
+            tf.reduce_sum(x @ w, 1),
+            [_rows(x), 2],
+        )
+    ),
     "transposed": lambda x, w: tf.linalg.matrix_transpose(x @ w) @ x,
     "tensordot": lambda x, w: tf.tensordot(x @ w, x, [[0], [0]]),
     "tensordot_all": lambda x, w: tf.tensordot(x @ w, x, 2),
@@ -304,16 +177,24 @@ PROGRAMS: Mapping[str, Body] = {
     "cumprod": lambda x, w: tf.math.cumprod(tf.tanh(x @ w), 0),
     "logcumsum": lambda x, w: tf.math.cumulative_logsumexp(x @ w, 0),
     "sort": lambda x, w: tf.sort(x @ w, 0),
-    "sorted": _sorted,
+    "sorted": lambda x, w: (
+        tf.gather(x @ w, tf.argsort(tf.reduce_sum(x, 1))) * tf.cast(tf.range(_rows(x))[:, None], tf.float32)
+    ),
     "top_k": lambda x, w: tf.math.top_k(tf.transpose(x @ w), 2)[0],
     "unique": _unique,
-    "ragged": _ragged,
-    "ragged_lengths": _ragged_lengths,
+    "ragged": lambda x, w: tf.reduce_sum(tf.RaggedTensor.from_row_splits(x @ w, [0, 1, _rows(x)]), 1),
+    "ragged_lengths": lambda x, w: tf.reduce_sum(
+        tf.RaggedTensor.from_tensor(x @ w, lengths=_labels(x, x.shape[1])) * 2.0, 1
+    ),
     "images": _images,
-    "crop": _crop,
-    "fft": _fft,
-    "fft_over_batch": _fft_over_batch,
-    "rfft": _rfft,
+    "crop": lambda x, w: tf.image.crop_and_resize(
+        _image(x @ w), tf.tile([[0.0, 0.0, 0.9, 0.8]], [_rows(x), 1]), tf.range(_rows(x)), [2, 2]
+    ),
+    "fft": lambda x, w: (
+        tf.abs(tf.signal.fft(tf.cast(x @ w, tf.complex64))) + tf.abs(tf.signal.ifft(tf.cast(x, tf.complex64)))
+    ),
+    "fft_over_batch": lambda x, w: tf.abs(tf.signal.fft2d(tf.cast(x @ w, tf.complex64))),
+    "rfft": lambda x, w: tf.signal.irfft(tf.signal.rfft(tf.tile(x @ w, [1, 2]))),
     "softmax_over_batch": lambda x, w: tf.nn.softmax(x @ w, 0) * x,
     "logsumexp": lambda x, w: tf.reduce_logsumexp(x @ w, 0),
     "contrast": _contrast,
@@ -321,7 +202,12 @@ PROGRAMS: Mapping[str, Body] = {
     "triplets": _triplets,
     "attention": _attention,
     "gram": _gram,
-    "cholesky": _cholesky,
+    "cholesky": lambda x, w: tf.linalg.triangular_solve(
+        tf.linalg.cholesky(
+            tf.einsum("bi,bj->bij", x @ w, x @ w) + tf.eye(x.shape[1], batch_shape=[_rows(x)])
+        ),
+        x[..., None],
+    ),
     "batch_norm": _batch_norm,
     "fused_norm": _fused_norm,
     "layer_norm": lambda x, w: (x @ w - tf.reduce_mean(x @ w, 1, keepdims=True)) * 2.0,
@@ -334,18 +220,27 @@ PROGRAMS: Mapping[str, Body] = {
     "reverse_sequence_over_batch": lambda x, w: tf.reverse_sequence(
         x @ w, tf.fill([x.shape[1]], 2), seq_axis=0, batch_axis=1
     ),
-    "map_fn": _map_fn,
-    "vectorized_map": _vectorized,
-    "scan": _scan,
-    "fold": _fold,
+    "map_fn": lambda x, w: tf.map_fn(lambda row: tf.linalg.matvec(w, row) * tf.reduce_sum(row), x),
+    "vectorized_map": lambda x, w: tf.vectorized_map(lambda row: tf.linalg.diag(tf.linalg.matvec(w, row)), x),
+    "scan": lambda x, w: tf.scan(lambda state, row: tf.tanh(state + tf.linalg.matvec(w, row)), x),
+    "fold": lambda x, w: tf.foldl(lambda state, row: state * 0.5 + tf.linalg.matvec(w, row), x),
     "batch_jacobian": _jacobian,
-    "where": _where,
-    "boolean_mask": _boolean,
+    "where": lambda x, w: tf.gather(x @ w, tf.where(tf.reduce_sum(x, 1) > 0.0)[:, 0]),
+    "boolean_mask": lambda x, w: tf.boolean_mask(x @ w, tf.reduce_sum(x, 1) > 0.0),
     "partition": _partition,
-    "conv_over_batch": _conv_over_batch,
-    "ctc": _ctc,
-    "padded": _padded,
-    "shifted": _shifted,
+    "conv_over_batch": lambda x, w: tf.nn.conv1d(x[None] @ w, tf.ones([2, x.shape[1], 2]), 1, "SAME"),
+    "ctc": lambda x, w: tf.nn.ctc_loss(
+        tf.ones([_rows(x), 1], tf.int32),
+        tf.tile((x @ w)[None], [4, 1, 1]),
+        tf.ones([_rows(x)], tf.int32),
+        tf.fill([_rows(x)], 4),
+        blank_index=0,
+    ),
+    "padded": lambda x, w: tf.pad(x @ w, [[1, 2], [0, 1]])[1:-1, ::-1],
+    "shifted": lambda x, w: (
+        tf.concat([(x @ w)[1:], (x @ w)[:1]], 0) * (x @ w)
+        + tf.concat([tf.zeros([1, x.shape[1]]), (x @ w)[:-1]], 0)
+    ),
     "meshgrid": lambda x, w: tf.add_n(tf.meshgrid(tf.reduce_sum(x @ w, 1), tf.reduce_max(x, 1))),
     "outer_product": lambda x, w: tf.reshape(x @ w, [1, -1]) * tf.reshape(x, [-1, 1]),
     "repeat": lambda x, w: tf.repeat(x @ w, 2, 0),

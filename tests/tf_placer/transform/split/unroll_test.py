@@ -17,8 +17,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.layers import layers_of
 from tf_placer.transform.split import split_program
-from tf_placer.transform.split.list_elements import without_lists
-from tf_placer.transform.split.unroll import Unrolled, unrolled
+from tf_placer.transform.split.unroll import Unrolled, unrolled, without_lists
 
 BATCH, TIME, FEATURES = (
     6,
