@@ -1,9 +1,8 @@
 """What users can call, and with which arguments: everything that the public face reaches."""
 
-from __future__ import annotations
-
 import enum
 import inspect
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,8 +20,11 @@ PACKAGE_MADE = frozenset({"Item", "Measurement.joined", "SearchResult"})
 SETTINGS = {"auto_place": AutoPlaceConfig, "search": Wrappers}
 
 
-def public_calls() -> dict[str, dict[str, str]]:
-    """Name of each public function, constructor and method that takes arguments -> argument -> its annotation."""
+def public_calls() -> dict[str, dict[str, Any]]:
+    """Name of each public function, constructor and method that takes arguments -> argument -> its annotation.
+
+    The annotation is a text, or a type with limits where fields are checked by their types.
+    """
     calls = dict(_calls())
     return {
         name: found
@@ -51,7 +53,10 @@ def _methods(name: str, kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield f"{name}.{attribute}", method
 
 
-def _arguments(name: str, call: Any) -> dict[str, str]:
+def _arguments(name: str, call: Any) -> dict[str, Any]:
+    if call in MADE_BY_HAND:
+        hints = typing.get_type_hints(call, include_extras=True)
+        return {field: kind for field, kind in hints.items() if not field.startswith("_")}
     if inspect.isclass(call) and issubclass(call, enum.Enum):
         return {"value": "int"}
     is_bound = isinstance(call, staticmethod) or inspect.isclass(call) or "." not in name
@@ -59,5 +64,6 @@ def _arguments(name: str, call: Any) -> dict[str, str]:
     parameters = list(inspect.signature(function).parameters.values())[0 if is_bound else 1 :]
     found = {one.name: str(one.annotation) for one in parameters if one.kind != one.VAR_KEYWORD}
     if len(found) < len(parameters):
-        found |= {key: str(kind) for key, kind in SETTINGS[name].__annotations__.items()}
+        settings = SETTINGS[name].__annotations__.items()
+        found |= {key: str(getattr(kind, "__forward_arg__", kind)) for key, kind in settings}
     return found

@@ -1,97 +1,76 @@
 """Whatever is wrong with an argument of a public call ends in one line that names it and says what to give.
 
-``wrong_arguments/`` has values for every argument of every public call: who adds an argument adds some. Nothing takes
-an object of no use, and None only what says so: these two are tried everywhere, unless anything may be given.
+Wrong values follow from the annotations; ``wrong_arguments/wrong.py`` has those that annotations cannot say.
 """
-
-from __future__ import annotations
 
 import inspect
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import tf_placer
 from tests.conformance.public_calls import public_calls
-from tests.conformance.wrong_arguments.of_clusters import of_clusters
-from tests.conformance.wrong_arguments.of_evaluators import of_evaluators
-from tests.conformance.wrong_arguments.of_functions import of_functions, of_saved_models
-from tests.conformance.wrong_arguments.of_items import of_items
-from tests.conformance.wrong_arguments.of_placements import of_decisions, of_placements
-from tests.conformance.wrong_arguments.of_problems import of_problems
-from tests.conformance.wrong_arguments.of_searches import of_searches
-from tests.conformance.wrong_arguments.row import Row, Told
+from tests.conformance.wrong_arguments.good import Good, NewPath, good_calls
 from tests.conformance.wrong_arguments.scene import Scene
+from tests.conformance.wrong_arguments.wrong import Told, wrong_by_hand, wrong_values
 
 CALLS = public_calls()
-ROWS = (
-    of_clusters,
-    of_items,
-    of_problems,
-    of_decisions,
-    of_placements,
-    of_evaluators,
-    of_searches,
-    of_functions,
-    of_saved_models,
-)
+ARGUMENTS = {f"{call}.{name}": kind for call, found in CALLS.items() for name, kind in found.items()}
 _REMEDY = re.compile(r"; \w|expected|give |is needed|did you mean|must |can run on")
 
 
-class Nothing:
-    """Of no use to anybody."""
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return Scene(tmp_path_factory.mktemp("wrong"))
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    scene = Scene(tmp_path_factory.mktemp("wrong"))
-    found: dict[str, Row] = {}
-    for rows in ROWS:
-        found |= rows(scene)
-    return found
+def calls(scene: Scene) -> dict[str, Good]:
+    return good_calls(scene)
 
 
-def test_every_public_argument_has_a_row(table: dict[str, Row]) -> None:
-    listed = {(call, argument) for call, row in table.items() for argument in row.wrong}
-    there = {(call, argument) for call, found in CALLS.items() for argument in found}
-    assert sorted(there - listed) == [], "add wrong values for it to wrong_arguments/"
-    assert sorted(listed - there) == [], "no such argument; take it out of wrong_arguments/"
+@pytest.fixture(scope="module")
+def by_hand(scene: Scene) -> dict[str, tuple[Any, ...]]:
+    return wrong_by_hand(scene)
+
+
+def test_every_public_call_has_good_arguments(calls: dict[str, Good]) -> None:
+    assert sorted(CALLS.keys() - calls.keys()) == [], "add arguments for it to wrong_arguments/good.py"
+    assert sorted(calls.keys() - CALLS.keys()) == [], "no such call; take it out of wrong_arguments/good.py"
+
+
+def test_every_argument_has_wrong_values_and_every_value_an_argument(by_hand: dict[str, tuple]) -> None:
+    without = [name for name, kind in ARGUMENTS.items() if not list(wrong_values(name, kind, by_hand))]
+    assert without == [], "add wrong values for it to wrong_arguments/wrong.py"
+    there = ARGUMENTS.keys() | {f".{name.rpartition('.')[2]}" for name in ARGUMENTS}
+    assert sorted(by_hand.keys() - there) == [], "no such argument; take it out of wrong_arguments/wrong.py"
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_the_good_call_works(table: dict[str, Row], name: str) -> None:
-    if table[name].runs:
-        _call(table[name], {})
+def test_the_good_call_works(scene: Scene, calls: dict[str, Good], name: str) -> None:
+    if calls[name].runs:
+        _call(scene, calls[name], {})
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_a_wrong_argument_is_one_line(table: dict[str, Row], name: str) -> None:
-    row, complaints = table[name], []
+def test_a_wrong_argument_is_one_line(
+    scene: Scene, calls: dict[str, Good], by_hand: dict[str, tuple], name: str
+) -> None:
+    complaints = []
     for argument, annotation in CALLS[name].items():
-        for given in _wrong_values(row, argument, annotation):
+        for given in wrong_values(f"{name}.{argument}", annotation, by_hand):
             value, word = (given.value, given.by) if isinstance(given, Told) else (given, argument)
-            complaint = _complaint(row, argument, value, word)
+            complaint = _complaint(scene, calls[name], argument, value, word)
             complaints += [f"{name}({argument}={str(value)[:60]}): {complaint}"] if complaint else []
     assert complaints == [], "\n".join(complaints)
 
 
-def _wrong_values(row: Row, argument: str, annotation: str) -> Iterator[Any]:
-    yield from row.wrong[argument]
-    if argument == "example_args":
-        return
-    if annotation != "Any":
-        yield Nothing()
-        if "None" not in annotation:
-            yield None
-
-
-def _complaint(row: Row, argument: str, value: Any, word: str) -> str:
+def _complaint(scene: Scene, good: Good, argument: str, value: Any, word: str) -> str:
     """What is wrong with how a wrong value is refused, or ""."""
     try:
-        _call(row, {argument: value})
+        _call(scene, good, {argument: value})
     except tf_placer.InputError as error:
         text = str(error)
         if "\n" in text or "{{" in text or " at 0x" in text:
@@ -104,23 +83,22 @@ def _complaint(row: Row, argument: str, value: Any, word: str) -> str:
     return "taken"
 
 
-def _call(row: Row, changed: dict[str, Any]) -> Any:
-    given = row.good() | changed
+def _call(scene: Scene, good: Good, changed: dict[str, Any]) -> Any:
+    given = {
+        name: scene.new() if isinstance(value, NewPath) else value
+        for name, value in (good.arguments | changed).items()
+    }
     positional = given.pop("example_args", None)
     if positional is None:
-        return row.call(**given)
+        return good.call(**given)
     # What comes before ``*example_args`` can only be given by position with them.
-    names = [
-        name
-        for name, one in inspect.signature(row.call).parameters.items()
-        if one.kind == one.POSITIONAL_OR_KEYWORD
-    ]
-    return row.call(*(given.pop(name) for name in names), *positional, **given)
+    parameters = inspect.signature(good.call).parameters.values()
+    names = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
+    return good.call(*(given.pop(name) for name in names), *positional, **given)
 
 
-def test_nothing_was_started(table: dict[str, Row]) -> None:
-    evaluator = table["RuntimeEvaluator.evaluate"].call.__self__  # type: ignore[attr-defined]
-    assert evaluator.worker_pids == ()
+def test_nothing_was_started(scene: Scene) -> None:
+    assert scene.runtime.worker_pids == ()
 
 
 def test_what_the_walk_reaches(tmp_path: pathlib.Path) -> None:

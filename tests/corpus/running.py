@@ -53,7 +53,7 @@ def undecorated(function: Any) -> Any:
 
 def placed(function: Any, folder: pathlib.Path, number: int) -> Any:
     """The function with that number of a program: each is scattered otherwise."""
-    if METHOD not in methods.names():
+    if METHOD not in methods.methods():
         methods.register(METHOD, scattered)
     return tf_placer.auto_place(
         function,

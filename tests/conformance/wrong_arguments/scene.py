@@ -1,7 +1,5 @@
 """What the good calls need, made once."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import pathlib
@@ -34,6 +32,7 @@ class Scene:
         self.placement = _all_on_the_first(self.problem)
         self.result = tf_placer.search(self.problem, "single", budget_evaluations=1)
         self.two = problem_of([10, 20], [(0, 1)], 4)
+        self.plan = tf_placer.Placement(self.two, np.array([0, 1]))
         workers = tuple(dataclasses.replace(self.cluster.devices[0], name=_worker(i)) for i in range(2))
         links = tuple(Link(a, 1 - a, 10, 1e9, f"{a}") for a in range(2))
         live = tf_placer.Cluster("two", workers, links, kind="local")
