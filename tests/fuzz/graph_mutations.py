@@ -54,7 +54,8 @@ def _drop_node(nodes: Any, rng: random.Random) -> None:
 
 
 def _double_node(nodes: Any, rng: random.Random) -> None:
-    nodes.add().CopyFrom(rng.choice(nodes))
+    node = rng.choice(nodes)
+    nodes.add().CopyFrom(node)
 
 
 def _rename_node(nodes: Any, rng: random.Random) -> None:
@@ -166,7 +167,8 @@ def _drop_function(library: Any, rng: random.Random) -> None:
 
 
 def _double_function(library: Any, rng: random.Random) -> None:
-    library.function.add().CopyFrom(rng.choice(library.function))
+    function = rng.choice(library.function)
+    library.function.add().CopyFrom(function)
 
 
 def _rename_function(library: Any, rng: random.Random) -> None:
