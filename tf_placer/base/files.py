@@ -138,7 +138,7 @@ def check_writable(folder: pathlib.Path, given_as: str) -> None:
 
 @contextlib.contextmanager
 def reserved(folder: pathlib.Path, given_as: str) -> Iterator[None]:
-    """Makes a folder for results and reserves it for this process.
+    """Makes a folder for results, reserved for this process.
 
     A new folder that nothing was written to is removed afterwards. A killed process leaves a hidden ``.run.lock``,
     which the next run removes.

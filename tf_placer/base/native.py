@@ -120,7 +120,7 @@ def is_compiled(library: Library) -> bool:
 
 
 def prebuilt_file(library: Library) -> pathlib.Path | None:
-    """File that was built elsewhere, as the environment names it, or None; raises InputError if it is missing."""
+    """File that was built elsewhere, as the environment names it, or None; raises InputError if missing."""
     prebuilt = os.environ.get(library.prebuilt)
     if prebuilt and not pathlib.Path(prebuilt).is_file():
         raise InputError(

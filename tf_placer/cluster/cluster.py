@@ -25,6 +25,7 @@ from tf_placer.cluster.device import (
     check_links,
     device_labels,
     device_position,
+    full_device_name,
     named_parts,
     preset_names,
     preset_path,
@@ -33,7 +34,7 @@ from tf_placer.cluster.device import (
 )
 from tf_placer.cluster.local import check_cores, local_devices, logical_devices
 
-__all__ = ["Cluster", "Device", "Link", "preset_names", "short_device_name"]
+__all__ = ["Cluster", "Device", "Link", "full_device_name", "preset_names", "short_device_name"]
 KINDS = ("described", "local", "remote", "logical")
 LOCAL, LOGICAL = "local", "logical"
 _MOST_DIGITS = 9
@@ -48,12 +49,7 @@ _EMPTY_MESSAGE = 750  # times as long as a noticeable edge's bytes takes a messa
 
 
 def limits_by_device(name: str, value: object) -> dict[str, int]:
-    """``value`` as a dict from device name, whole or in part, to bytes.
-
-    Args:
-      name: of the argument, for messages.
-      value: a mapping from device to bytes, or to a text such as ``"10GB"`` or ``"9.5 GiB"``.
-    """
+    """Device name, whole or in part, -> bytes, of the same or with texts such as ``"10GB"`` or ``"9.5 GiB"``."""
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is {arguments.shown(value)}; {_LIMITS}")
     limits = {}
@@ -318,9 +314,7 @@ def given_cluster(name: str, value: object) -> Cluster:
 def choose_cluster(text: str, said: str) -> Cluster:
     """``local``, ``local:2`` (so many CPU workers), ``logical:2``, a cluster file (``.toml`` or a slash), or a preset.
 
-    Args:
-      text: the word.
-      said: how the user said it, for messages: ``--cluster=local:2``, say.
+    ``said`` is for messages: ``--cluster=local:2``, say.
     """
     cores = local_cores(text, said)
     word, _, count = text.partition(":")

@@ -280,14 +280,13 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
     return file.name or path.stem, devices, links
 
 
-def _number(text: str) -> float:
-    """A number whose integers may be written like ``12e9``."""
-    return int(number) if (number := float(text)).is_integer() else number
-
-
 def _load(path: pathlib.Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=_number)
+        text = path.read_text(encoding="utf-8")
+        # Whole numbers may be written like 12e9.
+        return tomllib.loads(
+            text, parse_float=lambda text: int(rate) if (rate := float(text)).is_integer() else rate
+        )
     except OSError as error:
         raise InputError(
             f"cannot read the cluster file ({error.strerror}); give the path of a TOML file"

@@ -6,13 +6,13 @@ import functools
 import glob
 import json
 import os
+import pathlib
 import subprocess
 import sys
 from typing import Any
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster import probe
 from tf_placer.cluster.device import MAX_DEVICES, Device, Link, full_device_name, links_between
 
 _WORKER = "/job:worker/replica:0/task:"
@@ -31,10 +31,10 @@ _CPU_LAUNCH_NS = 5_000
 _GPU_LAUNCH_NS = 8_000
 
 # The cost model charges an op with a share of its device's peak rates (tf_placer/costs/shares.py; a test
-# compares), so what a probe reaches is that share of the peak: (matrix product, copy).
+# compares), so what a probe reaches is that share of the peak, kept to two digits: (matrix product, copy).
 PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.83, 0.75)}
 
-_PROBE_TIMEOUT_S = 120
+_PROBE, _PROBE_TIMEOUT_S = pathlib.Path(__file__).with_name("probe.py"), 120
 _GPU_MATRIX_SIZE = 4096
 
 # Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
@@ -59,7 +59,29 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
     """
     usable = tuple(sorted(os.sched_getaffinity(0)))
     if cores is None and glob.glob("/dev/nvidia[0-9]*"):
-        return _gpu_devices(usable)
+        compute_share, memory_share = PROBED_SHARES["GPU"]
+        gpus = tuple(
+            Device(
+                name=f"{_WORKER}0/device:GPU:{i}",
+                type="GPU",
+                model=f"local_{gpu['model']}".replace(" ", "_").lower(),
+                memory_bytes=gpu["memory_bytes"],
+                streams=1,
+                peak_flops=float(f"{gpu['peak_flops'] / compute_share:.1e}"),
+                memory_bytes_per_s=float(f"{gpu['memory_bytes_per_s'] / memory_share:.1e}"),
+                launch_ns=_GPU_LAUNCH_NS,
+            )
+            for i, gpu in enumerate(_run_probe("devices", "GPU", str(_GPU_MATRIX_SIZE)))
+        )
+        if not gpus:
+            raise InputError(
+                "this machine has GPUs that TensorFlow cannot use; "
+                "repair the driver, or ask for CPU workers with cores="
+            )
+        host = _cpu_device(f"{_WORKER}0/device:CPU:0", _available_memory_bytes() // 2, usable)
+        return (*gpus, host), links_between(
+            len(gpus) + 1, _PCIE_LATENCY_NS, _PCIE_BYTES_PER_S, "pcie:{source}->{target}"
+        )
     count = len(usable) if cores is None else check_cores(cores)
     memory_bytes = _available_memory_bytes() // (count + 1)
     devices = tuple(
@@ -76,32 +98,6 @@ def check_cores(cores: object) -> int:
     return count
 
 
-def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
-    compute_share, memory_share = PROBED_SHARES["GPU"]
-    gpus = tuple(
-        Device(
-            name=f"{_WORKER}0/device:GPU:{i}",
-            type="GPU",
-            model=f"local_{gpu['model']}".replace(" ", "_").lower(),
-            memory_bytes=gpu["memory_bytes"],
-            streams=1,
-            peak_flops=_two_digits(gpu["peak_flops"] / compute_share),
-            memory_bytes_per_s=_two_digits(gpu["memory_bytes_per_s"] / memory_share),
-            launch_ns=_GPU_LAUNCH_NS,
-        )
-        for i, gpu in enumerate(_run_probe("devices", "GPU", str(_GPU_MATRIX_SIZE)))
-    )
-    if not gpus:
-        raise InputError(
-            "this machine has GPUs that TensorFlow cannot use; "
-            "repair the driver, or ask for CPU workers with cores="
-        )
-    host = _cpu_device(f"{_WORKER}0/device:CPU:0", _available_memory_bytes() // 2, cores)
-    return (*gpus, host), links_between(
-        len(gpus) + 1, _PCIE_LATENCY_NS, _PCIE_BYTES_PER_S, "pcie:{source}->{target}"
-    )
-
-
 def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...]) -> Device:
     reached, (compute_share, memory_share) = _run_probe("core", str(cores[0])), PROBED_SHARES["CPU"]
     return Device(
@@ -110,21 +106,17 @@ def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...]) -> Device:
         model="local_cpu",
         memory_bytes=memory_bytes,
         streams=len(cores),
-        peak_flops=len(cores) * _two_digits(reached["peak_flops"] / compute_share),
-        memory_bytes_per_s=len(cores) * _two_digits(reached["memory_bytes_per_s"] / memory_share),
+        peak_flops=len(cores) * float(f"{reached['peak_flops'] / compute_share:.1e}"),
+        memory_bytes_per_s=len(cores) * float(f"{reached['memory_bytes_per_s'] / memory_share:.1e}"),
         launch_ns=_CPU_LAUNCH_NS,
         newest_first=True,
     )
 
 
-def _two_digits(rate: float) -> float:
-    return float(f"{rate:.1e}")
-
-
 @functools.cache
 def _run_probe(*arguments: str) -> Any:
     """Runs the probe by path, which avoids importing tf_placer, and reads its line of JSON."""
-    command = [sys.executable, "-P", probe.__file__, *arguments]
+    command = [sys.executable, "-P", str(_PROBE), *arguments]
     result = subprocess.run(command, check=True, capture_output=True, timeout=_PROBE_TIMEOUT_S)
     return json.loads(result.stdout)
 

@@ -182,13 +182,7 @@ def run_time_ns(
     (compute^POWER + memory^POWER)^(1 / POWER)``; there a kernel whose result is cut into tiles computes ``1 +
     multiprocessors / tiles`` times as long: the last wave of tiles does not fill the GPU. ``WorkClass.FREE`` takes 0.
 
-    Args:
-      work_class: [N] values of ``WorkClass``.
-      flops, num_bytes, tiles: [N] of each op's ``Work``.
-      device: where they run.
-
-    Returns:
-      [N] int64 nanoseconds, rounded; at most ``LONGEST_NS`` and the launches.
+    Ops [N] are as of ``Work``. The result, [N] int64, is rounded, and at most ``LONGEST_NS`` and the launches.
     """
     shares = efficiencies(device.type, device.model)
     compute_s = flops * device.streams / (device.peak_flops * shares.compute[work_class])
@@ -234,12 +228,7 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     all of its runs; of a branch of TensorFlow 1 (``Switch``) both sides count. Such an op of many kernels takes at
     least the ``dispatch_ns`` of all of them but the first, which the simulator counts.
 
-    Args:
-      item: the program, N ops.
-      cluster: D devices.
-
-    Returns:
-      Costs; a row of ``allowed`` is all False where no device of the cluster has a kernel.
+    A row of ``allowed`` is all False where no device of the cluster has a kernel.
     """
     library = FunctionLibrary(item.graph_def)
     return _graph_costs(item.index, item.outputs, True, library, cluster)

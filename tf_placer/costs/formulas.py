@@ -247,17 +247,16 @@ def _convolution(op: OpView, direction: str, result: int, image: int, weights: i
 
     The class is by the window, the strides and the channels. The sum of a filter's gradient, over positions, is split.
 
-    Args:
-      op: the op.
-      direction: end of the class's name.
-      result, image, weights: the inputs that have the convolution's output (or its gradient), its input and its
-        filter; -1 for the op's output.
+    Result, image and weights are the inputs that have the convolution's output (or its gradient), its input and its
+    filter; -1 is the op's output.
     """
     result_elements = op.output_elements if result < 0 else elements(op.inputs[result])
     image_shape, filter_shape = (
         (op.outputs[0] if position < 0 else op.inputs[position]).shape for position in (image, weights)
     )
-    window, channels, axis = filter_shape[:-2], filter_shape[-2:], _channel_axis(op)
+    window, channels = filter_shape[:-2], filter_shape[-2:]
+    layout = op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
+    axis = 1 if layout.startswith(b"NC") else -1  # of the channels
     if len(channels) < 2 or len(image_shape) < len(filter_shape):  # a shape that is an estimate
         family = "OTHER"
     elif channels[0] <= _FIRST_CHANNELS and image_shape[axis] <= _FIRST_CHANNELS:
@@ -280,11 +279,6 @@ def _convolution(op: OpView, direction: str, result: int, image: int, weights: i
         tiles = _tiles(math.prod(shape) // max(columns, 1), columns)
     flops = 2.0 * result_elements * math.prod(filter_shape[:-1])
     return Work(WorkClass[f"CONVOLUTION_{family}{direction}"], flops, op.moved_bytes, tiles)
-
-
-def _channel_axis(op: OpView) -> int:
-    layout = op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
-    return 1 if layout.startswith(b"NC") else -1
 
 
 def _width(side: int, limits: tuple[int, ...]) -> str:

@@ -32,15 +32,11 @@ _SPLITS = {"Split": (1, 0), "SplitV": (0, 2)}  # op type -> positions of the val
 _HELD = {op_type: int(position) for op_type, position in values("puts").items()}
 
 
-def _written(text: str) -> tuple[int, Sequence[int]]:
-    output, _, inputs = text.partition(":")
-    return int(output), range(2**31 - 1) if inputs == "any" else tuple(map(int, inputs.split(",")))
-
-
+# Op type -> output, and the inputs that it may be written into, of which the first that fits is taken.
 WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
-    op_type: _written(text) for op_type, text in values("into").items()
+    op_type: (int(output), range(2**31 - 1) if inputs == "any" else tuple(map(int, inputs.split(","))))
+    for op_type, (output, _, inputs) in ((name, text.partition(":")) for name, text in values("into").items())
 }
-"""Op type -> output, and the inputs that it may be written into, of which the first that fits is taken."""
 
 
 def _view_of(item: Item, op: int, inputs: Sequence[tuple[int, int]]) -> int | None:
@@ -188,10 +184,9 @@ def item_tensors(item: Item) -> TensorTable:
 
 
 def _keep_on_host(allowed: np.ndarray, units: Units, item: Item, cluster: Cluster) -> None:
-    """Leaves the units of the ops that must be in the calling process one device: where their resource is, or the host.
+    """Leaves units of ops that must be in the calling process one device: where their resource is, or the host.
 
-    Args:
-      allowed: [U, D]; changed in place.
+    ``allowed`` [U, D] is changed in place.
     """
     position = {device.name: d for d, device in enumerate(cluster.devices)}
     device_of_capture = {capture.node: position.get(capture.device) for capture in item.host_captures}

@@ -78,21 +78,7 @@ def shortage(problem: Problem) -> str | None:
 
 
 def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op."""
-    held = _bytes_in_use(problem)
-    # What takes no time holds nothing at any moment.
-    by_device = np.where(problem.compute_ns > 0, held[:, np.newaxis], 0)
-    most = np.zeros(problem.allowed.shape, np.int64)
-    np.maximum.at(most, problem.unit_of_op, by_device)
-    which = np.zeros(problem.allowed.shape, np.int64)
-    for device in range(problem.num_devices):
-        reaches = by_device[:, device] == most[problem.unit_of_op, device]
-        which[problem.unit_of_op[reaches], device] = np.flatnonzero(reaches)
-    return most, which
-
-
-def _bytes_in_use(problem: Problem) -> np.ndarray:
-    """[N] int64: bytes of what each op reads and makes, wherever that comes from; what may be shared counts once.
+    """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op.
 
     Of tensors that have the memory of one and the same, the largest counts, unless that may be what stays anyway.
     """
@@ -110,7 +96,15 @@ def _bytes_in_use(problem: Problem) -> np.ndarray:
     is_largest[1:] = keys[1:] != keys[:-1]
     held = np.zeros(problem.num_ops, np.int64)
     np.add.at(held, keys[is_largest] // max(num_tensors, 1), counted[is_largest])
-    return held
+    # What takes no time holds nothing at any moment.
+    by_device = np.where(problem.compute_ns > 0, held[:, np.newaxis], 0)
+    most = np.zeros(problem.allowed.shape, np.int64)
+    np.maximum.at(most, problem.unit_of_op, by_device)
+    which = np.zeros(problem.allowed.shape, np.int64)
+    for device in range(problem.num_devices):
+        reaches = by_device[:, device] == most[problem.unit_of_op, device]
+        which[problem.unit_of_op[reaches], device] = np.flatnonzero(reaches)
+    return most, which
 
 
 def least_share(problem: Problem, within_s: float = math.inf) -> float:
@@ -167,30 +161,19 @@ def possible_devices(problem: Problem) -> np.ndarray:
     return problem.allowed
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class EarliestTimes:
-    """Earliest times of ops in any placement in which units are only where they can be."""
+def earliest_times(problem: Problem, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cost, head and tail of each op, [N, D] float64: longest paths, each input arriving from the best device.
 
-    cost_ns: np.ndarray  # [N, D] float64, whole numbers, time of each op; infinite where it cannot be
-    head_ns: np.ndarray  # [N, D] float64, no step starts the op on the device sooner
-    tail_ns: np.ndarray  # [N, D] float64, no step ends sooner after the end of the op on the device
-
-
-def earliest_times(problem: Problem, possible: np.ndarray) -> EarliestTimes:
-    """Longest paths through the ops, each input arriving from the best device for the reader.
-
-    An op waits for each tensor that it reads: for its producer, on some device where that can be, and, if that is
-    another device, for the link. Ops of one unit are on one device. Streams and channels are always free here.
-    It takes O((N + E) D^2) steps, a few NumPy calls for each level of the graph.
-
-    Args:
-      possible: [U, D] bool, where units can be.
+    The cost is infinite where an op cannot be; no step starts an op on a device before its head, nor ends sooner after
+    it than its tail. An op waits for each tensor that it reads: for its producer, on some device where that can be,
+    and, if that is another device, for the link. Ops of one unit are on one device. Streams and channels are free.
+    Units are where they can be, ``possible`` [U, D]. It takes O((N + E) D^2) steps, a few NumPy calls for each level.
     """
     cost = np.where(possible[problem.unit_of_op], problem.compute_ns.astype(np.float64), np.inf)
     head, tail = np.zeros(cost.shape), np.zeros(cost.shape)
     graph = problem.op_graph
     if not len(graph.consumer):
-        return EarliestTimes(cost, head, tail)
+        return cost, head, tail
     one_unit = problem.unit_of_op[graph.producer] == problem.unit_of_op[graph.consumer]
     level = graph.top_levels(np.ones(problem.num_ops, np.int64))
     for edges in _runs(level[graph.consumer]):
@@ -203,7 +186,7 @@ def earliest_times(problem: Problem, possible: np.ndarray) -> EarliestTimes:
         same = cost[target] + tail[target]
         leaves = _over_links(problem, graph.edge_bytes[edges], same, forward=False)
         np.maximum.at(tail, graph.producer[edges], np.where(one_unit[edges, np.newaxis], same, leaves))
-    return EarliestTimes(cost, head, tail)
+    return cost, head, tail
 
 
 def _runs(level: np.ndarray) -> list[np.ndarray]:
@@ -273,7 +256,20 @@ def _prices(
     work: np.ndarray, streams: np.ndarray, sizes: np.ndarray, room: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """[D] prices of time and [D] of bytes, all >= 0: the dual of the problem between classes of units."""
-    work, sizes, streams_of = *_classes(work, sizes), streams
+    # Classes of like units: of the same devices, and of like ratios.
+    finite = np.isfinite(work)
+    masks, kind = np.unique(finite, axis=0, return_inverse=True)
+    amount = np.where(finite, work, 0)
+    share = amount / np.maximum(amount.sum(axis=1, keepdims=True), 1e-30)
+    density = sizes / np.maximum(amount.sum(axis=1), 1.0)
+    order = np.lexsort((density, *np.round(share, 2).T, kind.ravel()))
+    kinds = kind.ravel()[order]
+    # As many classes as there may be, none across two kinds.
+    block = np.arange(len(order)) * max(_CLASSES - len(masks), 1) // len(order)
+    cuts = np.flatnonzero((np.diff(block) != 0) | (np.diff(kinds) != 0)) + 1
+    starts = np.concatenate([[0], cuts])
+    joined = np.add.reduceat(amount[order], starts, axis=0)
+    work, sizes = np.where(masks[kinds[starts]], joined, np.inf), np.add.reduceat(sizes[order], starts)
     classes, devices = work.shape
     time_scale, byte_scale = max(work[np.isfinite(work)].sum(), 1.0), max(sizes.sum(), 1.0)
     may = np.isfinite(work)
@@ -282,7 +278,7 @@ def _prices(
     at_device = lambda values: scipy.sparse.coo_matrix((values, (device, columns)), (devices, len(unit)))  # noqa: E731
     upper = scipy.sparse.vstack(
         [
-            scipy.sparse.hstack([at_device(work[may] / time_scale), -streams_of[:, np.newaxis]]),
+            scipy.sparse.hstack([at_device(work[may] / time_scale), -streams[:, np.newaxis]]),
             scipy.sparse.hstack([at_device(sizes[unit] / byte_scale), np.zeros((devices, 1))]),
         ]
     )
@@ -304,23 +300,6 @@ def _prices(
         return np.ones(devices), np.zeros(devices)
     dual = np.maximum(-solved.ineqlin.marginals, 0.0)
     return dual[:devices], dual[devices:] * time_scale / byte_scale
-
-
-def _classes(work: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of work [K, D] and of bytes [K] over like units: of the same devices, and of like ratios."""
-    finite = np.isfinite(work)
-    masks, kind = np.unique(finite, axis=0, return_inverse=True)
-    amount = np.where(finite, work, 0)
-    share = amount / np.maximum(amount.sum(axis=1, keepdims=True), 1e-30)
-    density = sizes / np.maximum(amount.sum(axis=1), 1.0)
-    order = np.lexsort((density, *np.round(share, 2).T, kind.ravel()))
-    kinds = kind.ravel()[order]
-    # As many classes as there may be, none across two kinds.
-    block = np.arange(len(order)) * max(_CLASSES - len(masks), 1) // len(order)
-    cuts = np.flatnonzero((np.diff(block) != 0) | (np.diff(kinds) != 0)) + 1
-    starts = np.concatenate([[0], cuts])
-    joined = np.add.reduceat(amount[order], starts, axis=0)
-    return np.where(masks[kinds[starts]], joined, np.inf), np.add.reduceat(sizes[order], starts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,7 +345,7 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
     streams = problem.cluster.streams().astype(np.float64)
     simple = _unit_work(problem, problem.compute_ns, problem.allowed)
     possible = possible_devices(problem)
-    times = earliest_times(problem, possible)
+    cost_ns, head_ns, tail_ns = earliest_times(problem, possible)
     work = _unit_work(problem, problem.compute_ns, possible)
     resident, capacity = problem.resident_bytes, problem.cluster.capacity_bytes()
     # [U, D] added to a step by the unit's device taking part, infinite where not possible.
@@ -376,9 +355,9 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
     join_ns = int(joins.min(axis=1).max(initial=0))
     # The slowest unit on its best device, with the work that must come before and after.
     through, head, tail = np.zeros(works.shape), np.full(works.shape, np.inf), np.full(works.shape, np.inf)
-    np.maximum.at(through, problem.unit_of_op, times.head_ns + times.cost_ns + times.tail_ns)
-    np.minimum.at(head, problem.unit_of_op, times.head_ns)
-    np.minimum.at(tail, problem.unit_of_op, times.tail_ns)
+    np.maximum.at(through, problem.unit_of_op, head_ns + cost_ns + tail_ns)
+    np.minimum.at(head, problem.unit_of_op, head_ns)
+    np.minimum.at(tail, problem.unit_of_op, tail_ns)
     unit_ns = np.floor(head + work / streams * (1 - 1e-12) + tail)
     path_ns = (np.maximum(through, unit_ns) + joins).min(axis=1).max(initial=0)
     in_memory = shared_work_ns(work, streams, resident, capacity)
@@ -389,7 +368,16 @@ def _lower_bounds(problem: Problem) -> LowerBounds:
         is_fed = dispatch_ns > 0
         fed, feeders = np.where(is_fed, fed_ns, work), np.where(is_fed, 1.0, streams)
         in_memory = max(in_memory, shared_work_ns(fed, feeders, resident, capacity))
-    between = _work_between(problem, times, possible, streams)
+    # h + q + the shared work of the ops with at least h before and q after them, for the best of a few h and q.
+    first_ns, last_ns = head_ns.min(axis=1), tail_ns.min(axis=1)
+    fastest_ns, between = problem.fastest_ns().astype(np.float64), 0.0
+    for before in _quantiles(first_ns, fastest_ns):
+        for after in _quantiles(last_ns, fastest_ns):
+            inside = (first_ns >= before) & (last_ns >= after)
+            if inside.any() and before + after + fastest_ns[inside].sum() > between:
+                shared = _unit_work(problem, problem.compute_ns * inside[:, np.newaxis], possible)
+                ends_ns = first_ns[inside].min() + last_ns[inside].min()
+                between = max(between, ends_ns + shared_work_ns(shared, streams))
     return LowerBounds(
         critical_path_ns=int(problem.op_graph.bottom_level_ns.max(initial=0)),
         total_work_ns=int(shared_work_ns(simple, streams)),
@@ -405,21 +393,6 @@ def _unit_work(problem: Problem, compute_ns: np.ndarray, possible: np.ndarray) -
     work = np.zeros(possible.shape)
     np.add.at(work, problem.unit_of_op, compute_ns.astype(np.float64))
     return np.where(possible, work, np.inf)
-
-
-def _work_between(problem: Problem, times: EarliestTimes, possible: np.ndarray, streams: np.ndarray) -> float:
-    """The best of h + q + the shared work of the ops with at least h before and q after them, over a few h and q."""
-    head, tail = times.head_ns.min(axis=1), times.tail_ns.min(axis=1)
-    cost = problem.fastest_ns().astype(np.float64)
-    best = 0.0
-    for before in _quantiles(head, cost):
-        for after in _quantiles(tail, cost):
-            inside = (head >= before) & (tail >= after)
-            if not inside.any() or before + after + cost[inside].sum() <= best:
-                continue
-            work = _unit_work(problem, problem.compute_ns * inside[:, np.newaxis], possible)
-            best = max(best, head[inside].min() + tail[inside].min() + shared_work_ns(work, streams))
-    return best
 
 
 def _quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

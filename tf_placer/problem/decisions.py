@@ -38,8 +38,17 @@ class Decisions:
     def __post_init__(self) -> None:
         for name in _FIELDS:
             value = getattr(self, name)
-            if value is not None or name == "device_of_unit":
-                object.__setattr__(self, name, _rows(name, value))
+            if value is None and name != "device_of_unit":
+                continue
+            if tf.is_tensor(value) and value.dtype != tf.int32 and tf.is_symbolic_tensor(value):
+                raise InputError(f"{name} is a tensor of {value.dtype.name}; cast it to int32")
+            is_kept = isinstance(value, tf.Tensor) and value.dtype == tf.int32
+            rows: Any = value if is_kept else exact(name, value, np.int32)
+            if (rows.shape.rank if is_kept else rows.ndim) != 2:
+                raise InputError(f"{name} has shape {rows.shape}, expected [B, ...]: one row for each plan")
+            if not is_kept:
+                rows.setflags(write=False)  # ``exact`` has made a copy
+            object.__setattr__(self, name, rows)
         shapes = {name: tuple(value.shape) for name in _FIELDS if (value := getattr(self, name)) is not None}
         plans = {shape[0] for shape in shapes.values()} - {None}
         ops = {shape[1] for name, shape in shapes.items() if name in UNDECIDED} - {None}
@@ -143,16 +152,3 @@ def decisions_of(value: object, problem: Problem) -> Decisions:
                 f"{name} has shape {tuple(rows.shape)}, expected [B, {width}]: {letter} of {problem.name!r}"
             )
     return value
-
-
-def _rows(name: str, value: Any) -> np.ndarray | tf.Tensor:
-    """[B, ...] int32."""
-    if tf.is_tensor(value) and value.dtype != tf.int32 and tf.is_symbolic_tensor(value):
-        raise InputError(f"{name} is a tensor of {value.dtype.name}; cast it to int32")
-    is_tensor = isinstance(value, tf.Tensor) and value.dtype == tf.int32
-    rows: Any = value if is_tensor else exact(name, value, np.int32)
-    if (rows.shape.rank if is_tensor else rows.ndim) != 2:
-        raise InputError(f"{name} has shape {rows.shape}, expected [B, ...]: one row for each plan")
-    if not is_tensor:
-        rows.setflags(write=False)  # ``exact`` has made a copy
-    return rows

@@ -111,9 +111,7 @@ def variable_scopes(
     own. Where one scope has several variables of one name, counted, they are of several layers, and what these are is
     told by where they are read.
 
-    Args:
-      readers: variable's op -> ops that take it, in the order of the graph.
-      scopes, names: [N] of each op.
+    ``readers`` are variable's op -> ops that take it, in the order of the graph.
     """
     called = Counter((scopes[variable], without_count(names[variable])) for variable in readers)
     home: dict[int, Scope] = {}
@@ -149,11 +147,7 @@ def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dic
 
     A layer without variables loses its count only where a sibling's variables show that Keras counted, and where no
     sibling would be called the same; so does what is around a layer that was counted. Layers that read the same
-    variables, as a layer that is called twice does, are one.
-
-    Args:
-      layers: scopes of layers and all scopes around them.
-      named_by: of ``VariableScopes``.
+    variables, as a layer that is called twice does, are one. ``layers`` has all scopes around layers, too.
     """
     children: defaultdict[Scope, list[Scope]] = defaultdict(list)
     for scope in sorted(layers, key=len):
@@ -331,10 +325,9 @@ def with_units_whole(problem: Problem, layers: Layers) -> Layers:
 def layer_lines(
     problem: Problem, layers: Layers, device_of_unit: np.ndarray
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The fewest lines that state a placement [U]; a layer without a line is where its parent is.
+    """The fewest lines, layer -> device, that state a placement [U]; a layer without a line is where its parent is.
 
-    Returns:
-      Layer -> device; and op -> device, one op of each unit that is not where its layer is.
+    With them op -> device, one op of each unit that is not where its layer is.
     """
     home = layer_of_unit(problem, layers)
     elsewhere = np.zeros((len(layers), problem.num_devices), np.int64)
@@ -365,12 +358,7 @@ def layer_lines(
 def device_of_lines(
     problem: Problem, layers: Layers, lines: Mapping[str, str], source: str, ignore_unknown: bool = False
 ) -> np.ndarray:
-    """[U] int32: device of each unit by lines layer -> device of a plan, ``NO_LINE`` for units without a line.
-
-    Args:
-      source: the plan's, for messages.
-      ignore_unknown: leave out lines of layers that are not there.
-    """
+    """[U] int32: device of each unit by lines layer -> device of a plan, ``NO_LINE`` for units without a line."""
     column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
     position = {name: layer for layer, name in enumerate(layers.names)}
     planned: dict[int, int] = {}
@@ -428,11 +416,8 @@ def layer_rows(
 ) -> list[LayerRow]:
     """Rows in the order of the tree: the layer that takes longest is opened first, while there is room.
 
-    Ops count with the layer that their unit goes with.
-
-    Args:
-      device_of_unit: [U].
-      most: rows, at least one; of the layers inside one that do not all find room, those that take least are one row.
+    Ops count with the layer that their unit goes with. Of the layers inside one that do not all find room among
+    ``most`` rows, those that take least are one row.
     """
     device = device_of_unit[problem.unit_of_op]
     ops = np.arange(problem.num_ops)

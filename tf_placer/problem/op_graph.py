@@ -178,11 +178,7 @@ class OpGraph:
         return self.bottom_levels(self.op_ns.astype(float), self.mean_transfer_ns)
 
     def top_levels(self, op_ns: np.ndarray) -> np.ndarray:
-        """[N] longest way from the beginning of the step to each op, which does not count; transfers free.
-
-        Args:
-          op_ns: [N] of each op.
-        """
+        """[N] longest way from the beginning of the step to each op [N], which does not count; transfers free."""
         cost, before = op_ns.tolist(), [0] * self.num_ops
         # Plain lists, because NumPy's calls take longer than the sums. Producers ascend, so theirs are complete.
         for producer, readers in zip(self.tensor_producer.tolist(), self.readers(), strict=True):
@@ -193,11 +189,9 @@ class OpGraph:
         return np.array(before, op_ns.dtype)
 
     def bottom_levels(self, op_ns: np.ndarray, tensor_ns: np.ndarray | None = None) -> np.ndarray:
-        """[N] longest way from the beginning of each op to the end of the step.
+        """[N] longest way from the beginning of each op [N] to the end of the step.
 
-        Args:
-          op_ns: [N] of each op.
-          tensor_ns: [T] of each tensor; 0 without. Whole numbers stay exact where both are.
+        Tensors [T] take no time without ``tensor_ns``. Whole numbers stay exact where both are.
         """
         cost = op_ns.tolist()
         moves = [0] * len(self.tensor_producer) if tensor_ns is None else tensor_ns.tolist()

@@ -78,35 +78,25 @@ class Pin:
 
 
 def pins_of_each(op_names: Mapping[str, Sequence[str]], pins: Sequence[Pin]) -> dict[str, tuple[Pin, ...]]:
-    """The pins that are about ops of each of several programs, such as the signatures of one model.
-
-    Args:
-      op_names: program -> names of its ops.
-      pins: each for one of the programs at least.
-    """
+    """The pins that match ops of each program (program -> names), such as the signatures of one model."""
     matched = {
         program: tuple(pin for pin in pins if pin.matching(names)) for program, names in op_names.items()
     }
     for pin in pins:
         if not any(pin in pins_found for pins_found in matched.values()):
-            examples = "; ".join(f"{program}: {_some(names)}" for program, names in op_names.items())
+            examples = "; ".join(
+                f"{program}: {', '.join(map(repr, names[-_NAMED:]))}" for program, names in op_names.items()
+            )
             raise InputError(
                 f"pin {pin.ops!r} matches no op of any signature; their ops have names such as {examples}"
             )
     return matched
 
 
-def _some(op_names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in op_names[-_NAMED:])
-
-
 def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
-    """The problem with the pinned ops, and with them their units, allowed on their device only.
+    """The item's problem with the pinned ops, and with them their units, allowed on their device only.
 
-    Args:
-      item: the program.
-      problem: of that item.
-      pins: an op may match several, if they agree.
+    Several pins may match an op, if they agree.
     """
     fixed: dict[int, int] = {}
     pin_of_op: dict[int, Pin] = {}
@@ -117,7 +107,7 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
         if not ops:
             raise InputError(
                 f"pin {pin.ops!r} matches no op of {problem.name!r}; its ops have names such as "
-                f"{_some(problem.op_names)}"
+                f"{', '.join(map(repr, problem.op_names[-_NAMED:]))}"
             )
         for op in ops:
             if fixed.setdefault(op, device) != device:
@@ -130,13 +120,11 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
 
 
 def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Placement) -> Problem:
-    """The problem with some ops, and with them their units, allowed on one device only.
+    """The item's problem with some ops, and with them their units, allowed on one device only.
 
     For a second signature of a SavedModel, say, whose variables are where the plan of the first has them.
 
     Args:
-      item: the program.
-      problem: of that item.
       device_of_op: ops -> device, as a ``Pin`` has them: names, regular expressions or layers; or another program's
         placement, of which the ops that the problem lacks are left out.
     """
@@ -157,12 +145,7 @@ def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Place
 
 
 def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Problem:
-    """The problem with some ops, and with them their units, allowed on one device only.
-
-    Args:
-      item: the program.
-      problem: of that item.
-      fixed: op -> device, both as positions.
+    """The item's problem with some ops (op -> device, as positions) and their units allowed on one device only.
 
     Raises:
       InputError: two ops of one unit are fixed to different devices, or one to a device where an op of its unit has no
@@ -234,10 +217,7 @@ def with_requested_devices(item: Item, problem: Problem, is_decided: np.ndarray 
     dropped, never an error, where the cluster has no such device, where an op cannot be there or is fixed elsewhere,
     and where an op that comes earlier in the graph and shares a device with it asks for another.
 
-    Args:
-      item: the program.
-      problem: of that item.
-      is_decided: [U] units of which a pin or a plan says something: that counts, and nothing is told.
+    Of units that a pin or a plan decides, ``is_decided`` [U], that counts, and nothing is told.
     """
     if is_decided is None:
         is_decided = np.zeros(problem.num_units, bool)

@@ -86,7 +86,8 @@ class PlanFile:
                 f"{source} has schema version {reprlib.repr(plan.get('schema_version'))}, this program reads "
                 f"{', '.join(map(str, SCHEMA_VERSIONS))}; make the plan again"
             )
-        misfit = jsonschema.exceptions.best_match(_validator().iter_errors(plan))
+        schema = jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text(encoding="utf8")))
+        misfit = jsonschema.exceptions.best_match(schema.iter_errors(plan))
         if misfit is not None:
             raise InputError(
                 f"{source} does not fit the schema of plans at {misfit.json_path}: "
@@ -130,11 +131,8 @@ class PlanFile:
     def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:
         """The plan in the names of a graph, with lines of layers put as lines of their ops.
 
-        A unit is where one of its ops is listed; else where the layer that most of its ops are of is.
-
-        Args:
-          problem: of the graph.
-          is_part: leave out layers that are not in this graph, which may be another one than the plan was made for.
+        A unit is where one of its ops is listed; else where the layer that most of its ops are of is. If ``is_part``,
+        the plan may be for another graph, and layers that this one lacks are left out.
         """
         plan = self._named_as(problem)
         if plan.layers is None:
@@ -262,11 +260,6 @@ def _without_doubles(source: str, pairs: list[tuple[str, Any]]) -> dict[str, Any
     return entries
 
 
-@functools.cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text(encoding="utf8")))
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placement:
     """One plan: a legal device for every unit of a problem, and what else is decided; its arrays are read-only."""
@@ -340,11 +333,7 @@ class Placement:
         return {op: names[d] for op, d in zip(self.problem.op_names, self.device_of_op, strict=True)}
 
     def for_program(self, op_names: Sequence[str]) -> Placement:
-        """The plan for a program of the same structure, which was built again: its names may have other counts.
-
-        Args:
-          op_names: [N] of that program.
-        """
+        """The plan for a program of the same structure, built again: its names [N] may have other counts."""
         names = arguments.items_of("op_names", op_names, str, "give the names of the program's ops")
         if self.problem.op_names == names:
             return self

@@ -511,9 +511,7 @@ class Problem:
     def legalized(self, rows: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
         """[..., U] int32: every unit on its device in ``rows`` or, if that is illegal, on its first legal device.
 
-        Args:
-          rows: [..., U] devices, legal or not.
-          order: [D] all devices, in the order in which a unit takes its first legal one; by position without.
+        ``order`` [D] has all devices in the order in which a unit takes its first legal one; by position without.
         """
         devices_of_rows = exact("rows", rows, np.int32)
         if not devices_of_rows.ndim or devices_of_rows.shape[-1] != self.num_units:
@@ -567,9 +565,7 @@ def made_once(make: Callable[..., _Made], problem: Problem, *given: Hashable) ->
 
     Searches of one problem, such as those that race under several orders, then make plans, groups and bounds once.
 
-    Args:
-      make: depends on its arguments alone; what it makes holds no reference to the problem.
-      problem, given: its arguments.
+    ``make`` depends on its arguments alone, and its result holds no reference to the problem.
     """
     results = _MADE.setdefault(problem, {})
     key = make, given

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
-from tf_placer.cluster.cluster import LOCAL, Cluster
-from tf_placer.cluster.device import full_device_name
+from tf_placer.cluster.cluster import LOCAL, Cluster, full_device_name
 from tf_placer.graph.program import all_nodes
 from tf_placer.graph.read_graph import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import PlanFile

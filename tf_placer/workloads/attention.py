@@ -110,7 +110,11 @@ class RelativeAttention(keras.layers.Layer):
         distance = tf.matmul(tf.constant(sinusoids), self._distance)
         distance = tf.reshape(distance, [1, -1, heads, self._width // heads])
         by_content = _scores(query + self._content_bias, key)
-        by_distance = _shifted(_scores(query + self._distance_bias, distance))
+        # Rows i of [B, H, T, K] move left by T - 1 - i: columns are distances K - 1 to 0 before, keys after.
+        padded = tf.pad(_scores(query + self._distance_bias, distance), [[0, 0], [0, 0], [0, 0], [1, 0]])
+        keys = padded.shape[3] - 1
+        turned = tf.reshape(padded, [-1, heads, keys + 1, self._length])[:, :, 1:]
+        by_distance = tf.reshape(turned, [-1, heads, self._length, keys])
         scores = (by_content + by_distance) / (self._width // heads) ** 0.5
         # A large negative number for what comes after.
         later = np.full((self._length, self._remembered + self._length), -1e9, np.float32)
@@ -135,14 +139,6 @@ def _scores(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     return tf.matmul(tf.transpose(query, [0, 2, 1, 3]), tf.transpose(key, [0, 2, 3, 1]))
 
 
-def _shifted(scores: tf.Tensor) -> tf.Tensor:
-    """Moves row i of [B, H, T, K] left by T - 1 - i: columns are distances K - 1 to 0 before, keys after."""
-    _, heads, length, keys = scores.shape
-    padded = tf.pad(scores, [[0, 0], [0, 0], [0, 0], [1, 0]])
-    turned = tf.reshape(padded, [-1, heads, keys + 1, length])[:, :, 1:]
-    return tf.reshape(turned, [-1, heads, length, keys])
-
-
 def bert(
     layers: int = 12,
     width: int = 768,
@@ -157,9 +153,7 @@ def bert(
 ) -> Workload:
     """Returns a step on int32 [batch, length] tokens with int32 [batch, masked] positions; a stage is a layer.
 
-    Args:
-      width: of a token; four times as much in between.
-      training: with gradients and update; else forward pass and loss.
+    A token is ``width`` wide, and four times as much in between.
     """
     begin(seed)
     tokens = keras.Input((length,), dtype="int32", name="tokens")
@@ -251,10 +245,7 @@ def transformer_xl(
 
     GO, which places it, says only how many layers there are; the width is that of the paper's large model.
 
-    Args:
-      width: of a token; four times as much in between.
-      memory: how many positions before the segment are read; each layer has a variable of them.
-      training: with gradients and update; else forward pass and loss, with the memory as it is.
+    Each layer has a variable of the last ``memory`` positions before the segment, which training alone changes.
     """
     begin(seed)
     tokens = keras.Input(batch_shape=(batch, length), dtype="int32")

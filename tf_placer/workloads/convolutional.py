@@ -91,12 +91,7 @@ def resnet(
     seed: int = 0,
     training: bool = True,
 ) -> Workload:
-    """Returns a step on [batch, image_size, image_size, 3]; a stage is a block.
-
-    Args:
-      depth: 50, 101 or 152.
-      training: with gradients and update; else forward pass and loss.
-    """
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a block. Depth is 50, 101 or 152."""
     if depth not in _RESNETS:
         raise InputError(f"depth is {shown(depth)}; give 50, 101 or 152")
     begin(seed)
@@ -199,13 +194,8 @@ def cell_network(
 
     A convolution and two reductions stand before three times ``repeats`` normal cells with a reduction between.
 
-    Args:
-      image_size: images are [image_size, image_size, 3].
-      normal: keeps the size.
-      reduction: halves it.
-      repeats: normal cells in a row.
-      filters: of the first normal cells; each reduction among them doubles it.
-      stem_filters: of the first convolution.
+    The first normal cells have ``filters``, which each reduction among them doubles; the first convolution has
+    ``stem_filters``. Images are [image_size, image_size, 3].
     """
     images = keras.Input((image_size, image_size, 3))
     x = keras.layers.Conv2D(stem_filters, 3, 2, use_bias=False, name="stem_conv")(images)
@@ -214,25 +204,21 @@ def cell_network(
     for part in range(3):
         sizes += [(reduction, filters << part)] * (part > 0) + [(normal, filters << part)] * repeats
     for position, (cell, width) in enumerate(sizes):
-        stride = 2 if cell is reduction else 1
-        before, x = x, _cell(cell, before, x, width, stride, f"cell_{position}")
+        name, stride = f"cell_{position}", 2 if cell is reduction else 1
+        ends = [_fitted(before, x, width, f"{name}_before"), _narrow(x, width, f"{name}_last")]
+        for number, pair in enumerate(cell.pairs):
+            branches = [
+                # What the cell itself has made is as small as its output.
+                _operation(operation, ends[end], stride if end < 2 else 1, f"{name}_{number}_{side}")
+                for (operation, end), side in zip(pair, ("left", "right"), strict=True)
+            ]
+            ends.append(keras.layers.Add(name=f"{name}_{number}_add")(branches))
+        before, x = x, keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell.joined])
     x = keras.layers.ReLU(name="head_relu")(x)
     x = keras.layers.GlobalAveragePooling2D(name="head_pool")(x)
     x = keras.layers.Dense(classes, activation="softmax", name="head_softmax")(x)
     cells = (rf"\bcell_{position}_" for position in range(len(sizes)))
     return keras.Model(images, x), (r"\bstem_", *cells, r"\b(head|sparse_categorical)_")
-
-
-def _cell(cell: Cell, before: tf.Tensor, x: tf.Tensor, width: int, stride: int, name: str) -> tf.Tensor:
-    ends = [_fitted(before, x, width, f"{name}_before"), _narrow(x, width, f"{name}_last")]
-    for position, pair in enumerate(cell.pairs):
-        branches = [
-            # What the cell itself has made is as small as its output.
-            _operation(operation, ends[end], stride if end < 2 else 1, f"{name}_{position}_{side}")
-            for (operation, end), side in zip(pair, ("left", "right"), strict=True)
-        ]
-        ends.append(keras.layers.Add(name=f"{name}_{position}_add")(branches))
-    return keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell.joined])
 
 
 def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
@@ -349,12 +335,7 @@ def cells(
     By default the large network of the AmoebaNet paper, N = 6 and F = 190. GO, which places it, says neither size nor
     batch.
 
-    Args:
-      network: whose cells, a key of ``_CELLS``.
-      repeats: normal cells in a row, N.
-      filters: of the first normal cells, F, a multiple of 4.
-      stem_filters: of the first convolution.
-      training: with gradients and update; else forward pass and loss.
+    ``filters`` is a multiple of 4; ``network`` is a key of ``_CELLS``.
     """
     if network not in _CELLS:
         raise InputError(f"network is {shown(network)}; give one of {', '.join(_CELLS)}")
@@ -396,11 +377,7 @@ def wavenet(
 
     GO, which places it, says only how many stacks and layers there are.
 
-    Args:
-      stacks: one after the other, each of ``layers`` dilated layers.
-      length: samples, half a second at 16 kHz.
-      levels: a sample has.
-      training: with gradients and update; else forward pass and loss.
+    Stacks follow each other, each of ``layers`` dilated layers. By default half a second at 16 kHz of ``levels``.
     """
     begin(seed)
     samples = keras.Input((length,), dtype="int32")
@@ -410,34 +387,28 @@ def wavenet(
     skips = []
     for position, name in enumerate(names):
         dilation = 2 ** (position % layers % _DILATIONS)
-        x, skip = _wavenet_layer(x, dilation, skip_width, name)
-        skips.append(skip)
+        # tanh(filter) * sigmoid(gate): a residual sum for the next layer and a skip connection.
+        halves = [
+            keras.layers.Conv1D(
+                width,
+                2,
+                padding="causal",
+                dilation_rate=dilation,
+                activation=activation,
+                name=f"{name}_{part}",
+            )(x)
+            for part, activation in (("filter", "tanh"), ("gate", "sigmoid"))
+        ]
+        gated = keras.layers.Multiply(name=f"{name}_gated")(halves)
+        skips.append(keras.layers.Conv1D(skip_width, 1, name=f"{name}_skip")(gated))
+        residual = keras.layers.Conv1D(width, 1, name=f"{name}_residual")(gated)
+        x = keras.layers.Add(name=f"{name}_add")([x, residual])
     y = keras.layers.Add(name="head_add")(skips) if len(skips) > 1 else skips[0]
     y = keras.layers.ReLU(name="head_relu")(y)
     y = keras.layers.Conv1D(skip_width, 1, activation="relu", name="head_conv")(y)
     model = keras.Model(samples, keras.layers.Conv1D(levels, 1, activation="softmax", name="head_softmax")(y))
     stages = (r"\bembed_", *(rf"\b{name}_" for name in names), r"\b(head|sparse_categorical)_")
     return keras_step(model, sentence_batch(batch, length, levels, seed), optimizer, training, stages)
-
-
-def _wavenet_layer(x: tf.Tensor, dilation: int, skip_width: int, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """``tanh(filter) * sigmoid(gate)``; returns the residual sum for the next layer and the skip connection."""
-    width = x.shape[-1]
-    halves = [
-        keras.layers.Conv1D(
-            width,
-            2,
-            padding="causal",
-            dilation_rate=dilation,
-            activation=activation,
-            name=f"{name}_{part}",
-        )(x)
-        for part, activation in (("filter", "tanh"), ("gate", "sigmoid"))
-    ]
-    y = keras.layers.Multiply(name=f"{name}_gated")(halves)
-    skip = keras.layers.Conv1D(skip_width, 1, name=f"{name}_skip")(y)
-    residual = keras.layers.Conv1D(width, 1, name=f"{name}_residual")(y)
-    return keras.layers.Add(name=f"{name}_add")([x, residual]), skip
 
 
 WAVENET: tuple[WorkloadSpec, ...] = tuple(

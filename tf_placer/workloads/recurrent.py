@@ -49,10 +49,7 @@ class Weights:
         ``tf.gradients`` as in the papers' time: the parts of a weight's gradient, one for each step of time, are kept
         until all are there and then added at once. Names of gradients hold the scopes of what they are of.
 
-        Args:
-          loss: (x, y) -> scalar.
-          optimizer: its name; slots are made here, not while tracing.
-          training: whether there are gradients and updates.
+        Slots of the optimizer are made here, not while tracing.
         """
         update = optimizer_named(optimizer)
         if training:
@@ -217,9 +214,7 @@ def nmt(
 
     The encoder reads the first one; the decoder writes the second, and its top layer attends to the encoder's, after
     the decoder's step as in Luong, Pham & Manning 2015. With 70 words there are about as many ops as in the papers.
-
-    Args:
-      layers: of the encoder, and as many of the decoder.
+    Encoder and decoder have ``layers`` each.
     """
     begin(seed)
     weights = Weights(seed)
@@ -281,10 +276,8 @@ def gnmt(
     """Returns a step on two sentences, int32 [batch, length] each: of training, or the forward pass and the loss.
 
     The encoder's first layer reads in both directions; the decoder's first layer attends to the encoder, and each
-    layer of the decoder is given what it found. From the third layer on inputs are added to outputs.
-
-    Args:
-      layers: of the encoder, and as many of the decoder.
+    layer of the decoder is given what it found. From the third layer on inputs are added to outputs. Encoder and
+    decoder have ``layers`` each.
     """
     begin(seed)
     weights = Weights(seed)

@@ -39,8 +39,7 @@ from tf_placer.base.files import (
     write_atomically,
 )
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
-from tf_placer.workloads import attention, convolutional, recurrent, small
-from tf_placer.workloads.known import check_name
+from tf_placer.workloads import attention, convolutional, recurrent, spec
 from tf_placer.workloads.spec import Workload, WorkloadSpec
 
 _LOG = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ _SUFFIX, _LOCK = ".item", ".lock"
 _MOST = 3  # versions of one workload with the same settings, which hold all its weights each
 _PLAIN = (str, int, float, bool, type(None))
 
-_FAMILIES = (attention, convolutional, recurrent, small)
+_FAMILIES = (attention, convolutional, recurrent, spec)
 _TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row in family.ROWS}
 _BUILT_IN = frozenset(_TABLE)
 
@@ -155,9 +154,7 @@ def _digest(value: Mapping[str, Any]) -> str:
 def register(name: str, family: Callable[..., Workload]) -> None:
     """Makes a workload known to ``build(name)`` and to ``--workload=name`` in this process.
 
-    Args:
-      name: small letters, digits and ``_``.
-      family: makes the workload; all its arguments have defaults.
+    Names are of small letters, digits and ``_``; all arguments of the family have defaults.
     """
     check_registration("workload", name, family, _BUILT_IN)
     _TABLE[name] = WorkloadSpec(name, family, "registered in this process")
@@ -170,7 +167,8 @@ def names() -> tuple[str, ...]:
 
 def find(name: str) -> WorkloadSpec:
     """Returns a workload's row."""
-    check_name(name)
+    if name not in _TABLE:
+        raise InputError(f"no workload is called {name!r}; {nearest(name, _TABLE)}")
     return _TABLE[name]
 
 
@@ -193,14 +191,12 @@ def build(name: str, **overrides: Any) -> Item:
     What comes with tf_placer is kept in the user's cache (``kept_items``); what was registered is traced in every
     process, because nothing tells when it changes.
 
-    Args:
-      name: one of ``names()``.
-      **overrides: arguments of the family's function, for example ``batch=8``, in place of the row's.
+    Overrides are arguments of the family's function, for example ``batch=8``, in place of the row's.
     """
-    spec, settings = _settings(name, overrides)
+    row, settings = _settings(name, overrides)
 
     def trace() -> Item:
-        workload = spec.build(**settings)
+        workload = row.build(**settings)
         item = Item.from_function(workload.function, *workload.example_args, name=name)
         return dataclasses.replace(item, stages=workload.stages)
 
@@ -212,19 +208,19 @@ def build(name: str, **overrides: Any) -> Item:
 
 def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
     """Builds a workload and returns its (``tf.function``, example arguments), untraced."""
-    spec, settings = _settings(name, overrides)
-    workload = spec.build(**settings)
+    row, settings = _settings(name, overrides)
+    workload = row.build(**settings)
     return workload.function, workload.example_args
 
 
 def _settings(name: str, overrides: Mapping[str, Any]) -> tuple[WorkloadSpec, dict[str, Any]]:
     """A row, and all arguments that its family is called with, defaults included."""
-    spec = find(name)
-    signature = inspect.signature(spec.build)
+    row = find(name)
+    signature = inspect.signature(row.build)
     accepted = list(signature.parameters)
     for override in overrides:
         if override not in accepted:
             raise InputError(f"workload {name!r} has no setting {override!r}; {nearest(override, accepted)}")
-    bound = signature.bind(**{**spec.settings, **overrides})
+    bound = signature.bind(**{**row.settings, **overrides})
     bound.apply_defaults()
-    return spec, dict(bound.arguments)
+    return row, dict(bound.arguments)

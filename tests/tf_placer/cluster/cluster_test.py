@@ -7,7 +7,7 @@ import pytest
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster, Device, Link
-from tf_placer.cluster.device import preset_names
+from tf_placer.cluster.device import device_labels, preset_names
 
 _PRESETS = (
     "a100x8", "h100x8", "k40x2", "k40x4", "k40x8", "k80x2", "k80x4",
@@ -149,3 +149,14 @@ def test_unknown_preset_names_the_nearest():
 def test_no_logical_device_is_refused():
     with pytest.raises(InputError, match="n is 0; give a whole number from 1 to 64"):
         Cluster.logical(0)
+
+
+def test_labels_are_as_long_as_it_takes():
+    gpus = [f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2)]
+    assert device_labels(gpus) == ("GPU:0", "GPU:1")
+    workers = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2)]
+    assert device_labels(workers) == ("task 0 CPU:0", "task 1 CPU:0")
+    assert device_labels(["first", "second"]) == ("first", "second")
+    streams = [f"{gpus[0]}/stream:{name}" for name in ("all", "1")]
+    assert device_labels(streams) == ("GPU:0/stream:all", "GPU:0/stream:1")
+    assert device_labels(["GPU:0", "second"]) == ("GPU:0", "second")

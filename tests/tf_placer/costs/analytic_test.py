@@ -93,7 +93,9 @@ def test_an_op_type_without_formula_is_counted_and_never_zero():
     item, costs = _costs(lambda x: tf.linalg.cholesky(x), tf.eye(100))
     assert costs.guessed == {"Cholesky": 1}
     # 80,000 bytes at 0.75 of 100 GB/s: 1,066.7 ns, plus 1.5 launches of 5,000.
-    assert costs.compute_ns[_row(item, "Cholesky"), 0] == 8_567
+    row = _row(item, "Cholesky")
+    assert costs.compute_ns[row, 0] == 8_567
+    assert (costs.work.flops[row], costs.work.num_bytes[row], costs.work.launches[row]) == (0, 80_000, 1)
 
 
 def _loop(count):
@@ -107,14 +109,18 @@ def _loop(count):
 
 
 def test_a_loop_costs_its_body_times_its_trip_count():
-    times = {}
+    times, work = {}, {}
     for count in (1, 7):
         item, costs = _costs(_loop(count), tf.eye(100))
+        row = _while(item)
         assert costs.guessed == {}
-        times[count] = costs.compute_ns[_while(item)]
+        times[count] = costs.compute_ns[row]
+        work[count] = [costs.work.flops[row], costs.work.num_bytes[row], costs.work.launches[row]]
     np.testing.assert_array_equal(times[7], 7 * times[1])
+    assert work[7] == [7 * amount for amount in work[1]]
     # At least the product: 2e6 FLOPs at 1 Tflop/s are 2,000 ns, plus 1.5 launches of 5,000.
     assert times[1][0] >= 9_500
+    assert work[1][0] >= 2e6 and work[1][2] >= 1
 
 
 def test_a_loop_takes_what_the_host_takes_to_feed_all_its_kernels():
@@ -184,21 +190,7 @@ def test_work_is_what_the_times_were_made_of():
     assert costs.compute_ns[free].sum() == 0
 
 
-def test_work_of_an_op_type_without_formula_is_its_bytes():
-    item, costs = _costs(lambda x: tf.linalg.cholesky(x), tf.eye(100))
-    row = _row(item, "Cholesky")
-    assert (costs.work.flops[row], costs.work.num_bytes[row], costs.work.launches[row]) == (0, 80_000, 1)
-
-
-def test_work_of_a_loop_is_that_of_its_turns_and_of_a_branch_the_most_of_one():
-    work = {}
-    for count in (1, 7):
-        item, costs = _costs(_loop(count), tf.eye(100))
-        row = _while(item)
-        work[count] = [costs.work.flops[row], costs.work.num_bytes[row], costs.work.launches[row]]
-    assert work[7] == [7 * amount for amount in work[1]]
-    assert work[1][0] >= 2e6 and work[1][2] >= 1
-
+def test_work_of_a_branch_is_the_most_of_one_side():
     def step(x):
         return tf.cond(x[0, 0] > 0.0, lambda: tf.matmul(x, x), lambda: tf.exp(x + 1.0) * 2.0)
 

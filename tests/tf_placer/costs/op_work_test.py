@@ -8,14 +8,16 @@ from tf_placer.costs.formulas import Kind, OpWork, WorkClass
 
 
 def test_sums_and_multiples():
-    work = OpWork([1, 2], [10, 20], [0, 1])
+    classes = [WorkClass.STREAMING, WorkClass.CONVOLUTION_1X1]
+    work = OpWork([1, 2], [10, 20], [0, 1], classes)
     assert work.sum().tolist() == [3, 30, 1]
     assert work.times(3).sum().tolist() == [9, 90, 3]
     joined = OpWork.joined([work, work.times(2)])
     assert joined.flops.tolist() == [1, 2, 2, 4]
     assert joined.num_bytes.tolist() == [10, 20, 20, 40]
     assert joined.launches.tolist() == [0, 1, 0, 2]
-    assert joined.flops.dtype == np.float64
+    assert joined.work_class.tolist() == 2 * classes
+    assert (joined.flops.dtype, joined.work_class.dtype) == (np.float64, np.int64)
 
 
 @pytest.mark.parametrize("value", [[-1.0], [float("nan")], [float("inf")], [[1.0]], "ab", None, 3, [None]])
@@ -28,13 +30,6 @@ def test_what_is_no_work(value):
 def test_arrays_of_different_lengths():
     with pytest.raises(InputError, match=r"flops, num_bytes and launches have \[1, 2, 1\] entries"):
         OpWork([1], [1, 2], [1])
-
-
-def test_classes_travel_with_the_work():
-    work = OpWork([1, 2], [10, 20], [1, 1], [WorkClass.STREAMING, WorkClass.CONVOLUTION_1X1])
-    joined = OpWork.joined([work, work.times(2)])
-    assert joined.work_class.tolist() == 2 * [WorkClass.STREAMING, WorkClass.CONVOLUTION_1X1]
-    assert joined.work_class.dtype == np.int64
 
 
 def test_work_of_before_classes_has_none():

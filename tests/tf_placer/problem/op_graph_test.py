@@ -1,4 +1,4 @@
-"""The graph between ops: by hand, and against slow obvious ways to the same numbers."""
+"""Tensors, the graph between ops and transfer times: by hand, and against slow obvious ways to the same numbers."""
 
 import dataclasses
 import itertools
@@ -6,8 +6,10 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.small_problems import LATENCY_NS, problem_of, random_problem, small_cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.list_schedule import list_schedule
+from tf_placer.problem.op_graph import TransferTimes, tensor_table
 
 # Op 0 makes a tensor of 100 bytes for 1 and 2, and another of 30 for 2; 1 and 2 feed 3 with 20 bytes each.
 EDGES = [(0, 1), (0, 2), (0, 2), (1, 3), (2, 3)]
@@ -109,3 +111,66 @@ def test_it_is_made_once_for_a_problem():
     assert "bottom_level_with_transfers_ns" in vars(problem.op_graph)
     other = dataclasses.replace(problem, tensor_bytes=problem.tensor_bytes * 2)
     assert other.op_graph.edge_bytes.tolist() == (2 * problem.op_graph.edge_bytes).tolist()
+
+
+def cluster_with_chores():
+    """0 -> 1: 10 ns and 1 ns a byte, sending 3 ns and 2 ns a byte, receiving 4 ns and 0.5 ns a byte; 1 -> 0: plain."""
+    cluster = small_cluster()
+    link = dataclasses.replace(
+        cluster.links[0], send_ns=3, send_ps_per_byte=2000, receive_ns=4, receive_ps_per_byte=500
+    )
+    return dataclasses.replace(cluster, links=(link, cluster.links[1]))
+
+
+def test_latency_bandwidth_and_both_ends_count():
+    times = TransferTimes.of(cluster_with_chores())
+    # 10 + 3 + 4 + 100 * (1 + 2 + 0.5) = 367 one way, 10 + 100 back.
+    assert times.between_ns(100, 0, 1) == 367
+    assert times.between_ns(100, 1, 0) == 110
+    assert times.between_ns(np.array([0, 100]), 1, 0).tolist() == [10, 110]
+
+
+def test_nothing_crosses_to_where_it_is():
+    times = TransferTimes.of(small_cluster())
+    devices = np.arange(2)
+    table = times.between_ns(np.array(5), devices[:, np.newaxis], devices)
+    assert table.tolist() == [[0, LATENCY_NS + 5], [LATENCY_NS + 5, 0]]
+
+
+def test_the_mean_is_over_links():
+    times = TransferTimes.of(cluster_with_chores())
+    # (367 + 110) / 2 for 100 bytes; (17 + 10) / 2 for none.
+    assert times.mean_ns(np.array([100, 0])).tolist() == [238.5, 13.5]
+    assert TransferTimes.of(small_cluster(1)).mean_ns(np.array([100, 0])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("num_bytes", [0, 2, 1000])
+def test_the_simulator_takes_as_long(num_bytes):
+    cluster = cluster_with_chores()
+    problem = problem_of([50, 70], [(0, 1)], num_bytes, cluster)
+    step_s = SimulatedEvaluator(problem).evaluate(np.array([[0, 1]])).runtime_s[0]
+    crossing_ns = float(TransferTimes.of(cluster).between_ns(num_bytes, 0, 1))
+    assert round(step_s * 1e9) == round(50 + crossing_ns + 70)
+
+
+def test_edges_are_grouped_by_producer_and_tensor():
+    edges = np.array([[3, 4], [0, 2], [0, 1], [0, 2], [0, 3]])
+    table = tensor_table(edges, np.array([0, 5, 5, 5, 9]), np.array([8, 10, 30, 20, 40]))
+    # Op 0's tensor 5 is read by 1 and (twice) by 2 and has its largest edge's bytes; then its tensor 9, then
+    # op 3's.
+    assert table.producer.tolist() == [0, 0, 3]
+    assert table.num_bytes.tolist() == [30, 40, 8]
+    assert table.consumer_offset.tolist() == [0, 2, 3, 4]
+    assert table.consumer_op.tolist() == [1, 2, 3, 4]
+
+
+def test_a_self_edge_is_a_tensor_without_readers():
+    table = tensor_table(np.array([[0, 0], [0, 1], [1, 1]]), np.array([2, 2, 0]), np.array([7, 7, 9]))
+    assert table.num_bytes.tolist() == [7, 9]
+    assert table.consumer_offset.tolist() == [0, 1, 1]
+    assert table.consumer_op.tolist() == [1]
+
+
+def test_no_edges():
+    table = tensor_table(np.zeros((0, 2), int), np.zeros(0, int), np.zeros(0, np.int64))
+    assert (len(table.producer), table.consumer_offset.tolist(), len(table.consumer_op)) == (0, [0], 0)

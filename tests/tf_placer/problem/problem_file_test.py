@@ -81,33 +81,24 @@ def test_what_is_saved_is_read(tmp_path, problem):
     assert [path.name for path in tmp_path.iterdir()] == ["problem"]
 
 
-def test_a_file_from_before_there_were_stages_is_read(tmp_path):
-    problem = problem_of([1, 2], [(0, 1)], 4)
-    problem.save(tmp_path / "problem")
-    header, arrays = read_array_file(tmp_path / "problem", KIND, 1, "")
-    assert not {"stage_of_op", "fusible_of_op"} & arrays.keys()  # the file is what it was before
-    assert Problem.load(written(tmp_path / "again", header, arrays)).stage_of_op.tolist() == [-1, -1]
-
-
-def test_stages_are_a_part_of_the_digest_where_there_are_any():
-    problem = problem_of([1, 2], [(0, 1)], 4)
-    assert dataclasses.replace(problem, stage_of_op=np.array([-1, -1])).digest() == problem.digest()
-    assert dataclasses.replace(problem, stage_of_op=np.array([0, 1])).digest() != problem.digest()
-
-
-def test_what_can_be_fused_is_no_part_of_the_digest():
-    problem = problem_of([1, 2], [(0, 1)], 4)
-    assert not problem.fusible_of_op.any()
-    assert dataclasses.replace(problem, fusible_of_op=np.array([True, False])).digest() == problem.digest()
-
-
-def test_shared_memory_is_a_part_of_file_and_digest_where_there_is_any(tmp_path):
+@pytest.mark.parametrize(
+    ("field", "unknown", "known", "is_in_digest"),
+    [
+        ("stage_of_op", [-1, -1], [0, 1], True),
+        ("fusible_of_op", [False, False], [True, False], False),
+        ("alias_of_tensor", [-1, -1], [-1, 0], True),
+    ],
+)
+def test_what_is_unknown_is_in_no_file_and_no_digest(tmp_path, field, unknown, known, is_in_digest):
     problem = problem_of([1, 2], [(0, 1)], 4, output_bytes=[4, 4])
-    same_again = dataclasses.replace(problem, alias_of_tensor=np.array([-1, -1]))
-    same_again.save(tmp_path / "problem")
-    assert "alias_of_tensor" not in read_array_file(tmp_path / "problem", KIND, 1, "")[1]
-    assert same_again.digest() == problem.digest()
-    assert dataclasses.replace(problem, alias_of_tensor=np.array([-1, 0])).digest() != problem.digest()
+    dataclasses.replace(problem, **{field: np.array(unknown)}).save(tmp_path / "problem")
+    assert (
+        field not in read_array_file(tmp_path / "problem", KIND, 1, "")[1]
+    )  # as before there was such a field
+    again = Problem.load(tmp_path / "problem")
+    assert getattr(again, field).tolist() == unknown and again.digest() == problem.digest()
+    other = dataclasses.replace(problem, **{field: np.array(known)})
+    assert (other.digest() != problem.digest()) == is_in_digest
 
 
 def test_saving_again_replaces(tmp_path):
