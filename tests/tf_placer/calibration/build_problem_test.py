@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Cache
 from tf_placer.calibration import build_problem as profile_module
 from tf_placer.calibration import refit as traffic
 from tf_placer.calibration.build_problem import build_problem, measure_pair
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation import runtime
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -119,12 +117,3 @@ def test_a_second_problem_measures_nothing(profiled, item, cluster, folder, monk
     assert again.cluster == profiled.cluster
     with pytest.raises(AssertionError, match="measured again"):
         build_problem(item, cluster, "profiled", Cache(folder / "elsewhere"))
-
-
-@pytest.mark.medium
-def test_bad_words_and_clusters_are_refused(item):
-    described = Cluster.preset("p100x1")
-    with pytest.raises(InputError, match="costs is 'guessed'; give one of analytic, profiled"):
-        build_problem(item, described, "guessed")
-    with pytest.raises(InputError, match="'p100x1' is described, so nothing can be profiled"):
-        build_problem(item, described, "profiled")

@@ -118,15 +118,11 @@ def test_one_process_at_a_time(path):
     assert read(path) == list(RECORDS)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"no journal", b'{"schema_version": 1}\n'])
-def test_files_that_are_no_journal(tmp_path, content):
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="line 1: damaged"):
-        Journal(path, IDENTITY)
-
-
-@pytest.mark.parametrize(("status", "runtime_s"), [("OK", None), ("TIMEOUT", 0.1), ("FINE", 0.1)])
-def test_records_make_sense(status, runtime_s):
-    with pytest.raises(ValueError, match=status):
-        Record("aa", status, runtime_s, None, "")
+def test_files_that_are_no_journal_and_records_that_make_no_sense(tmp_path):
+    for content in (b"", b"\n", b"no journal", b'{"schema_version": 1}\n'):
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(InputError, match="line 1: damaged"):
+            Journal(tmp_path / "file", IDENTITY)
+    for status, runtime_s in (("OK", None), ("TIMEOUT", 0.1), ("FINE", 0.1)):
+        with pytest.raises(ValueError, match=status):
+            Record("aa", status, runtime_s, None, "")

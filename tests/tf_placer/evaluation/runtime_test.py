@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation import attempts, runtime
@@ -384,14 +383,3 @@ def test_variables_of_one_placement_are_gone_before_the_next(cluster):
 def _resident_bytes(pid: int) -> int:
     with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.medium
-def test_wrong_arguments_are_named(chains):
-    _, problem, evaluator = chains
-    with pytest.raises(InputError, match=r"shape \(1, 1\)"):
-        evaluator.evaluate(np.zeros((1, 1), np.int64))
-    with pytest.raises(InputError, match="keep is 3; give a whole number from 1 to 2"):
-        RuntimeConfig(steps=2, keep=3)
-    with pytest.raises(InputError, match="build it from this item"):
-        RuntimeEvaluator(_item(endless), problem)

@@ -139,8 +139,5 @@ def test_no_node_and_no_rule():
 def test_what_is_wrong_is_named(changes, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         place_by_list(plain(2, **changes), of_one("load", 1.0)[np.newaxis], 1)
-
-
-def test_a_rule_of_another_length_is_refused():
     with pytest.raises(tf.errors.InvalidArgumentError, match="coefficients"):
         place_by_list(plain(2), np.zeros((1, NUM_COEFFICIENTS - 1)), 1)

@@ -32,6 +32,18 @@ def item() -> Item:
     return Item.from_function(add, tf.constant([10.0, 20.0]), name="add")
 
 
+def run_of(item: Item, program: graph_program.GraphProgram) -> list[np.ndarray]:
+    """Outputs of a second step, on two devices of this process."""
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(program.graph_def, name="")
+    config = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        for assignment in program.assignments:
+            session.run(assignment.op, {assignment.placeholder: assignment.value})
+        session.run(list(program.step_ops))
+        return session.run(list(item.fetches))
+
+
 def _alternating(item: Item) -> tf.compat.v1.GraphDef:
     handles = {variable.node for variable in item.variables}
     touching = {node.name for node in item.graph_def.node if handles & set(node.input)} | handles
@@ -42,16 +54,7 @@ def _alternating(item: Item) -> tf.compat.v1.GraphDef:
 
 def test_it_runs_by_itself_from_the_given_values(item):
     program = build_program(item, _alternating(item))
-    graph = tf.Graph()
-    with graph.as_default():
-        tf.import_graph_def(program.graph_def, name="")
-    with tf.compat.v1.Session(
-        graph=graph, config=tf.compat.v1.ConfigProto(device_count={"CPU": 2})
-    ) as session:
-        for assignment in program.assignments:
-            session.run(assignment.op, {assignment.placeholder: assignment.value})
-        session.run(list(program.step_ops))
-        total = session.run(item.fetches[0])
+    (total,) = run_of(item, program)
     # [1, 2] + [10, 20] once by the step and once by the fetch: [21, 42].
     assert total == 63.0
 
@@ -120,14 +123,7 @@ def test_an_iterator_gives_zeros():
         for node in reads
         for text in node.input
     )
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(program.graph_def, name="")
-    config = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
-    with tf.compat.v1.Session(graph=graph, config=config) as session:
-        for assignment in program.assignments:
-            session.run(assignment.op, {assignment.placeholder: assignment.value})
-        session.run(list(program.step_ops))
-        found = session.run(list(item.fetches))
+    found = run_of(item, program)
     assert found[0] == 24.0  # 4 rows of 1 + 2 + 3, and nothing from the iterator
     assert found[1].tolist() == [5, 5, 5, 5]
 

@@ -125,18 +125,24 @@ def test_clearly_slower_ones_are_stopped_after_three_steps():
         assert np.mean(np.array(stops) == 3) >= share, (noise, slower)
 
 
-def test_how_many_steps_it_takes_to_be_hopeless():
-    fast = [1.0] * 10
-    assert not hopeless([], fast) and not hopeless([9.0] * 10, [])
-    # C(11, 1) = 11, C(12, 2) = 66 and C(13, 3) = 286: the first above 1 / 0.005 = 200.
-    assert [hopeless([9.0] * j, fast) for j in (1, 2, 3)] == [False, False, True]
-    assert hopeless([9.0] * 2, fast, false_stop_rate=1 / 66)
-    # Of three steps only: C(11, 8) = 165, C(12, 9) = 220.
-    assert [hopeless([9.0] * j, [1.0] * 3) for j in (8, 9)] == [False, True]
-
-
-def test_each_step_must_be_slower_than_the_slowest_by_the_margin():
-    incumbent = [1.0] * 9 + [2.0]
-    assert not hopeless([9.0, 9.0, 2.2], incumbent)
-    assert hopeless([9.0, 9.0, 2.3], incumbent)
-    assert hopeless([9.0, 9.0, 2.1], incumbent, margin=0.0)
+@pytest.mark.parametrize(
+    ("samples", "incumbent", "options", "is_hopeless"),
+    [
+        ([], [1.0] * 10, {}, False),
+        ([9.0] * 10, [], {}, False),
+        # C(11, 1) = 11, C(12, 2) = 66 and C(13, 3) = 286: the first above 1 / 0.005 = 200.
+        ([9.0], [1.0] * 10, {}, False),
+        ([9.0] * 2, [1.0] * 10, {}, False),
+        ([9.0] * 3, [1.0] * 10, {}, True),
+        ([9.0] * 2, [1.0] * 10, {"false_stop_rate": 1 / 66}, True),
+        # Of three steps only: C(11, 8) = 165, C(12, 9) = 220.
+        ([9.0] * 8, [1.0] * 3, {}, False),
+        ([9.0] * 9, [1.0] * 3, {}, True),
+        # Each step is slower than the slowest by the margin.
+        ([9.0, 9.0, 2.2], [1.0] * 9 + [2.0], {}, False),
+        ([9.0, 9.0, 2.3], [1.0] * 9 + [2.0], {}, True),
+        ([9.0, 9.0, 2.1], [1.0] * 9 + [2.0], {"margin": 0.0}, True),
+    ],
+)
+def test_how_many_steps_of_what_length_it_takes_to_be_hopeless(samples, incumbent, options, is_hopeless):
+    assert hopeless(samples, incumbent, **options) == is_hopeless

@@ -141,9 +141,6 @@ def test_the_environment_opens_workers(monkeypatch, word, is_open):
     with loopback.workers_opened(False):
         assert loopback.are_workers_open() == is_open
     assert os.environ.get(loopback.OPEN_WORKERS) == word
-
-
-def test_the_environment_says_yes_or_no(monkeypatch):
     monkeypatch.setenv(loopback.OPEN_WORKERS, "maybe")
     with pytest.raises(InputError, match="TF_PLACER_OPEN_WORKERS is 'maybe'; give 1 or 0"):
         loopback.are_workers_open()

@@ -61,27 +61,17 @@ def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "message"),
+    ("old", "new", "message"),
     [
-        ("a:1", "", "address is ''; give a text"),
-        ("a", "b:2", "has address 'a'; write it like 'host:2222'"),
-        ("http://a:1", "b:2", "has address 'http://a:1'"),
+        ("{1}", "", "address is ''; give a text"),
+        ("{0}", "a", "has address 'a'; write it like 'host:2222'"),
+        ("{0}", "http://a:1", "has address 'http://a:1'"),
+        ('address = "{1}"\n', "", r"two.toml: device .*task:1.* has no address"),
+        ("task:1/device:CPU:0", "task:0/device:CPU:1", "a task is one server"),
     ],
 )
-def test_addresses_that_cannot_be_right(tmp_path, first, second, message):
+def test_servers_that_cannot_be_right(tmp_path, old, new, message):
+    path = tmp_path / "two.toml"
+    path.write_text(TWO_SERVERS.replace(old, new).format("a:1", "b:2"))
     with pytest.raises(InputError, match=message):
-        cluster_file(tmp_path, first, second)
-
-
-def test_a_file_that_mixes_live_and_described_devices(tmp_path):
-    path = tmp_path / "mixed.toml"
-    path.write_text(TWO_SERVERS.replace('address = "{1}"\n', "").format("a:1"))
-    with pytest.raises(InputError, match=r"mixed.toml: device .*task:1.* has no address"):
-        Cluster.from_file(path)
-
-
-def test_two_devices_of_one_task_are_one_server(tmp_path):
-    path = tmp_path / "torn.toml"
-    path.write_text(TWO_SERVERS.replace("task:1/device:CPU:0", "task:0/device:CPU:1").format("a:1", "b:2"))
-    with pytest.raises(InputError, match="a task is one server"):
         Cluster.from_file(path)
