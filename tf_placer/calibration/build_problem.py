@@ -19,8 +19,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import Cache, Durations
 from tf_placer.calibration.refit import Traffic, measure_traffic, traffic_item
-from tf_placer.cluster.cluster import Cluster, given_cluster
-from tf_placer.cluster.device import Link
+from tf_placer.cluster.cluster import Cluster, Link, given_cluster
 from tf_placer.costs import COSTS
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import library_name
@@ -38,6 +37,20 @@ from tf_placer.runtime.graph_program import (
 )
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
 from tf_placer.workers.local_workers import Workers, workers_of
+
+_Value = TypeVar("_Value")
+_TRACED_STEPS = 7  # of which medians are taken
+SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
+_FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
+_WORK = 200  # rows of a matrix: its product takes some 0.2 ms
+_DEADLINE_S = 120.0
+# Least room upward for the factor on the ends' work, even if that explains all of the transfer time.
+_LEAST_LATENCY_NS = 20_000
+# Names that measurements are kept under; the number changes when the measurement or its meaning does.
+_OPS, _PAIR, _TRAFFIC = "ops", "pair", "traffic 3"
+# Names that durations of measuring are kept under.
+_PHASES = {_OPS: "profiling ops", _PAIR: "profiling links", _TRAFFIC: "profiling traffic"}
+_PROFILING_S = {"profiling ops": 10.0, "profiling links": 15.0, "profiling traffic": 30.0}  # two idle cores
 
 
 def op_times_ns(trace: tf.compat.v1.RunMetadata, op_names: Collection[str]) -> dict[str, int]:
@@ -65,10 +78,6 @@ def median_times_ns(traces: Iterable[dict[str, int]]) -> dict[str, float]:
     traces = list(traces)
     names = {name: None for trace in traces for name in trace}
     return {name: float(np.median([trace.get(name, 0) for trace in traces])) for name in names}
-
-
-_Value = TypeVar("_Value")
-_TRACED_STEPS = 7  # of which medians are taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +148,6 @@ def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, .
         name: int(value) for name, value in zip(traced_ns, np.rint(np.maximum(ns - excess, 0)), strict=True)
     }
     return OpTimes(op_ns, step_s, excess, tuple(name for name in op_names if name not in traced_ns))
-
-
-SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
-_FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
-_WORK = 200  # rows of a matrix: its product takes some 0.2 ms
-_DEADLINE_S = 120.0
-# Least room upward for the factor on the ends' work, even if that explains all of the transfer time.
-_LEAST_LATENCY_NS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,12 +285,6 @@ def busy_ns(pid: int) -> int:
     # What clock_getcpuclockid(3) computes; Python wraps it for threads of its own only.
     return time.clock_gettime_ns((~pid << 3) | 2)
 
-
-# Names that measurements are kept under; the number changes when the measurement or its meaning does.
-_OPS, _PAIR, _TRAFFIC = "ops", "pair", "traffic 3"
-# Names that durations of measuring are kept under.
-_PHASES = {_OPS: "profiling ops", _PAIR: "profiling links", _TRAFFIC: "profiling traffic"}
-_PROFILING_S = {"profiling ops": 10.0, "profiling links": 15.0, "profiling traffic": 30.0}  # two idle cores
 
 _Times = TypeVar("_Times", OpTimes, PairTimes, Traffic)
 

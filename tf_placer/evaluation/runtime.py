@@ -119,7 +119,7 @@ class RuntimeEvaluator:
                 "as_it_is", as_it_is, Item, "give the program before its batch was put in parts"
             )
         self._item, self._as_it_is = item, item if as_it_is is None else as_it_is
-        self._problem, self._config = problem, config
+        self.problem, self._config = problem, config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
         self._whole_machine: LocalWorkers | None = None
         self._incumbent_s: list[float] = []  # timed steps of the best placement so far
@@ -142,7 +142,7 @@ class RuntimeEvaluator:
         """
         starts = [self._workers.start]
         if arguments.truth("beside_unplaced", beside_unplaced):
-            self._whole_machine = self._whole_machine or whole_machine(self._problem.cluster)
+            self._whole_machine = self._whole_machine or whole_machine(self.problem.cluster)
             starts.append(self._whole_machine.start)
         with concurrent.futures.ThreadPoolExecutor(len(starts)) as pool:
             for started in [pool.submit(start) for start in starts]:
@@ -157,14 +157,14 @@ class RuntimeEvaluator:
           InputError: as the constructor, or the cluster is another.
         """
         check_can_be_timed(item, problem)
-        clusters = (self._problem.cluster, problem.cluster)
+        clusters = (self.problem.cluster, problem.cluster)
         if len({tuple(device.name for device in cluster.devices) for cluster in clusters}) > 1:
             raise InputError(
                 f"problem {problem.name!r} is on cluster {problem.cluster.name!r} and these workers are "
-                f"{self._problem.cluster.name!r}; build it on the same cluster"
+                f"{self.problem.cluster.name!r}; build it on the same cluster"
             )
         evaluator = copy.copy(self)
-        evaluator._item, evaluator._problem, evaluator._incumbent_s = item, problem, []
+        evaluator._item, evaluator.problem, evaluator._incumbent_s = item, problem, []
         return evaluator
 
     def close(self) -> None:
@@ -174,17 +174,12 @@ class RuntimeEvaluator:
             self._whole_machine.close()
 
     @property
-    def problem(self) -> Problem:
-        """The problem that is placed."""
-        return self._problem
-
-    @property
     def identity(self) -> dict[str, Any]:
         """Its answers depend on the graph, the devices and how a step is timed, and on no estimate."""
         return {
             "evaluator": "runtime",
-            "graph": self._problem.fingerprint,
-            "cluster": self._problem.cluster.fingerprint(),
+            "graph": self.problem.fingerprint,
+            "cluster": self.problem.cluster.fingerprint(),
             "config": dataclasses.asdict(self._config),
         }
 
@@ -212,7 +207,7 @@ class RuntimeEvaluator:
         step_s = [attempt.value.step_s if attempt.value else None for attempt in attempts]
         times_s = [reported_s(steps, self._config) if steps else (math.nan, math.nan) for steps in step_s]
         peaks = [attempt.value.peak_bytes if attempt.value else attempt.peak_bytes for attempt in attempts]
-        names = [device.name for device in self._problem.cluster.devices]
+        names = [device.name for device in self.problem.cluster.devices]
         rows = [[peak.get(name, UNKNOWN_BYTES) for name in names] for peak in peaks]
         return Measurement(
             runtime_s=np.array([runtime_s for runtime_s, _ in times_s], np.float64),
@@ -227,12 +222,12 @@ class RuntimeEvaluator:
 
     def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
         try:
-            Placement.from_decisions(self._problem, plan)
+            Placement.from_decisions(self.problem, plan)
         except InputError as error:
             return Attempt(Status.ILLEGAL, str(error))
         program = self.program(plan)
         resident = program.resident_bytes()
-        for device in self._problem.cluster.devices:
+        for device in self.problem.cluster.devices:
             if resident.get(device.name, 0) > device.memory_bytes:
                 return Attempt(
                     Status.OUT_OF_MEMORY,
@@ -318,7 +313,7 @@ class RuntimeEvaluator:
                 loaded.step()  # what fails here is not a placement's fault
                 return self._race(programs, rounds, confidence, (loaded.step, empty.step))
 
-        self._whole_machine = self._whole_machine or whole_machine(self._problem.cluster)
+        self._whole_machine = self._whole_machine or whole_machine(self.problem.cluster)
         with contextlib.closing(self._whole_machine) as machine:
             attempt = try_on(machine, (len(programs) + 2) * deadline_s, run)
         return attempt.value_or(UnplacedFailed).value_or(RaceFailed)
@@ -415,7 +410,7 @@ class RuntimeEvaluator:
           AuditError: one of the two does not run.
         """
         placement, deadline_s = self._placement(device_of_unit), self._config.deadline_s
-        if self._problem.cluster.kind == "remote":
+        if self.problem.cluster.kind == "remote":
             raise InputError(
                 "values are compared on workers that this process starts, since servers elsewhere have oneDNN as they "
                 "were started; compare them with cluster='local'"
@@ -434,7 +429,7 @@ class RuntimeEvaluator:
             return attempt.value_or(AuditError, "a step does not run: ")
 
         with (
-            contextlib.closing(workers_of(self._problem.cluster, self._config.inter_op_threads)) as exact,
+            contextlib.closing(workers_of(self.problem.cluster, self._config.inter_op_threads)) as exact,
             onednn_off(),
         ):
             before, again, after = (
@@ -493,11 +488,11 @@ class RuntimeEvaluator:
 
     def _placement(self, device_of_unit: np.ndarray | Decisions) -> Placement:
         if isinstance(device_of_unit, Decisions):
-            return Placement.from_decisions(self._problem, device_of_unit)
-        return Placement(self._problem, device_of_unit)
+            return Placement.from_decisions(self.problem, device_of_unit)
+        return Placement(self.problem, device_of_unit)
 
     def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
-        decisions = decisions_of(device_of_unit, self._problem)
+        decisions = decisions_of(device_of_unit, self.problem)
         return [decisions.row(i) for i in range(len(decisions))]
 
 

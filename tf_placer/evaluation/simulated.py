@@ -290,7 +290,14 @@ def simulator_beside(evaluator: Evaluator, problem: Problem) -> SimulatedEvaluat
 
 @dataclasses.dataclass(frozen=True)
 class Spreads:
-    """Standard deviations of the natural logarithm of measured over estimated times."""
+    """Standard deviations of the natural logarithm of measured over estimated times.
+
+    Classes: scatter of single kernels of libraries around fitted shares (``experiments.fit_gpu_costs``, 2,854 rows).
+    A class with fewer than 30 rows has the scatter of its kind. Kinds without measurements have the largest one.
+    Models: scatter of several sources on one network and card (0.255, docs/results/gpu_fidelity.md). Links: PCIe 3 was
+    measured from 6 to 12 GB/s, and a tensor between GPUs takes 25 us in Placeto's simulator and 134 us in Baechi's,
+    each pair taken as two standard deviations. Hosts: 29 to 40 us for a kernel (tf_placer/cluster/models.toml), alike.
+    """
 
     of_class: Mapping[WorkClass, float]  # classes of work on GPUs; other classes have the value of their kind
     of_kind: Mapping[Kind, float]
@@ -300,11 +307,6 @@ class Spreads:
     dispatch: float  # of the hosts' time for a kernel, common to all devices
 
 
-# Classes: scatter of single kernels of libraries around the fitted shares (`python -m experiments.fit_gpu_costs`, 2,854
-# rows). A class with fewer than 30 rows has the scatter of its kind. Kinds without measurements have the largest one.
-# Models: scatter of several sources on one network and card (0.255, docs/results/gpu_fidelity.md). Links: PCIe 3 was
-# measured from 6 to 12 GB/s, and a tensor between GPUs takes 25 us in Placeto's simulator and 134 us in Baechi's, each
-# pair taken as two standard deviations. Hosts: 29 to 40 us for a kernel (tf_placer/cluster/models.toml), alike.
 _UNMEASURED = 0.5
 MEASURED = Spreads(
     of_class={

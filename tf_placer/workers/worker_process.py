@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 READY, OPEN = "READY", "OPEN"
 RESTART_PEAK, TELL_PEAK = b"r", b"t"
@@ -51,12 +51,6 @@ class WorkerSpec:
         fields = json.loads(text)
         lists = {name: tuple(fields[name]) for name in ("addresses", "cores", "op_libraries")}
         return cls(**{**fields, **lists})
-
-
-def pin_to(cores: Collection[int]) -> None:
-    """Pins every thread of this process; threads started later inherit that."""
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), cores)
 
 
 def forget_preloaded() -> None:
@@ -128,7 +122,8 @@ def work(parent_pid: int) -> None:
     if spec.on_loopback and not is_on_loopback():
         print(OPEN, flush=True)
         return
-    pin_to(spec.cores)
+    for thread in os.listdir("/proc/self/task"):  # threads that start later inherit it
+        os.sched_setaffinity(int(thread), spec.cores)
     answers = os.dup(sys.stdout.fileno())
     watch = threading.Thread(
         target=serve_parent, args=(parent_pid, answers, answer_about_memory), daemon=True

@@ -49,7 +49,7 @@ def evaluator():
 
 @pytest.fixture
 def placement(evaluator):
-    problem = evaluator._problem
+    problem = evaluator.problem
     row = np.zeros((1, problem.num_units), int)
     row[0, -1] = 1
     return row
