@@ -67,122 +67,6 @@ _TABLES, _FILLS_A_TABLE = having("table"), having("fills_table")
 _NO_NUMBERS = (tf.string, tf.resource, tf.variant)
 
 
-def host_ops(
-    graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture], variables: Sequence[ItemVariable] = ()
-) -> dict[str, str]:
-    """Op name -> reason to stay in the calling process: what the op needs is nowhere else.
-
-    A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do
-    Python functions, and a variable that something else in this process holds. Ops that colocation ties to one of
-    these stay with it.
-    """
-    library = functions_of(graph_def.library)
-    kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
-    kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
-    callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
-    prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
-    reasons = {}
-    for node in graph_def.node:
-        if node.name in kinds:
-            reasons[node.name] = kinds[node.name]
-        elif callbacks[node.name]:
-            reasons[node.name] = f"it runs a Python function ({callbacks[node.name]})"
-        elif prints[node.name]:
-            reasons[node.name] = f"it prints where this process does ({prints[node.name]})"
-    return reasons
-
-
-def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
-    """Reason why no other process can run a graph: one clause that names an op; "" where one can.
-
-    An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
-    """
-    for capture in captures:
-        if not can_stand_in(graph_def, capture):
-            readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
-            return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
-    library = functions_of(graph_def.library)
-    filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
-    for node in graph_def.node:
-        op_type = _op_within(node, CALLBACKS, library)
-        if op_type:
-            return f"{node.name!r} runs a Python function of this process ({op_type})"
-        if node.op in _TABLES and node.name not in filled:
-            return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
-    return ""
-
-
-def can_stand_in(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> bool:
-    """True if zeros can be read in place of a capture: an iterator of numbers that is only read."""
-    readers = _readers(graph_def, capture)
-    return bool(readers) and all(
-        node.op in _ITERATOR_READS
-        and all(tf.as_dtype(dtype) not in _NO_NUMBERS for dtype in node.attr["output_types"].list.type)
-        for node in readers
-    )
-
-
-def _readers(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> list[node_def_pb2.NodeDef]:
-    return [
-        node for node in graph_def.node if any(text.partition(":")[0] == capture.node for text in node.input)
-    ]
-
-
-def _op_within(
-    node: node_def_pb2.NodeDef, op_types: frozenset[str], library: Mapping[str, function_pb2.FunctionDef]
-) -> str:
-    """The first of some op types that a node is or calls, through any number of functions; "" where there is none."""
-    if node.op in op_types:
-        return node.op
-    names = sorted(called_functions([node], library))
-    return next((child.op for name in names for child in library[name].node_def if child.op in op_types), "")
-
-
-def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
-    """Op name of the main graph -> devices that the op requests, whole or in part; others are left out.
-
-    An op asks for its own device first, then for those of the ops in its branches and bodies, because it runs with
-    them on one device. What XLA compiles runs where its call is, whatever it asks for inside. An op that takes a
-    variable's handle runs where the variable is: TensorFlow pays no heed to what it asks for, and it is left out.
-    All calls have been inlined.
-    """
-    library = functions_of(program.graph_def.library)
-    inside: dict[str, tuple[str, ...]] = {}
-    requests = {node.name: _requests(node, library, inside) for node in program.graph_def.node}
-    return {name: devices for name, devices in requests.items() if devices}
-
-
-def without_devices(program: Program) -> Program:
-    """Returns the program with no device on any node or function node."""
-    graph_def = with_nodes(program.graph_def, program.graph_def.node)
-    for node in all_nodes(graph_def):
-        node.device = ""
-    return dataclasses.replace(program, graph_def=graph_def)
-
-
-def _requests(
-    node: node_def_pb2.NodeDef,
-    library: Mapping[str, function_pb2.FunctionDef],
-    inside: dict[str, tuple[str, ...]],
-) -> tuple[str, ...]:
-    """Devices that a node requests; ``inside`` caches the requests of functions."""
-    devices = [node.device] if node.device else []
-    called = [name for name in dict.fromkeys(function_names(node)) if name in library]
-    if not called:
-        follows_a_variable = takes_special_inputs(node.op) and any(
-            dtype == types_pb2.DT_RESOURCE or is_ref(dtype) for dtype in input_types(node)
-        )
-        return () if follows_a_variable else tuple(devices)
-    for name in [] if is_compiled(node) else called:
-        if name not in inside:
-            inside[name] = ()  # for a function that calls itself
-            body = [] if is_compiled(library[name]) else library[name].node_def
-            requests = (device for child in body for device in _requests(child, library, inside))
-            inside[name] = tuple(dict.fromkeys(requests))
-        devices.extend(inside[name])
-    return tuple(dict.fromkeys(devices))
-
-
 @dataclasses.dataclass(frozen=True)
 class Item:
     """One self-contained graph: inlined, shapes known or estimated, feeds, fetches, variables."""
@@ -571,3 +455,119 @@ def _entries(kind: type, field: str, header: dict[str, Any], arrays: dict[str, n
             value = np.full(shape, element[0]) if raw.any() else np.zeros(shape, element.dtype)
         entries.append(kind(**fields, value=value))
     return entries
+
+
+def host_ops(
+    graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture], variables: Sequence[ItemVariable] = ()
+) -> dict[str, str]:
+    """Op name -> reason to stay in the calling process: what the op needs is nowhere else.
+
+    A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do
+    Python functions, and a variable that something else in this process holds. Ops that colocation ties to one of
+    these stay with it.
+    """
+    library = functions_of(graph_def.library)
+    kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
+    kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
+    callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
+    prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
+    reasons = {}
+    for node in graph_def.node:
+        if node.name in kinds:
+            reasons[node.name] = kinds[node.name]
+        elif callbacks[node.name]:
+            reasons[node.name] = f"it runs a Python function ({callbacks[node.name]})"
+        elif prints[node.name]:
+            reasons[node.name] = f"it prints where this process does ({prints[node.name]})"
+    return reasons
+
+
+def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
+    """Reason why no other process can run a graph: one clause that names an op; "" where one can.
+
+    An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
+    """
+    for capture in captures:
+        if not can_stand_in(graph_def, capture):
+            readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
+            return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
+    library = functions_of(graph_def.library)
+    filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
+    for node in graph_def.node:
+        op_type = _op_within(node, CALLBACKS, library)
+        if op_type:
+            return f"{node.name!r} runs a Python function of this process ({op_type})"
+        if node.op in _TABLES and node.name not in filled:
+            return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
+    return ""
+
+
+def can_stand_in(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> bool:
+    """True if zeros can be read in place of a capture: an iterator of numbers that is only read."""
+    readers = _readers(graph_def, capture)
+    return bool(readers) and all(
+        node.op in _ITERATOR_READS
+        and all(tf.as_dtype(dtype) not in _NO_NUMBERS for dtype in node.attr["output_types"].list.type)
+        for node in readers
+    )
+
+
+def _readers(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> list[node_def_pb2.NodeDef]:
+    return [
+        node for node in graph_def.node if any(text.partition(":")[0] == capture.node for text in node.input)
+    ]
+
+
+def _op_within(
+    node: node_def_pb2.NodeDef, op_types: frozenset[str], library: Mapping[str, function_pb2.FunctionDef]
+) -> str:
+    """The first of some op types that a node is or calls, through any number of functions; "" where there is none."""
+    if node.op in op_types:
+        return node.op
+    names = sorted(called_functions([node], library))
+    return next((child.op for name in names for child in library[name].node_def if child.op in op_types), "")
+
+
+def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
+    """Op name of the main graph -> devices that the op requests, whole or in part; others are left out.
+
+    An op asks for its own device first, then for those of the ops in its branches and bodies, because it runs with
+    them on one device. What XLA compiles runs where its call is, whatever it asks for inside. An op that takes a
+    variable's handle runs where the variable is: TensorFlow pays no heed to what it asks for, and it is left out.
+    All calls have been inlined.
+    """
+    library = functions_of(program.graph_def.library)
+    inside: dict[str, tuple[str, ...]] = {}
+    requests = {node.name: _requests(node, library, inside) for node in program.graph_def.node}
+    return {name: devices for name, devices in requests.items() if devices}
+
+
+def without_devices(program: Program) -> Program:
+    """Returns the program with no device on any node or function node."""
+    graph_def = with_nodes(program.graph_def, program.graph_def.node)
+    for node in all_nodes(graph_def):
+        node.device = ""
+    return dataclasses.replace(program, graph_def=graph_def)
+
+
+def _requests(
+    node: node_def_pb2.NodeDef,
+    library: Mapping[str, function_pb2.FunctionDef],
+    inside: dict[str, tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Devices that a node requests; ``inside`` caches the requests of functions."""
+    devices = [node.device] if node.device else []
+    called = [name for name in dict.fromkeys(function_names(node)) if name in library]
+    if not called:
+        follows_a_variable = takes_special_inputs(node.op) and any(
+            dtype == types_pb2.DT_RESOURCE or is_ref(dtype) for dtype in input_types(node)
+        )
+        return () if follows_a_variable else tuple(devices)
+    for name in [] if is_compiled(node) else called:
+        if name not in inside:
+            inside[name] = ()  # for a function that calls itself
+            body = [] if is_compiled(library[name]) else library[name].node_def
+            requests = (device for child in body for device in _requests(child, library, inside))
+            inside[name] = tuple(dict.fromkeys(requests))
+        devices.extend(inside[name])
+    return tuple(dict.fromkeys(devices))

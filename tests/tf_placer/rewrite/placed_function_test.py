@@ -58,41 +58,109 @@ def test_loops_and_branches() -> None:
     )
 
 
-def test_gradient_from_outside() -> None:
+def outcomes(function, x: tf.Tensor, *variables: tf.Variable) -> list:
+    """Results of a function, and the gradients of their sum by its argument and variables, from outside."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        results = tf.nest.flatten(function(x))
+        loss = tf.add_n([tf.reduce_sum(result) for result in results])
+    gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, [x, *variables])]
+    return [tensor.numpy().tobytes() for tensor in (*results, *gradients)]
+
+
+def gradient_in_a_loop() -> tuple:
     weights = tf.Variable(tf.reshape(tf.range(6.0), [2, 3]))
 
     @tf.function
     def f(x):
-        hidden = tf.while_loop(lambda i, _: i < 3, lambda i, h: (i + 1, tf.tanh(h * 1.5)), [0, x @ weights])[
-            1
-        ]
+        body = lambda i, h: (i + 1, tf.tanh(h * 1.5))  # noqa: E731
+        hidden = tf.while_loop(lambda i, _: i < 3, body, [0, x @ weights])[1]
         return tf.reduce_sum(tf.cond(tf.reduce_sum(hidden) > 0.0, lambda: hidden * 2.0, lambda: hidden))
 
-    def gradients(function):
-        x = tf.constant([[0.1, -0.2]])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = function(x)
-        return [g.numpy().tobytes() for g in tape.gradient(loss, [x, weights])]
-
-    expected = gradients(f)
-    assert gradients(place(f, tf.constant([[0.1, -0.2]]))) == expected
+    return f, tf.constant([[0.1, -0.2]]), weights
 
 
-def test_custom_gradient_from_outside() -> None:
+def custom_gradient() -> tuple:
     @tf.custom_gradient
     def clipped(x):
         return tf.identity(x), lambda upstream: tf.clip_by_value(upstream, -0.5, 0.5)
 
+    return tf.function(lambda x: 3.0 * clipped(tf.sin(x))), tf.constant([0.0, 1.0])
+
+
+def a_loop_that_is_called_twice() -> tuple:
+    @tf.function
+    def looped(x):
+        body = lambda i, y, z: (i + 1, tf.sin(y), tf.exp(z))  # noqa: E731
+        return tf.while_loop(lambda i, *_: i < 3, body, [0, x, x])[1:]
+
+    # The gradient needs other values of each.
+    return tf.function(lambda x: looped(x)[0] * looped(x * 0.5)[1]), tf.constant([0.5, 1.0])
+
+
+def branches_in_a_loop_that_take_elements() -> tuple:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
     @tf.function
     def f(x):
-        return 3.0 * clipped(tf.sin(x))
+        def body(i, y):
+            taken = tf.reduce_sum(table.gather_nd([[0, 1], [i, 2]]))
+            chosen = tf.switch_case(
+                i % 2, [lambda: tf.reduce_sum(tf.gather(table, i)), lambda: table[i, 0] * y]
+            )
+            return i + 1, y * taken + x * chosen
 
-    x = tf.constant([0.0, 1.0])
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(x)
-        expected, found = f(x), place(f, x)(x)
-    assert tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x))
+        return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+    return f, tf.constant(2.0), table
+
+
+def calls_in_a_branch_and_a_loop() -> tuple:
+    @tf.function
+    def called(x, y):
+        return tf.sin(x) * y, tf.exp(y)
+
+    @tf.function
+    def f(x):
+        def body(i, y):
+            first, second = called(y, x)
+            return i + 1, first + second
+
+        looped = tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: called(called(x, looped)[1], x)[0], lambda: looped)
+
+    return f, tf.constant([0.5, 0.25])
+
+
+def elements_taken_in_a_branch_of_a_branch() -> tuple:
+    table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+    @tf.function
+    def f(x):
+        def branch():
+            taken = lambda: table.gather_nd([[1, 0], [0, 1]]) * x  # noqa: E731
+            return tf.cond(x < 9.0, taken, lambda: tf.stack([x, x]))
+
+        return tf.cond(x > 0.0, branch, lambda: tf.stack([x, -x]))
+
+    return f, tf.constant(2.0), table
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        gradient_in_a_loop,
+        custom_gradient,
+        a_loop_that_is_called_twice,
+        branches_in_a_loop_that_take_elements,
+        calls_in_a_branch_and_a_loop,
+        elements_taken_in_a_branch_of_a_branch,
+    ],
+)
+def test_gradients_from_outside(make) -> None:
+    function, x, *variables = make()
+    placed = place(function, x)  # before a gradient is taken: that gives loops bodies of their own
+    assert outcomes(placed, x, *variables) == outcomes(function, x, *variables)
 
 
 def test_variable_known_by_its_handle_only() -> None:
@@ -109,24 +177,6 @@ def test_variable_known_by_its_handle_only() -> None:
     assert moved
     assert tf.reduce_all(found == expected)
     assert weights.numpy().tolist() == [0.0, 1.0]
-
-
-def test_gradient_of_a_loop_that_is_called_twice() -> None:
-    @tf.function
-    def looped(x):
-        body = lambda i, y, z: (i + 1, tf.sin(y), tf.exp(z))  # noqa: E731
-        return tf.while_loop(lambda i, *_: i < 3, body, [0, x, x])[1:]
-
-    @tf.function
-    def f(x):
-        return looped(x)[0] * looped(x * 0.5)[1]  # the gradient needs other values of each
-
-    x = tf.constant([0.5, 1.0])
-    placed = place(f, x)  # before a gradient of f is taken: that gives its loops bodies of their own
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(x)
-        expected, found = f(x), placed(x)
-    assert tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x))
 
 
 def test_elements_of_a_variable() -> None:
@@ -260,72 +310,6 @@ def test_keras_training() -> None:
         return [run(x, x[:, :4]).numpy().tobytes() for x in data] + [w.tobytes() for w in model.get_weights()]
 
     assert losses(True) == losses(False)
-
-
-def same_gradients(f, variable: tf.Variable) -> bool:
-    """Whether the gradients of a function of a scalar are the same placed."""
-
-    def gradients(function):
-        x = tf.constant(2.0)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return [tf.convert_to_tensor(one) for one in tape.gradient(y, [x, variable])]
-
-    expected, found = gradients(f), gradients(place(f, tf.constant(2.0)))
-    return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
-
-
-def test_gradient_of_a_loop_with_branches_that_take_elements() -> None:
-    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
-
-    @tf.function
-    def f(x):
-        def body(i, y):
-            taken = tf.reduce_sum(table.gather_nd([[0, 1], [i, 2]]))
-            chosen = tf.switch_case(
-                i % 2, [lambda: tf.reduce_sum(tf.gather(table, i)), lambda: table[i, 0] * y]
-            )
-            return i + 1, y * taken + x * chosen
-
-        return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
-
-    assert same_gradients(f, table)
-
-
-def test_gradient_of_calls_in_a_branch_and_a_loop() -> None:
-    @tf.function
-    def called(x, y):
-        return tf.sin(x) * y, tf.exp(y)
-
-    @tf.function
-    def f(x):
-        def body(i, y):
-            first, second = called(y, x)
-            return i + 1, first + second
-
-        looped = tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
-        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: called(called(x, looped)[1], x)[0], lambda: looped)
-
-    x = tf.constant([0.5, 0.25])
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(x)
-        expected, found = f(x), place(f, x)(x)
-    assert tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x))
-
-
-def test_gradient_of_elements_taken_in_a_branch_of_a_branch() -> None:
-    table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-
-    @tf.function
-    def f(x):
-        def branch():
-            taken = lambda: table.gather_nd([[1, 0], [0, 1]]) * x  # noqa: E731
-            return tf.cond(x < 9.0, taken, lambda: tf.stack([x, x]))
-
-        return tf.cond(x > 0.0, branch, lambda: tf.stack([x, -x]))
-
-    assert same_gradients(f, table)
 
 
 def test_result_of_a_branch_named_as_its_input() -> None:
