@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
-from colocation.op_facts import CALLS, alone, data_inputs, new_node, parse_input
+from colocation.op_facts import CALLS, alone, data_inputs, parse_input
 from colocation.tensorflow_internals import (
     FuncGraph,
     call_flat,
@@ -20,7 +20,6 @@ from colocation.tensorflow_internals import (
     registered_gradient,
 )
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.item import Item
 from tf_placer.graph.program import (
     Program,
     all_nodes,
@@ -30,15 +29,9 @@ from tf_placer.graph.program import (
     functions_in,
     functions_of,
     inlined_bodies,
-    is_stateful,
-    op_def,
-    renamed_input,
-    renamed_node,
-    with_nodes,
     write_body,
 )
 from tf_placer.graph.read_graph import SavedModel
-from tf_placer.transform.split.open_batch import NotOpen, OpenForm
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
@@ -310,176 +303,6 @@ def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed:
     write_body(body, graph_def, call.arguments, ret, placed.control_outputs)
     library.function.extend(graph_def.library.function)
     library.gradient.extend(graph_def.library.gradient)
-
-
-def chosen_by_size(
-    item: Item, placed: Program, declared: Mapping[str, tf.TensorShape], form: OpenForm, device: str
-) -> Program:
-    """A program that runs in parts where its inputs have sizes of the open form, and whole where they have not.
-
-    Where inputs can have no other sizes, the placed program alone.
-
-    Args:
-      item: the program, whole.
-      placed: the same in parts, with devices.
-      declared: feed -> its shape, open where calls may have any size.
-      form: batches of the parts.
-      device: compares sizes.
-
-    Raises:
-      NotOpen: the program has state that cannot be passed to a function.
-    """
-    with tf.Graph().as_default() as graph:
-        feeds = _placeholders(item, declared)
-        with tf.device(device), tf.name_scope("sizes_fit"):
-            checks = _checks_of_sizes(item, feeds, form)
-            fits = tf.reduce_all(tf.stack(checks)).name if checks else ""
-    if not fits:
-        return placed
-    chooser = graph.as_graph_def()
-    library = functions_of(placed.graph_def.library)
-    state = [node for node in placed.graph_def.node if not node.input and holds_state(node, library)]
-    if any(argument.is_ref for node in state for argument in op_def(node, library).output_arg):
-        if form.examples and len(checks) == 1:  # fewer examples than parts: TensorFlow reports them itself
-            return placed
-        raise NotOpen("it has reference variables, which no branch can be given")
-    in_use = {*feeds, *(node.name for node in chooser.node), *(node.name for node in item.graph_def.node)}
-    name = fresh_name("by_size", in_use)
-    dtype_of = {node: tensor.dtype.as_datatype_enum for node, tensor in feeds.items()}
-    dtype_of |= {node.name: tf.resource.as_datatype_enum for node in state}
-    fetched = [parse_input(text)[1:] for text in item.fetches]
-    types = [item.outputs[item.index.id_of_name[op]][i].dtype.as_datatype_enum for op, i in fetched]
-
-    def cut(tensor: tf.Tensor, sizes: Sequence[int | None], name: str) -> tf.Tensor:
-        # A slice from the begin of each axis, for the reason in ``placed_function.cut_to_fit``.
-        return tf.slice(tensor, [0] * len(sizes), [-1 if size is None else size for size in sizes], name)
-
-    branches = [
-        _as_function(f"{name}_{branch}", program, dtype_of, types)
-        for branch, program in (
-            ("in_parts", _with_sizes(item, placed, feeds, form, cut)),
-            ("whole", item.as_program()),
-        )
-    ]
-    chooser.node.extend(state)
-    has_state = any(function.signature.is_stateful for function in branches)
-    attributes = {
-        "Tcond": tf.bool,
-        "Tin": list(map(tf.as_dtype, dtype_of.values())),
-        "Tout": list(map(tf.as_dtype, types)),
-        "_lower_using_switch_merge": True,  # ops in branches are on devices of their own
-        "then_branch": branches[0].signature.name,
-        "else_branch": branches[1].signature.name,
-    }
-    inputs = [fits, *dtype_of]
-    chooser.node.append(new_node("If" if has_state else "StatelessIf", name, inputs, **attributes))
-    for source in (placed.graph_def.library, item.graph_def.library):
-        names = {function.signature.name for function in chooser.library.function}
-        chooser.library.function.extend(f for f in source.function if f.signature.name not in names)
-        chooser.library.gradient.extend(g for g in source.gradient if g not in chooser.library.gradient)
-    chooser.library.function.extend(branches)
-    chooser.versions.CopyFrom(placed.graph_def.versions)
-    return dataclasses.replace(
-        placed,
-        graph_def=chooser,
-        fetches=tuple(f"{name}:{i}" for i in range(len(types))),
-        control_outputs=(name,) if item.control_outputs else (),
-    )
-
-
-def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm) -> list[tf.Tensor]:
-    """Conditions on the inputs' sizes for parts; none where all sizes that may come meet them."""
-    checks, batches = [], []
-    for feed in item.feeds:
-        tensor = feeds[feed.node]
-        if tensor.shape.rank is None:
-            same = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
-            checks.append(tf.reduce_all(same))
-            continue
-        sizes = tf.shape(tensor, tf.int64)
-        for axis, size in enumerate(tensor.shape):
-            if size is None and form.examples.get(feed.node) == axis:
-                batches.append(sizes[axis])
-            elif size is None:
-                checks.append(tf.equal(sizes[axis], feed.shape[axis]))
-    if batches and form.least > 1:
-        checks.append(batches[0] >= form.least)
-    return checks + [tf.equal(batches[0], batch) for batch in batches[1:]]
-
-
-def of_these_sizes_alone(item: Item, placed: Program, declared: Mapping[str, tf.TensorShape]) -> Program:
-    """The program in parts, ending in an error for inputs of other sizes; arguments of ``chosen_by_size``."""
-    with tf.Graph().as_default():
-        feeds = _placeholders(item, declared)
-    return _with_sizes(item, placed, feeds, OpenForm(placed.graph_def, 1, {}), tf.ensure_shape)
-
-
-def _placeholders(item: Item, declared: Mapping[str, tf.TensorShape]) -> dict[str, tf.Tensor]:
-    return {
-        feed.node: tf.compat.v1.placeholder(feed.dtype, declared[feed.node], feed.node) for feed in item.feeds
-    }
-
-
-def _with_sizes(
-    item: Item,
-    placed: Program,
-    feeds: Mapping[str, tf.Tensor],
-    form: OpenForm,
-    give: Callable[[tf.Tensor, Sequence[int | None], str], tf.Tensor],
-) -> Program:
-    """The program with its inputs given the plan's sizes by ``give``, None for open ones."""
-    node_of = {node.name: node for node in placed.graph_def.node}
-    in_use, new_name, nodes = set(node_of), dict[str, str](), []
-    for feed in item.feeds:
-        shape = feeds[feed.node].shape
-        sizes = [
-            None if shape.rank is not None and (shape[axis] or form.examples.get(feed.node) == axis) else size
-            for axis, size in enumerate(feed.shape)
-        ]
-        if feed.node not in node_of or all(size is None for size in sizes):
-            continue
-        new_name[feed.node] = fresh_name(f"{feed.node}/of_the_plan", in_use)
-        with tf.Graph().as_default() as graph, tf.device(node_of[feed.node].device):
-            give(tf.compat.v1.placeholder(feed.dtype, name=feed.node), sizes, new_name[feed.node])
-        nodes += [node for node in graph.as_graph_def().node if node.name != feed.node]
-    renamed = [renamed_node(node, new_name) for node in placed.graph_def.node if node.name not in new_name]
-    nodes += renamed + [node_of[name] for name in new_name]
-    return dataclasses.replace(
-        placed,
-        graph_def=with_nodes(placed.graph_def, nodes),
-        fetches=tuple(renamed_input(text, new_name) for text in placed.fetches),
-    )
-
-
-def holds_state(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
-    """Whether an op makes a handle or a reference."""
-    outputs = op_def(node, library).output_arg
-    return any(argument.is_ref or argument.type == types_pb2.DT_RESOURCE for argument in outputs)
-
-
-def _as_function(
-    name: str, program: Program, dtype_of: Mapping[str, int], types: Sequence[int]
-) -> function_pb2.FunctionDef:
-    """A program as a function of its inputs and handles."""
-    function = function_pb2.FunctionDef()
-    signature = function.signature
-    signature.name = name
-    for i, dtype in enumerate(dtype_of.values()):
-        signature.input_arg.add(name=f"argument_{i}", type=dtype)
-    for i, dtype in enumerate(types):
-        signature.output_arg.add(name=f"result_{i}", type=dtype)
-    library = functions_of(program.graph_def.library)
-    signature.is_stateful = any(
-        is_stateful(node, library) for node in program.graph_def.node if node.name not in dtype_of
-    )
-    write_body(
-        function,
-        program.graph_def,
-        {node: f"argument_{i}" for i, node in enumerate(dtype_of)},
-        {f"result_{i}": fetch for i, fetch in enumerate(program.fetches)},
-        program.control_outputs,
-    )
-    return function
 
 
 def place_object_functions(

@@ -184,11 +184,8 @@ def _of_local_workers(model: SavedModel, named: Iterable[str]) -> dict[str, str]
 
 def _is_one(device: str, wanted: str) -> bool:
     """True if a full name matches a device string, in which parts may be left out."""
-    have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(wanted)
-    return all(
-        getattr(want, part) in (None, getattr(have, part))
-        for part in ("job", "replica", "task", "device_type", "device_index")
-    )
+    have = tf.DeviceSpec.from_string(device)
+    return have.make_merged_spec(tf.DeviceSpec.from_string(wanted)) == have
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

@@ -86,10 +86,8 @@ def sparse_added_as_dense() -> Iterator[None]:
 
     def write(self, tensors, state, dtype, name, shape):
         if dtype.is_integer:
-            return self.node("Identity", name, [tensors[0]], {"T": dtype})
-        return self.node(
-            "AddN", name, tensors, {"T": dtype}, attributes={"N": tf.compat.v1.AttrValue(i=len(tensors))}
-        )
+            return self.node("Identity", name, [tensors[0]], T=dtype)
+        return self.node("AddN", name, tensors, T=dtype, N=len(tensors))
 
     with mock.patch.object(Writer, "_concatenated", write):
         yield
