@@ -19,7 +19,8 @@ import experiments
 from experiments.main_program import out_flag, run, seed_flag
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
-from tf_placer.command_line.request import Request, Source
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.report.files import write_report
 from tf_placer.report.sentences import headline
 from tf_placer.report.text import print_report

@@ -59,8 +59,7 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
         print(values.main_module_help() if values is flags.FLAGS else values.get_help())
         return OK
     try:
-        words = read_flags(values, argv)
-        if words:
+        if words := read_flags(values, argv):
             raise InputError(f"takes flags only, got {words[0]!r}; write --flag=value")
         study = values["study"].value if "study" in values else None
         for name in values:

@@ -21,12 +21,12 @@ from typing import Any
 import rich.console
 from absl import flags
 
+import tf_placer
 from tf_placer import native_log
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import clear_cache
-from tf_placer.base.heartbeat import HEARTBEAT
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.base.quantities import HEARTBEAT
 from tf_placer.command_line.check_flags import (
     COMPLETION,
     check_flags,
@@ -35,7 +35,7 @@ from tf_placer.command_line.check_flags import (
     list_clusters,
     parse,
 )
-from tf_placer.command_line.list_workloads import list_names, list_workloads
+from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.request import COMMANDS, PASSED_ON, Flags
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
@@ -49,12 +49,12 @@ _HELP = frozenset({"--help", "-help", "-h", "-?", "--h", "--helpfull", "--helpsh
 _VERSION = frozenset({"--version", "-version", "-V", "-v", "version"})
 
 
-def _run_light(options: Flags, console: rich.console.Console) -> Any:
-    """Prints, and returns as JSON data, what needs no TensorFlow; None for the rest."""
+def _run(options: Flags, console: rich.console.Console) -> Any:
+    """Runs a command, which prints its results and returns them as JSON data; most load TensorFlow."""
     if options.command == "clusters":
         return list_clusters(console)
     if options.command == "workloads" and not options.facts:
-        return list_names(console) if options.names else list_workloads(console)
+        return list_workloads(console, options.names)
     if options.command == "methods":
         rows = methods.descriptions()
         for row in rows:
@@ -70,7 +70,9 @@ def _run_light(options: Flags, console: rich.console.Console) -> Any:
     if options.command == "doctor":
         what = "looking at TensorFlow, devices and compiled code"
         with HEARTBEAT.showing(console, lambda: what), concurrent.futures.ThreadPoolExecutor(1) as pool:
-            probed = pool.submit(Cluster.local)  # in a child process, while TensorFlow is loaded here
+            probed = pool.submit(
+                tf_placer.Cluster.local
+            )  # in a child process, while TensorFlow is loaded here
             native_log.load_tensorflow()
             from tf_placer.command_line.doctor import examine  # TensorFlow with it
 
@@ -79,7 +81,11 @@ def _run_light(options: Flags, console: rich.console.Console) -> Any:
         script = COMPLETION[options.shell]
         console.print(script, soft_wrap=True, markup=False, end="")
         return {"shell": options.shell, "script": script}
-    return None
+    with HEARTBEAT.showing(console, lambda: "loading TensorFlow"):
+        native_log.load_tensorflow()
+        from tf_placer.command_line.run_command import RUN_OF_COMMAND  # TensorFlow with it
+
+        return RUN_OF_COMMAND[options.command](options, console)
 
 
 def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int:
@@ -130,12 +136,10 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
 @contextlib.contextmanager
 def _warnings_are_lines() -> Iterator[None]:
     """Prints a warning as one line, without its source line, which is none of a user's."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        sys.stderr.write(f"tf-placer: warning: {' '.join(str(message).split())}\n")
-
     with warnings.catch_warnings():
-        warnings.showwarning = show
+        warnings.showwarning = lambda message, *_, **__: print(
+            f"tf-placer: warning: {' '.join(str(message).split())}", file=sys.stderr
+        )
         yield
 
 
@@ -172,17 +176,6 @@ def standard_output_silenced() -> Iterator[None]:
         ctypes.CDLL(None).fflush(None)  # what C has in its buffers would come out afterwards
         os.dup2(kept, _STANDARD_OUTPUT)
         os.close(kept)
-
-
-def _run(options: Flags, console: rich.console.Console) -> Any:
-    data = _run_light(options, console)
-    if data is not None:
-        return data
-    with HEARTBEAT.showing(console, lambda: "loading TensorFlow"):
-        native_log.load_tensorflow()
-        from tf_placer.command_line.run_command import RUN_OF_COMMAND  # TensorFlow with it
-
-        return RUN_OF_COMMAND[options.command](options, console)
 
 
 def console_main() -> None:

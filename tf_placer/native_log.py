@@ -25,17 +25,6 @@ def is_command() -> bool:
     return pathlib.Path(sys.argv[0]).name == "tf-placer"
 
 
-def is_command_line() -> bool:
-    """True for ``python -m tf_placer`` or ``tf-placer``, which load TensorFlow when their flags are right."""
-    if sys.argv[0] == "-m":
-        # As ``-m tf_placer`` or ``-mtf_placer``; the first is what Python runs, all that follows is the command's.
-        return any(
-            argument == "-mtf_placer" or (before, argument) == ("-m", "tf_placer")
-            for before, argument in itertools.pairwise(sys.orig_argv)
-        )
-    return pathlib.Path(sys.argv[0]).name == "tf-placer"
-
-
 def load_tensorflow() -> None:
     """Imports TensorFlow and Keras, without their messages where this process is a command.
 
@@ -62,5 +51,10 @@ if _IS_COMMAND:
     # 3 keeps even errors off: on a machine without a GPU the CUDA build logs a failed cuInit as one.
     # What goes wrong in an op reaches Python as an exception all the same.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if not is_command_line():
+    # ``python -m tf_placer`` and ``tf-placer`` load TensorFlow when their flags are right. The word behind -m is what
+    # Python runs, and all that follows is the command's.
+    if sys.argv[0] == "-m" and not any(
+        argument == "-mtf_placer" or (before, argument) == ("-m", "tf_placer")
+        for before, argument in itertools.pairwise(sys.orig_argv)
+    ):
         load_tensorflow()

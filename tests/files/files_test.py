@@ -9,7 +9,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import zipfile
 
 import pytest
 import rich.console
@@ -68,10 +67,6 @@ OF_META_GRAPHS = (
     Row("unregistered_op.pbtxt", ("--fetches=product:0",)),
     Row("parsed_before_product.pbtxt", Y),
     Row("queue_before_product.pbtxt", Y),
-    Row("model.onnx", Y, "it is an ONNX model; convert it to a SavedModel"),
-    Row("model.tflite", Y, "it is a TensorFlow Lite model; give the SavedModel that it was converted from"),
-    Row("model.h5", Y, "it is a Keras model or weights in HDF5; export it with keras.models.load_model"),
-    Row("model.keras", Y, "it is a Keras model; export it with keras.models.load_model"),
     Row("text_saved_model", Y, "it is the folder of a SavedModel; give --saved_model="),
     Row("text_saved_model/saved_model.pbtxt", Y, "it is the file of a SavedModel; give its folder, --saved_model="),
 )  # fmt: skip
@@ -87,11 +82,6 @@ OF_SAVED_MODELS = (
     Row("unknown_rank_saved_model", ("--input_shape=rows:4,3",)),
     Row("unknown_rank_saved_model", ("--input_shape=x:4,3",)),
     Row("unknown_rank_saved_model", ("--input_shape=row:4,3",), "an input 'row' is given, and there is none"),
-    Row("model.onnx", (), "is an ONNX model; convert it to a SavedModel"),
-    Row("model.tflite", (), "is a TensorFlow Lite model; give the SavedModel that it was converted from"),
-    Row("model.h5", (), "is a Keras model or weights in HDF5; export it with keras.models.load_model"),
-    Row("model.keras", (), "is a Keras model; export it with keras.models.load_model"),
-    Row("graph_def.pb", (), "it is a GraphDef; give --meta_graph="),
     Row("text_saved_model/saved_model.pbtxt", (), "it is the file of a SavedModel; give its folder"),
 )  # fmt: skip
 OF_PROFILED_GRAPHS = (
@@ -116,11 +106,6 @@ def made_files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     (folder / "graph_def.pb").write_bytes(graph_def.SerializeToString())
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph_def)
     (folder / "meta_graph.meta").write_bytes(meta_graph.SerializeToString())
-    (folder / "model.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
-    (folder / "model.tflite").write_bytes(b"\x1c\0\0\0TFL3\x14\0")
-    (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0\0")
-    with zipfile.ZipFile(folder / "model.keras", "w") as keras_file:
-        keras_file.writestr("config.json", "{}")
     return folder
 
 

@@ -22,7 +22,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.base.file_kinds import kind_of
-from tf_placer.command_line.request import Source
+from tf_placer.command_line.source import Source
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
 

@@ -56,9 +56,6 @@ def fit(kind: Any, value: Any, where: str, form: Literal["python", "text", "docu
       value: to check; a mapping where ``kind`` is a dataclass.
       where: name of the value; of a dataclass the prefix of its fields, such as ``"--"`` or ``"box.toml: "``.
       form: in a ``"text"`` numbers and truth values are texts; a ``"document"`` is what JSON or TOML can hold.
-
-    Raises:
-      InputError: names the value, or the field in it, and what to give.
     """
     import pydantic  # here: it takes 0.1 s, and not every command needs it
 
@@ -156,11 +153,7 @@ def number(
     most: float | None = None,
     finite: bool = False,
 ) -> float:
-    """``value`` as a float strictly between ``above`` and ``below``, from ``least`` to ``most``; nan never.
-
-    Raises:
-      InputError: a truth value, no number, or one out of range.
-    """
+    """``value`` as a float strictly between ``above`` and ``below``, from ``least`` to ``most``; nan never."""
     return float(fit(limited(float, above, below, least, most, finite), value, name))
 
 
@@ -309,10 +302,6 @@ def exact(name: str, value: object, dtype: type) -> np.ndarray:
       name: what the array is called in the error.
       value: array-like.
       dtype: an integer type or bool.
-
-    Raises:
-      InputError: a fraction (seconds where nanoseconds are meant, say), a number out of range, no numbers, or rows of
-        different lengths.
     """
     try:
         array = np.asarray(value)
@@ -336,9 +325,6 @@ def check_registration(kind: str, name: Any, value: Any, built_in: Collection[st
       name: stands in flags, where commas separate names, and in names of files.
       value: what it stands for.
       built_in: names that keep their meaning; others may be registered anew, as a notebook does.
-
-    Raises:
-      InputError: the name is none or is taken, or the value cannot be called.
     """
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise InputError(f"{name!r} is no name of a {kind}; use small letters, digits and _")

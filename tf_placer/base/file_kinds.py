@@ -158,7 +158,7 @@ def _kind_of_bytes(data: bytes) -> Kind | None:
 
 
 def _message(data: memoryview) -> tuple[Kind | None, bool]:
-    """Kind of a protocol buffer by its first fields, without a schema; and whether all of it is there."""
+    """Kind of a protocol buffer by its first fields, without a schema, and True if complete."""
     values, is_whole = _fields(data)
     head, second = values.get(1), values.get(2)
     if isinstance(head, int) and isinstance(second, memoryview):

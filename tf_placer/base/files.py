@@ -104,9 +104,6 @@ def exclusively(lock: pathlib.Path, refusal: str) -> Iterator[None]:
     Args:
       lock: a file that exists only meanwhile, in a folder that exists.
       refusal: message for the others.
-
-    Raises:
-      InputError: the block is taken, or the folder is read-only.
     """
     try:
         descriptor = open_locked(lock)
@@ -146,9 +143,6 @@ def reserved(folder: pathlib.Path, given_as: str) -> Iterator[None]:
     Args:
       folder: for results.
       given_as: as in ``check_writable``.
-
-    Raises:
-      InputError: it cannot be written to, or another process has it.
     """
     refusal = f"{given_as}: another run is writing there; wait for it, or give another folder"
     with _made(folder, given_as), exclusively(folder / ".run.lock", refusal):
@@ -183,9 +177,6 @@ def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
     """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written.
 
     A failure leaves an older ``path`` as it was, and no ``path.new``. Several processes write one after the other.
-
-    Raises:
-      InputError: its folder is missing, full or read-only.
     """
     temporary = path.with_name(path.name + UNFINISHED)
     data = content.encode() if isinstance(content, str) else content
@@ -209,9 +200,6 @@ def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
     Args:
       folder: must not exist; missing parents are made with it.
-
-    Raises:
-      InputError: the disk is full or read-only, or another process is filling such a folder.
     """
     while True:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -247,9 +235,6 @@ def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Pa
     Args:
       folder: of the results; its other files stay.
       names: of the files and folders that belong together; where the last one exists, the rest is complete.
-
-    Raises:
-      InputError: the disk is full or read-only, or another process is writing results there.
     """
     if not folder.exists():
         with appearing_whole(folder) as inside:
@@ -324,9 +309,6 @@ def read_array_file(
       kind: required kind.
       version: required version.
       remedy: how to get a good one, for the message.
-
-    Raises:
-      InputError: it is missing, damaged, of another kind or of another version: one line that names it.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - so that a file that cannot be opened has a message of its own
@@ -485,11 +467,7 @@ class Durations:
 
 
 def workloads_limit_bytes() -> int:
-    """Most bytes of traced workloads in the cache: 5 GiB, or ``TF_PLACER_WORKLOAD_CACHE_GIB``.
-
-    Raises:
-      InputError: the variable holds no number of gibibytes.
-    """
+    """Most bytes of traced workloads in the cache: 5 GiB, or ``TF_PLACER_WORKLOAD_CACHE_GIB``."""
     text = os.environ.get(WORKLOADS_LIMIT, "") or str(_DEFAULT_GIB)
     try:
         gibibytes = float(text)
@@ -546,9 +524,6 @@ def clear_cache(wanted: Sequence[str], console: rich.console.Console) -> dict[st
     Args:
       wanted: kinds, or ``all``.
       console: for the message.
-
-    Raises:
-      InputError: no such kind, the cache is a link, or something cannot be removed.
     """
     folder, known_kinds = user_cache_folder(), kinds()
     for kind in wanted:

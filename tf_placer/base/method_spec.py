@@ -44,9 +44,6 @@ class Settings:
             preset: str = setting("ours", words=("ours", "paper"))
 
     A field that is given wins: it is what it is in every preset.
-
-    Raises:
-      InputError: a field of the wrong type or out of range; names field, value and remedy.
     """
 
     def __post_init__(self) -> None:
@@ -101,11 +98,7 @@ class Role(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class MethodSpec:
-    """One method.
-
-    Raises:
-      InputError: a field is not as stated here.
-    """
+    """One method."""
 
     name: str  # small letters, digits and ``_``
     kind: Kind  # says what ``build`` is

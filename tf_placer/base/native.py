@@ -72,11 +72,7 @@ class Library:
 
 
 def tensorflow() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Version of the installed TensorFlow, without an import, and its flags for ``Library.flags`` and ``places``.
-
-    Raises:
-      InputError: TensorFlow is not installed.
-    """
+    """Version of the installed TensorFlow, without an import, and its flags for ``Library.flags`` and ``places``."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
         raise InputError("TensorFlow is not installed; run pip install tensorflow")
@@ -96,9 +92,6 @@ def compiled(library: Library, is_announced: bool = False) -> pathlib.Path:
     Args:
       library: to find or compile.
       is_announced: the caller has announced the compilation and its time.
-
-    Raises:
-      InputError: there is no compiler, it fails, or the environment names a missing file.
     """
     return compiled_all([library], is_announced)[0]
 
@@ -107,10 +100,28 @@ def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> li
     """Files of several libraries; their sources are compiled in parallel on all cores."""
     paths = [prebuilt_file(library) or _existing(library) for library in libraries]
     missing = [library for library, path in zip(libraries, paths, strict=True) if path is None]
-    built = iter(_compile(missing, is_announced) if missing else ())
+    built_of = dict(zip(missing, _compile(missing, is_announced), strict=True)) if missing else {}
+    for library, built in built_of.items():
+        reasons = []
+        for folder in library.kept_in:  # it moves to the first writable folder, if there is one
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:
+                    os.replace(shutil.copy(built, scratch), folder / library.file_name)
+            except OSError as error:
+                reasons.append(f"{folder}: {error.strerror}")
+                continue
+            built.unlink()
+            built_of[library] = folder / library.file_name
+            break
+        else:
+            _LOG.warning(
+                "%s can be kept nowhere (%s), so every process compiles it anew; set XDG_CACHE_HOME",
+                library.purpose,
+                "; ".join(reasons),
+            )
     return [
-        _kept(library, next(built)) if path is None else path
-        for library, path in zip(libraries, paths, strict=True)
+        built_of[library] if path is None else path for library, path in zip(libraries, paths, strict=True)
     ]
 
 
@@ -120,7 +131,7 @@ def is_compiled(library: Library) -> bool:
 
 
 def prebuilt_file(library: Library) -> pathlib.Path | None:
-    """File that was built elsewhere, as the environment names it, or None; raises InputError if missing."""
+    """File that was built elsewhere, as the environment says, or None; raises InputError if missing."""
     prebuilt = os.environ.get(library.prebuilt)
     if prebuilt and not pathlib.Path(prebuilt).is_file():
         raise InputError(
@@ -199,27 +210,6 @@ def _run_compiler(compiler: str, library: Library, inputs: Sequence[str], target
         raise InputError(f"{compiler} could not compile {library.purpose}: {errors[0]}")
 
 
-def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
-    """Moves a compiled library to the first writable folder, if there is one."""
-    reasons = []
-    for folder in library.kept_in:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:
-                os.replace(shutil.copy(built, scratch), folder / library.file_name)
-        except OSError as error:
-            reasons.append(f"{folder}: {error.strerror}")
-            continue
-        built.unlink()
-        return folder / library.file_name
-    _LOG.warning(
-        "%s can be kept nowhere (%s), so every process compiles it anew; set XDG_CACHE_HOME",
-        library.purpose,
-        "; ".join(reasons),
-    )
-    return built
-
-
 @functools.cache
 def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
     """Temporary folder, removed when the process ends."""
@@ -272,11 +262,7 @@ def compilations_folder() -> pathlib.Path | None:
 
 
 def load_op_libraries(files: Sequence[str]) -> None:
-    """Loads libraries of ops into this process, and into workers that are started later.
-
-    Raises:
-      InputError: a file is missing, or this TensorFlow cannot load it.
-    """
+    """Loads libraries of ops into this process, and into workers that are started later."""
     tf = importlib.import_module("tensorflow")  # this module is used before TensorFlow is loaded, too
     for file in files:
         if not pathlib.Path(file).is_file():

@@ -1,15 +1,21 @@
-"""Times, shares and sizes as people read and write them: three significant digits, never "nan", never "-0".
+"""Texts for people: times, shares and sizes, with three significant digits, never "nan" or "-0"; lines of progress.
 
 Files keep all digits. A number that is None, nan or infinite is unknown; ``signed`` ones are differences.
 """
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import html
 import math
 import re
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import rich.console
+import rich.text
 
 from tf_placer.base.arguments import InputError
 
@@ -21,6 +27,8 @@ SIZE_UNITS = {"": 1, "B": 1} | {
 }
 _LARGE_SHARE = 0.9995  # of which tenths of a percent are a fourth digit
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_SILENCE_S = 6.0  # under the ten seconds that are promised: under load a beat comes late
+_POLL_S = 1.0
 
 
 def milliseconds(seconds: float | None, signed: bool = False) -> str:
@@ -67,11 +75,7 @@ def in_unit(num_bytes: float, unit: str) -> str:
 
 
 def parse_size(text: str) -> int:
-    """The bytes that a text means: ``"10GB"`` is 10 * 10^9, ``"10 GiB"`` is 10 * 2^30, ``"4096"`` is bytes.
-
-    Raises:
-      InputError: it is no number with one of ``SIZE_UNITS``, or less than a byte.
-    """
+    """The bytes that a text means: ``"10GB"`` is 10 * 10^9, ``"10 GiB"`` is 10 * 2^30, ``"4096"`` is bytes."""
     match = _SIZE.fullmatch(text.strip())
     units = {unit.upper(): factor for unit, factor in SIZE_UNITS.items()}
     if match is None or match[2].upper() not in units:
@@ -119,3 +123,66 @@ def _shown(number: float | None, signed: bool, digits: int | None, unit: str) ->
         digits = min(max(2 - size_of, 0), 3)
     rounded = round(number, digits) + 0.0  # makes a negative zero a plain one
     return f"{rounded:{'+' if signed else ''}.{digits}f}{unit}"
+
+
+class Heartbeat:
+    """Says what the innermost work in progress is doing, if nobody else has said anything lately.
+
+    with HEARTBEAT.showing(console, lambda: "searching, about 12 s left"):
+        search()
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._best_s = math.inf
+        self._work: list[tuple[rich.console.Console, Callable[[], str]]] = []
+        self._said_s = clock()
+        self._ended: threading.Event | None = None
+
+    @contextlib.contextmanager
+    def showing(self, console: rich.console.Console, line: Callable[[], str]) -> Iterator[None]:
+        """Work that ``line`` describes; a terminal gets nothing, because a bar or a live line is there."""
+        if console.is_terminal or console.quiet:
+            yield
+            return
+        work = console, line
+        self._work.append(work)
+        if self._ended is None:
+            self.said()
+            self._ended = threading.Event()
+            threading.Thread(target=self._run, args=(self._ended,), daemon=True, name="heartbeat").start()
+        try:
+            yield
+        finally:
+            self._work.remove(work)
+            if not self._work and self._ended is not None:
+                self._ended.set()
+                self._ended, self._best_s = None, math.inf
+
+    def said(self) -> None:
+        """Notes that a line was printed just now."""
+        self._said_s = self._clock()
+
+    def noted(self, step_s: float) -> None:
+        """Notes a step time that some plan has; the best one is appended to lines that have none. NaN is no time."""
+        self._best_s = step_s if step_s < self._best_s else self._best_s
+
+    def beat(self) -> None:
+        """Prints the line of the innermost work if none was printed lately."""
+        work = self._work[-1:]  # another thread may end it meanwhile
+        if not work or self._clock() - self._said_s < _SILENCE_S:
+            return
+        self.said()
+        ((console, line),) = work
+        text = line()
+        if self._best_s < math.inf and "best " not in text:
+            text += f"; best {milliseconds(self._best_s)} so far"
+        console.print(rich.text.Text(text), soft_wrap=True)
+
+    def _run(self, ended: threading.Event) -> None:
+        while not ended.wait(_POLL_S):
+            self.beat()
+
+
+HEARTBEAT = Heartbeat()
+"""Of this process: several searches that run at once share its silence."""

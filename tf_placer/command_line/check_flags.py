@@ -25,7 +25,7 @@ from tf_placer.cluster.cluster import (
     local_cores,
     preset_names,
 )
-from tf_placer.command_line.scripts.script import Script
+from tf_placer.command_line.script import Script
 from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.planning.request import (
     ALL,
@@ -78,11 +78,7 @@ def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
 
 
 def read_flags(values: flags.FlagValues, argv: Sequence[str]) -> list[str]:
-    """Reads what comes after ``argv[0]``, the command or the program, and returns the words without dashes.
-
-    Raises:
-      InputError: a flag that there is not, or one without a value.
-    """
+    """Reads what comes after ``argv[0]``, the command or the program, and returns the words without dashes."""
     try:
         words = values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
@@ -116,10 +112,6 @@ def parse(command: str, argv: Sequence[str]) -> Flags:
     Args:
       command: its name.
       argv: the command as typed, with all that follows.
-
-    Raises:
-      InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
-        flag, or required flags that are missing: all of them at once.
     """
     about, defined = COMMANDS[command], flags.FlagValues()
     options = {option.name: option.metadata for option in options_of(command)}
@@ -162,11 +154,7 @@ def parse(command: str, argv: Sequence[str]) -> Flags:
 
 
 def check_flags(options: Flags) -> None:
-    """Refuses what cannot be, as far as names, numbers and files tell.
-
-    Raises:
-      InputError: names the flag and the remedy.
-    """
+    """Refuses what cannot be, as far as names, numbers and files tell."""
     command, values = options.command, options.values()
     for check, names in (
         (methods.check_name, ("method", "methods")),
@@ -209,28 +197,25 @@ def check_flags(options: Flags) -> None:
         check_reachable(address)
     clusters = [("cluster", options.cluster)] if options.cluster else []
     for flag, text in [*clusters, *(("clusters", text) for text in options.clusters)]:
-        _check_cluster(options, f"--{flag}={text}", text)
+        # All but this machine, which is probed only when all else is right.
+        said = f"--{flag}={text}"
+        local_cores(text, said)
+        cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
+        name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
+        is_logical = cluster is not None and cluster.kind == LOGICAL
+        if options.command in _NEED_LIVE_DEVICES or (options.command == "run" and not is_logical):
+            check_runs_on(options.command, name, is_live)
+        for other in ("graph", "robust"):
+            if is_live and getattr(options, other):
+                raise InputError(
+                    f"{said} has live devices, and --{other} is for described ones; give a preset or a .toml file "
+                    "without addresses"
+                )
+        if cluster is not None and options.memory_limit:
+            limited("--memory_limit", cluster, limits_of_texts("--memory_limit", options.memory_limit))
     for name in ("out", "tensorboard"):
         if name in values and command != "train":  # whose --out is a file
             check_writable(pathlib.Path(values[name]), f"--{name}={values[name]}")
-
-
-def _check_cluster(options: Flags, said: str, text: str) -> None:
-    """Checks all but this machine, which is probed only when all else is right."""
-    local_cores(text, said)
-    cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
-    name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
-    is_logical = cluster is not None and cluster.kind == LOGICAL
-    if options.command in _NEED_LIVE_DEVICES or (options.command == "run" and not is_logical):
-        check_runs_on(options.command, name, is_live)
-    for other in ("graph", "robust"):
-        if is_live and getattr(options, other):
-            raise InputError(
-                f"{said} has live devices, and --{other} is for described ones; give a preset or a .toml file "
-                "without addresses"
-            )
-    if cluster is not None and options.memory_limit:
-        limited("--memory_limit", cluster, limits_of_texts("--memory_limit", options.memory_limit))
 
 
 def one_of_text(command: str) -> str:

@@ -20,7 +20,6 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import (
     WORKLOADS_LIMIT,
-    Kept,
     cache_contents,
     check_writable,
     user_cache_folder,
@@ -74,7 +73,7 @@ def memory_of_this_process() -> Memory:
 
 
 def _group_files(name: str) -> list[str]:
-    """Contents of a file of control groups, for this process's group and all around it."""
+    """Contents of a file of control groups, for this process's group and its parents."""
     groups = pathlib.Path("/proc/self/cgroup").read_text(encoding="utf8").splitlines()
     inner = pathlib.PurePosixPath(
         next((line.split(":", 2)[2] for line in groups if line.startswith("0::")), "/")
@@ -104,14 +103,19 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices(probed)
         contents, cores, memory = cache_contents(), cores_of_this_process(), memory_of_this_process()
-        findings = [
-            *_tensorflow(),
-            devices,
-            *_compiled(),
-            *_tools(),
-            *_machine(cores, memory),
-            *_caches(contents),
-        ]
+        findings = [*_tensorflow(), devices, *_compiled(), *_tools(), *_machine(cores, memory)]
+        folder, unwritable, no_limit = user_cache_folder(), "", ""
+        workloads = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))
+        try:
+            check_writable(folder, f"the cache {folder}")
+        except InputError as error:
+            unwritable = f"{error}; or set XDG_CACHE_HOME"
+        try:
+            workloads = f"{workloads} of at most {size(workloads_limit_bytes())} ({WORKLOADS_LIMIT})"
+        except InputError as error:
+            no_limit = str(error)
+        findings.append(Finding("cache", str(folder), unwritable))
+        findings.append(Finding("kept workloads", workloads, no_limit))
     lines = [f"{finding.about}: {finding.found}" for finding in findings]
     for entry in contents:
         if entry.oldest_s is not None and entry.newest_s is not None:
@@ -137,7 +141,7 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
         "cores": dataclasses.asdict(cores),
         "memory": dataclasses.asdict(memory),
         "cache": {
-            "folder": str(user_cache_folder()),
+            "folder": str(folder),
             "kinds": [dataclasses.asdict(entry) for entry in contents],
         },
     }
@@ -233,18 +237,3 @@ def _machine(cores: Cores, memory: Memory) -> list[Finding]:
     available = f"{size(memory.available_bytes)} of {size(memory.present_bytes)} available"
     limit = "" if memory.limit_bytes is None else f", a limit of {size(memory.limit_bytes)}"
     return [Finding("cores", usable, problem), Finding("memory", available + limit)]
-
-
-def _caches(contents: list[Kept]) -> list[Finding]:
-    """The cache, and the share of traced workloads with their limit."""
-    folder, cache, workloads = user_cache_folder(), "", ""
-    share = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))
-    try:
-        check_writable(folder, f"the cache {folder}")
-    except InputError as error:
-        cache = f"{error}; or set XDG_CACHE_HOME"
-    try:
-        share = f"{share} of at most {size(workloads_limit_bytes())} ({WORKLOADS_LIMIT})"
-    except InputError as error:
-        workloads = str(error)
-    return [Finding("cache", str(folder), cache), Finding("kept workloads", share, workloads)]

@@ -61,9 +61,6 @@ def explain(
       The same as JSON: of an op its unit and ``ties``, the rules that make it one; of a layer its ``devices``, the
       layers ``inside`` it and ``apart``, the first ops of units that are not where most are; of both ``sends`` and
       ``receives``, the largest first, and ``moves``, one for each device.
-
-    Raises:
-      InputError: the plan does not fit, or the program has no such op or layer.
     """
     what, name = ("op", str(op)) if layer is None else ("layer", layer)
 
@@ -118,7 +115,7 @@ def _as_searched(problem: Problem, plan: PlanFile) -> Problem:
         return problem
     fields = len(dataclasses.fields(Correction))
     is_legal = isinstance(factors, list) and len(factors) == fields
-    if not is_legal or not all(isinstance(one, int | float) and one > 0 for one in factors):
+    if not is_legal or not all(isinstance(factor, int | float) and factor > 0 for factor in factors):
         raise InputError(
             f"{plan.source}: made_for.correction is {factors!r}; give {fields} factors above 0, or leave it out"
         )
@@ -134,8 +131,8 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
     inside = set(members.tolist()) if len(members) > 1 else set()
     merges = [merge for merge in units.merges if merge.op_a in inside]
     merges.sort(key=lambda merge: op not in (merge.op_a, merge.op_b))  # what ties the op itself comes first
-    here = int(placement.device_of_op[op])
-    device, compute_s = problem.cluster.devices[here].name, float(problem.compute_ns[op, here] / 1e9)
+    d = int(placement.device_of_op[op])
+    device, compute_s = problem.cluster.devices[d].name, float(problem.compute_ns[op, d] / 1e9)
     shapes = ", ".join(str(list(shape)) for shape in problem.output_shapes[op]) or "nothing"
     lines = [
         f"{name} ({problem.op_types[op]}, gives {shapes}) is on {device}, where it takes {milliseconds(compute_s)}."
@@ -149,7 +146,7 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
     about_schedule: dict[str, Any] = {}
     priority, clusters = placement.priority_of_op, placement.cluster_of_op
     if priority is not None:
-        rivals = priority[placement.device_of_op == here]
+        rivals = priority[placement.device_of_op == d]
         before = int((rivals < priority[op]).sum())
         lines.append(
             f"Its priority is {priority[op]}: {before} of the {len(rivals)} ops there come before it."
@@ -164,7 +161,7 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
         about_schedule |= {"cluster": int(clusters[op]), "fused_with": names}
     readers = problem.unit_of_op[problem.consumer_op] == unit
     reads = set(np.unique(problem.op_graph.producer[readers]).tolist())
-    found = crossings(problem, placement.device_of_unit)
+    tensors = crossings(problem, placement.device_of_unit)
     return _Answer(
         about={
             "op": name,
@@ -178,9 +175,13 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
         },
         lines=lines,
         units=np.array([unit]),
-        sends=[one for one in found if problem.unit_of_op[one.op] == unit],
-        receives=[one for one in found if one.op in reads and one.target == placement.device_of_unit[unit]],
-        why_not=lambda d: why_not_allowed(item, problem, op, d),
+        sends=[tensor for tensor in tensors if problem.unit_of_op[tensor.op] == unit],
+        receives=[
+            tensor
+            for tensor in tensors
+            if tensor.op in reads and tensor.target == placement.device_of_unit[unit]
+        ],
+        why_not=lambda position: why_not_allowed(item, problem, op, position),
     )
 
 
@@ -192,25 +193,25 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
     member = np.isin(problem.unit_of_op, units)
     on = placement.device_of_unit[units]
     most = int(np.bincount(on).argmax()) if len(units) else 0
-    apart = [problem.name_of_unit(int(unit)) for unit in units[on != most]]
+    strays = [problem.name_of_unit(int(unit)) for unit in units[on != most]]
     inside = [layers.names[child] for child in layers.children[layer]]
     elsewhere = int((layers.is_inside(layer)[layers.layer_of_op] & ~member).sum())
     devices = {}
     for d in np.unique(device[member]).tolist():
-        here = member & (device == d)
-        compute_s = float(problem.compute_ns[here, d].sum() / 1e9)
-        devices[problem.cluster.devices[d].name] = {"ops": int(here.sum()), "compute_s": compute_s}
+        ops = member & (device == d)
+        compute_s = float(problem.compute_ns[ops, d].sum() / 1e9)
+        devices[problem.cluster.devices[d].name] = {"ops": int(ops.sum()), "compute_s": compute_s}
     lines = [f"{name} has {int(member.sum())} ops in {len(units)} units."]
     if elsewhere:
         lines.append(
             f"{elsewhere} more of its ops must be with ops that are mostly of other layers, and go there."
         )
     lines += [
-        f"{one['ops']} ops are on {where}, where they take {milliseconds(one['compute_s'])}."
-        for where, one in devices.items()
+        f"{share['ops']} ops are on {name}, where they take {milliseconds(share['compute_s'])}."
+        for name, share in devices.items()
     ]
     lines += [f"Layers inside it: {_some(inside)}."] if inside else []
-    lines += [f"{len(apart)} units are not where most are: {_some(apart)}."] if apart else []
+    lines += [f"{len(strays)} units are not where most are: {_some(strays)}."] if strays else []
     clusters = placement.cluster_of_op
     fused = np.zeros(0, int) if clusters is None else clusters[member & (clusters != NO_CLUSTER)]
     if len(fused):
@@ -219,8 +220,8 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
         )
     graph = problem.op_graph
     read = member[graph.consumer] & ~member[graph.producer]
-    wanted = set(zip(graph.producer[read].tolist(), device[graph.consumer[read]].tolist(), strict=True))
-    found = crossings(problem, placement.device_of_unit)
+    read_there = set(zip(graph.producer[read].tolist(), device[graph.consumer[read]].tolist(), strict=True))
+    tensors = crossings(problem, placement.device_of_unit)
     return _Answer(
         about={
             "layer": name,
@@ -229,20 +230,20 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
             "tied_elsewhere": elsewhere,
             "devices": devices,
             "inside": inside,
-            "apart": apart,
+            "apart": strays,
             "clusters": np.unique(fused).tolist(),
         },
         lines=lines,
         units=units,
-        sends=[one for one in found if member[one.op]],
-        receives=[one for one in found if (one.op, one.target) in wanted],
+        sends=[tensor for tensor in tensors if member[tensor.op]],
+        receives=[tensor for tensor in tensors if (tensor.op, tensor.target) in read_there],
         why_not=lambda _: "no op of it can be",
     )
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+    rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + rest
 
 
 def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:

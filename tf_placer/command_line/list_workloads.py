@@ -43,8 +43,12 @@ COLUMNS = (
 )
 
 
-def list_workloads(console: rich.console.Console) -> list[dict[str, Any]]:
-    """Prints the table, and returns its JSON data; unknown facts are None."""
+def list_workloads(console: rich.console.Console, names_only: bool = False) -> list[Any]:
+    """Prints the table, or names alone, and returns its JSON data; unknown facts are None."""
+    if names_only:
+        for name in workloads.names():
+            console.print(name)
+        return list(workloads.names())
     facts = {name: kept_facts(name) or shipped(name) for name in workloads.names()}
     rows: list[tuple[str, ...]] = [COLUMNS, *(row(name, entry) for name, entry in facts.items())]
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
@@ -59,13 +63,6 @@ def list_workloads(console: rich.console.Console) -> list[dict[str, Any]]:
     hint = hint if unknown else "--names prints the names alone."
     console.print(f"Times are estimates for a P100 and its host. {hint}", soft_wrap=True, markup=False)
     return [{"name": name, "facts": entry and dataclasses.asdict(entry)} for name, entry in facts.items()]
-
-
-def list_names(console: rich.console.Console) -> list[str]:
-    """Prints and returns the names alone."""
-    for name in workloads.names():
-        console.print(name)
-    return list(workloads.names())
 
 
 def as_markdown(names: Sequence[str], file: pathlib.Path = FACTS) -> str:
@@ -92,15 +89,12 @@ def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
     )
 
 
-def find_missing(names: Sequence[str], console: rich.console.Console) -> None:
-    """Finds and keeps the facts that this code has not found yet of some workloads.
+def find_missing(names: Sequence[str], console: rich.console.Console) -> list[dict[str, Any]]:
+    """Finds and keeps the facts that this code has not found yet of some workloads, and lists all.
 
     Args:
       names: of workloads, or ``all``; facts that ship with tf_placer are found anew.
       console: shows the progress.
-
-    Raises:
-      InputError: no workload has one of the names.
     """
     names = workloads.names() if "all" in names else names
     for name in names:
@@ -119,14 +113,11 @@ def find_missing(names: Sequence[str], console: rich.console.Console) -> None:
                 for i, name in enumerate(missing, 1)
             ]
         )
+    return list_workloads(console)
 
 
 def find_facts(name: str) -> WorkloadFacts:
-    """Builds a workload and computes its facts; keeps them unless the workload was registered here.
-
-    Raises:
-      InputError: no such workload.
-    """
+    """Builds a workload and computes its facts; keeps them unless the workload was registered here."""
     facts = facts_of(workloads.build(name))
     if found_settings(name):
         keep_facts(name, facts)
@@ -134,11 +125,7 @@ def find_facts(name: str) -> WorkloadFacts:
 
 
 def ship(facts: Mapping[str, WorkloadFacts], file: pathlib.Path) -> None:
-    """Adds facts of workloads to a file, and drops rows of workloads that no longer exist.
-
-    Raises:
-      InputError: a damaged file, or one that cannot be written.
-    """
+    """Adds facts of workloads to a file, and drops rows of workloads that no longer exist."""
     rows = {name: entry for name, entry in shipped_rows(file).items() if name in workloads.names()}
     for name, entry in facts.items():
         found_with = {**found_settings(name), **versions()}
@@ -157,29 +144,26 @@ def found_settings(name: str) -> dict[str, str]:
 def facts_of(item: Any) -> WorkloadFacts:
     """Facts of an ``Item``; ``does_not_fit`` are presets whose accelerator has less memory than a step takes."""
     # TensorFlow with them, and the table needs none.
-    from tf_placer.evaluation.measurement import Status
     from tf_placer.evaluation.simulated import SimulatedEvaluator
     from tf_placer.problem.analytic_problem import analytic_problem
     from tf_placer.problem.bounds import lower_bounds
-
-    def accelerator_of(cluster: Cluster) -> int:
-        """The first device that is no host, where there is one."""
-        return next((d for d, device in enumerate(cluster.devices) if device.type != "CPU"), 0)
 
     fits: dict[tuple[str, int], bool] = {}  # devices alike are simulated once
     missing = []
     for name in preset_names():
         cluster = Cluster.preset(name)
-        accelerator = cluster.devices[accelerator_of(cluster)]
-        key = (accelerator.model, accelerator.memory_bytes)
+        is_host = [device.type == "CPU" for device in cluster.devices]
+        d = is_host.index(False) if not all(is_host) else 0  # the first accelerator, where there is one
+        key = (cluster.devices[d].model, cluster.devices[d].memory_bytes)
         if key not in fits:
             problem = analytic_problem(item, cluster)
-            plan = problem.everything_on(accelerator_of(cluster))
-            fits[key] = bool(SimulatedEvaluator(problem).evaluate(plan[None]).status[0] == Status.OK)
+            plan = problem.everything_on(d)
+            fits[key] = math.isfinite(SimulatedEvaluator(problem).evaluate(plan[None]).runtime_s[0])
         if not fits[key]:
             missing.append(name)
     problem = analytic_problem(item, Cluster.preset(_REFERENCE))
     assert problem.work is not None  # analytic costs have it
+    gpu = [device.type for device in problem.cluster.devices].index("GPU")
     return WorkloadFacts(
         ops=problem.num_ops,
         units=problem.num_units,
@@ -187,6 +171,6 @@ def facts_of(item: Any) -> WorkloadFacts:
         flops=float(problem.work.flops.sum()),
         num_bytes=float(problem.work.num_bytes.sum()),
         critical_path_ns=lower_bounds(problem).critical_path_ns,
-        total_work_ns=int(problem.compute_ns[:, accelerator_of(problem.cluster)].sum()),
+        total_work_ns=int(problem.compute_ns[:, gpu].sum()),
         does_not_fit=tuple(missing),
     )

@@ -12,23 +12,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_placer import workloads
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.native import load_op_libraries
 from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
 from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM, flag_value
-from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import kind_of, script_item
+from tf_placer.command_line.source import Source
 from tf_placer.fleet.address import FleetAddress
-from tf_placer.graph.item import Item
-from tf_placer.graph.read_graph import (
-    SERVING,
-    GraphFile,
-    InputShapes,
-    SavedModel,
-    read_meta_graph_file,
-    read_saved_model,
-)
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.request import (
     AUTO,
@@ -52,102 +41,10 @@ from tf_placer.search.methods import (
     Objective,
     configured,
 )
-from tf_placer.transform.split import split
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 # Method -> setting -> value.
 MethodSettings = Mapping[str, Mapping[str, Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Program to place: exactly one of five kinds."""
-
-    workload: str | None = None  # a name of ``tf_placer.workloads.names()``
-    saved_model: str | None = None  # folder of a SavedModel; with ``signature``
-    signature: str = "serving_default"
-    meta_graph: str | None = None  # file of a MetaGraphDef or GraphDef; with ``fetches``
-    fetches: tuple[str, ...] = ()  # tensors ("node:i") and ops ("node")
-    batch_size: int = 32  # stands for dimensions of any size
-    model: SavedModel | None = None  # the SavedModel, once read (``with_model``)
-    graph: str | None = None  # file of a graph that was profiled elsewhere; there is no program behind it
-    script: str | None = None  # ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``
-    args: str | None = None  # name in the script of the arguments
-    input_shapes: InputShapes = dataclasses.field(default_factory=dict)  # input -> shape, where open
-    tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
-    parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
-    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
-    kept_whole: tuple[
-        int, ...
-    ] = ()  # positions of ops that are not split, as a plan has them (``Splitting``)
-    items: list[Item] = dataclasses.field(
-        default_factory=list, compare=False, repr=False
-    )  # of a script that ran
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        if self.script:
-            return Script.named(self.script).name
-        return (
-            self.workload
-            or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
-        )
-
-    @property
-    def called(self) -> str:
-        """Kind of a script's program in Python, once the script has run (``kind_of``); else empty."""
-        return kind_of(Script.named(self.script)) if self.script and self.items else ""
-
-    @property
-    def is_split_unasked(self) -> bool:
-        """True where ``--parts=auto`` may split the batch: its size is fixed, and the plan's own graph runs.
-
-        A SavedModel serves any batch, which one in parts does not, and a MetaGraphDef is written back with its own ops.
-        """
-        return self.parts == 1 and bool(self.workload or self.script)
-
-    def with_model(self) -> Source:
-        """The same with its SavedModel read, once for all signatures.
-
-        Raises:
-          InputError: it is missing or damaged.
-        """
-        if self.model is not None:
-            return self
-        return dataclasses.replace(self, model=read_saved_model(self.saved_model or "", self.tags))
-
-    def item(self) -> Item:
-        """Reads or builds the program, and splits its batch.
-
-        Raises:
-          InputError: it is unknown, missing or damaged, or its batch has fewer examples than parts.
-        """
-        if self.workload:
-            item = workloads.build(self.workload)
-        elif self.script:
-            if not self.items:  # it runs once
-                self.items.append(script_item(Script.named(self.script), self.args, self.batch_size))
-            item = self.items[0]
-        elif self.saved_model:
-            model = self.with_model().model
-            assert model is not None  # just read
-            item = Item.from_saved_model(model, self.signature, self.batch_size, self.name, self.input_shapes)
-        else:
-            graph = self.read_meta_graph().meta_graph
-            item = Item.from_meta_graph(graph, self.fetches, self.name, self.batch_size, self.input_shapes)
-        names = item.index.names
-        # A plan of another program is refused where it is applied, and says what it is of.
-        kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
-        return split(item, self.parts, self.batch_statistics, kept_whole)
-
-    def read_meta_graph(self) -> GraphFile:
-        """The file of a graph, parsed.
-
-        Raises:
-          InputError: it is missing or damaged.
-        """
-        return read_meta_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,9 +112,6 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
     Args:
       options: checked as far as that needs no TensorFlow.
       plan: that the command reads by itself; the batch is in as many parts as there, unless the flags say otherwise.
-
-    Raises:
-      InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
     """
     # Everything that can be said without a machine comes before the machine is probed.
     load_op_libraries(options.op_library)
@@ -306,11 +200,7 @@ def made_for(options: Flags) -> dict[str, Any]:
 
 
 def recall(options: Flags, plan: PlanFile) -> Flags:
-    """Flags that describe the program and the devices as a plan was made for them, unless they are typed.
-
-    Raises:
-      InputError: neither says which devices or which program, or a value of the plan is impossible.
-    """
+    """Flags that describe the program and the devices as a plan was made for them, unless they are typed."""
     is_source_typed = bool(options.typed.intersection(SOURCES))
     if not is_source_typed and "graph" in plan.made_for:
         raise InputError(
@@ -353,11 +243,7 @@ def _settings(options: Flags) -> MethodSettings:
 
 
 def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Input -> shape of ``NAME:SIZE,SIZE`` texts, in which ``?`` or -1 is any size and no size is a scalar.
-
-    Raises:
-      InputError: a text is of another form, or two are for one input.
-    """
+    """Input -> shape of ``NAME:SIZE,SIZE`` texts, in which ``?`` or -1 is any size and no size is a scalar."""
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, _, sizes = text.rpartition(":")
@@ -384,10 +270,6 @@ def method_settings(
       file: a TOML file with a table for each method, or with the settings of a single one.
       names: of the methods.
       others: of methods that run with them, which can be set, too.
-
-    Raises:
-      InputError: a file that cannot be read, a method that takes no part, or what ``configured`` refuses; names the
-        flag.
     """
     settings: dict[str, dict[str, Any]] = {}
 

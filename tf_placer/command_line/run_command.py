@@ -14,7 +14,7 @@ from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Durations, replacing
 from tf_placer.command_line.explain import explain, show_profile
-from tf_placer.command_line.list_workloads import find_missing, list_workloads
+from tf_placer.command_line.list_workloads import find_missing
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.request import Request, made_for, recall, request_of
@@ -172,11 +172,6 @@ def _explain(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     return explain(request, plan, options.op, options.layer, console)
 
 
-def _workloads(options: Flags, console: rich.console.Console) -> list[dict[str, Any]]:
-    find_missing(options.facts, console)
-    return list_workloads(console)
-
-
 # Each prints its results and returns them as JSON data: what ``--json`` writes.
 RUN_OF_COMMAND: dict[str, Callable[[Flags, rich.console.Console], Any]] = {
     "place": _search,
@@ -185,5 +180,5 @@ RUN_OF_COMMAND: dict[str, Callable[[Flags, rich.console.Console], Any]] = {
     "profile": lambda options, console: show_profile(request_of(options), console),
     "explain": _explain,
     "train": train,
-    "workloads": _workloads,
+    "workloads": lambda options, console: find_missing(options.facts, console),
 }

@@ -56,12 +56,7 @@ class ScriptRun:
 
 
 def run_script(options: Flags) -> int:
-    """Runs a script as ``python SCRIPT ARGS`` does, under a plan; returns its exit status.
-
-    Raises:
-      InputError: the plug-in cannot be compiled, is built for another TensorFlow, or another one is asked for; the
-        plan is none of a whole batch.
-    """
+    """Runs a script as ``python SCRIPT ARGS`` does, under a plan; returns its exit status."""
     if os.environ.get(LOADED_BY):
         raise InputError(
             f"{LOADED_BY} is {os.environ[LOADED_BY]}, and run has a plug-in of its own to load; unset it"
@@ -113,11 +108,23 @@ def main() -> None:
     run = ScriptRun(**json.loads(sys.argv[1]))
     functions = _Functions(run)
     sys.meta_path.insert(0, _AfterImport({"tensorflow": functions.watch, "keras": _open_keras_steps}))
+    path = os.path.abspath(run.program[0])
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None)
+    sys.modules["__main__"] = module
+    sys.argv[:] = run.program
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    code = compile(pathlib.Path(path).read_bytes(), path, "exec")
     try:
-        _run_as_main(run.program)
+        exec(code, module.__dict__)
     except SystemExit as error:
         if error.code not in (None, 0):
             raise
+    except Exception as error:  # noqa: BLE001 - told as Python tells it, without the lines of this file
+        ours = error.__traceback__
+        error = error.with_traceback(None if ours is None else ours.tb_next)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
     watcher = functions.watcher
     if watcher is not None:
         unused = watcher.nothing_placed() if run.plan is None else watcher.unused_plan()
@@ -227,21 +234,3 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
             loader.exec_module = exec_module
         return spec
-
-
-def _run_as_main(program: Sequence[str]) -> None:
-    """Runs a script as ``python SCRIPT ARGS`` does."""
-    path = os.path.abspath(program[0])
-    module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None)
-    sys.modules["__main__"] = module
-    sys.argv[:] = program
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
-    code = compile(pathlib.Path(path).read_bytes(), path, "exec")
-    try:
-        exec(code, module.__dict__)
-    except Exception as error:  # noqa: BLE001 - told as Python tells it, without the lines of this file
-        ours = error.__traceback__
-        error = error.with_traceback(None if ours is None else ours.tb_next)
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)

@@ -38,11 +38,6 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
 
     Returns:
       The method, the epochs and the file as JSON data.
-
-    Raises:
-      InputError: a method that is not taught beforehand, an unknown workload or cluster, one that is live, the same
-        workload taught and held out, a file that cannot be written or is no file of weights, or one beside it of
-        another training.
     """
     spec, out = methods.find(options.method), pathlib.Path(options.out)
     settings = method_settings(options.set, None, [options.method]).get(options.method, {})

@@ -335,9 +335,6 @@ def check_together(value_of: Callable[[str], Any], dashes: str = "") -> None:
     Args:
       value_of: value of an option, None for an unknown one.
       dashes: stand before names in messages.
-
-    Raises:
-      InputError: names both.
     """
 
     def is_given(name: str) -> bool:

@@ -17,7 +17,7 @@ import rich.live
 import rich.text
 
 from tf_placer.base.files import Durations
-from tf_placer.base.heartbeat import HEARTBEAT
+from tf_placer.base.quantities import HEARTBEAT
 
 _BEFORE = "starting up"
 _LEAST_PACE, _MOST_PACE, _ENOUGH_S = 0.5, 3.0, 1.0

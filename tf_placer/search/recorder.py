@@ -14,8 +14,7 @@ import numpy as np
 import rich.console
 import rich.progress
 
-from tf_placer.base.heartbeat import HEARTBEAT
-from tf_placer.base.quantities import html_table, milliseconds
+from tf_placer.base.quantities import HEARTBEAT, html_table, milliseconds
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.placement import Placement

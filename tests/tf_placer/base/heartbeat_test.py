@@ -6,7 +6,7 @@ import threading
 import pytest
 import rich.console
 
-from tf_placer.base.heartbeat import Heartbeat
+from tf_placer.base.quantities import Heartbeat
 
 
 class Told:
@@ -69,8 +69,8 @@ def test_a_terminal_and_a_quiet_console_get_nothing():
 
 
 def test_it_beats_by_itself_and_ends_with_the_work(monkeypatch):
-    monkeypatch.setattr("tf_placer.base.heartbeat._POLL_S", 0.01)
-    monkeypatch.setattr("tf_placer.base.heartbeat._SILENCE_S", 0.0)
+    for name, seconds in (("_POLL_S", 0.01), ("_SILENCE_S", 0.0)):
+        monkeypatch.setattr(f"tf_placer.base.quantities.{name}", seconds)
     stream = io.StringIO()
     heart, console = Heartbeat(), rich.console.Console(file=stream)
     with heart.showing(console, lambda: "searching"):

@@ -45,6 +45,7 @@ def test_words_that_may_stand_there(words, offered):
 
 
 def test_scripts_of_shells_ask_for_them():
+    bash = ""
     for shell in SHELLS:
         console = rich.console.Console(file=io.StringIO(), width=80)
         assert run(["completion", shell], console) == 0
@@ -52,8 +53,7 @@ def test_scripts_of_shells_ask_for_them():
         assert "tf-placer complete" in script
         if shutil.which(shell):
             subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=120)
-        if shell == "bash":
-            bash = script
+        bash = script if shell == "bash" else bash
     program = f'tf-placer() {{ {sys.executable} -m tf_placer "$@"; }}'
     ask = 'COMP_WORDS=(tf-placer place --clu); COMP_CWORD=2; _tf_placer; printf "%s\\n" "${COMPREPLY[@]}"'
     command = ["bash", "--norc", "-c", f"{program}\n{bash}\n{ask}"]

@@ -16,7 +16,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import described
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.place import compare, place
-from tf_placer.command_line.request import Request, Source
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.planning import road as road_module
 from tf_placer.planning.road import COMPILE, searching
 from tf_placer.planning.stages import begins_at

@@ -15,7 +15,8 @@ from tf_placer.__main__ import run
 from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import place as placing
-from tf_placer.command_line.request import Request, Source
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Status
 from tf_placer.planning import road
 from tf_placer.planning.forms import Form

@@ -44,8 +44,8 @@ if __name__ == "__main__":
 # Unit of each op of the script's training step.
 _UNITS = """
 import tf_placer
-from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import script_item
+from tf_placer.command_line.script import Script
+from tf_placer.command_line.source import script_item
 
 item = script_item(Script.named("trains.py:model"), None, 32)
 print(tf_placer.build_problem(item, tf_placer.Cluster.logical(2)).unit_of_op.tolist())

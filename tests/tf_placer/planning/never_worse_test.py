@@ -9,7 +9,8 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
-from tf_placer.command_line.request import Request, Source
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of

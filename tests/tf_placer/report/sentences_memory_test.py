@@ -13,7 +13,8 @@ import rich.console
 from tests.tf_placer.base.warm_workers import WarmWorkers
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.command_line.place import place
-from tf_placer.command_line.request import Request, Source
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.graph.program import Splitting
 from tf_placer.planning import road
 from tf_placer.planning.forms import Form

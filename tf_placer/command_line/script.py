@@ -47,11 +47,7 @@ class Script:
 
     @staticmethod
     def named(said: str) -> Script:
-        """Reads ``FILE.py:NAME`` or ``package.module:NAME``; runs nothing.
-
-        Raises:
-          InputError: it is neither, or there is no such file.
-        """
+        """Reads ``FILE.py:NAME`` or ``package.module:NAME``; runs nothing."""
         where, _, name = said.rpartition(":")
         if not where or not all(part.isidentifier() for part in name.split(".")):
             raise InputError(f"{said} names no function of a script; {_FORM}")
@@ -98,9 +94,6 @@ class Script:
         """Runs the script as a module, not as ``__main__``; its folder is on ``sys.path`` from then on.
 
         A module is looked for in the working folder first. ``Called`` ends the script, and is no failure.
-
-        Raises:
-          InputError: it fails, with the error and the script's line.
         """
         folder = str(self.file.parent if self.file is not None else pathlib.Path.cwd())
         if folder not in sys.path:
@@ -127,11 +120,7 @@ class Script:
             return module
 
     def run_as_main(self) -> types.ModuleType:
-        """Runs the script once more, as ``python SCRIPT`` does; its names replace the module's.
-
-        Raises:
-          InputError: as ``imported``.
-        """
+        """Runs the script once more, as ``python SCRIPT`` does; its names replace the module's."""
         main, before, imported = (
             types.ModuleType("__main__"),
             sys.modules["__main__"],
@@ -172,11 +161,7 @@ class Script:
         )
 
     def find(self, module: types.ModuleType, args: str | None = None) -> Any:
-        """Object of a name in the script: the function itself, or the value of ``--args``.
-
-        Raises:
-          InputError: there is no such name.
-        """
+        """Object of a name in the script: the function itself, or the value of ``--args``."""
         value: Any = module
         for part in (args or self.name).split("."):
             if not hasattr(value, part):
@@ -191,11 +176,7 @@ class Script:
     def errors_told(
         self, remedy: str, at_exit: str = 'put that behind `if __name__ == "__main__":`'
     ) -> Iterator[None]:
-        """Turns errors of the user's code into one line with the error and the script's line.
-
-        Raises:
-          InputError: something failed.
-        """
+        """Turns errors of the user's code into one line with the error and the script's line."""
         try:
             yield
         except InputError:

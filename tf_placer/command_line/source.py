@@ -1,28 +1,119 @@
-"""Program of a script: a function or a Keras model, with example arguments that the script gives."""
+"""Source of a program: a workload, a SavedModel, a MetaGraphDef, or a function or Keras model of a script."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import operator
+import pathlib
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, Function
+from tf_placer import workloads
 from tf_placer.automatic.auto_placed import AutoPlaced
 from tf_placer.base.arguments import InputError, shown
 from tf_placer.base.eager import eagerly_from_here
-from tf_placer.command_line.scripts.script import Called, Script
+from tf_placer.command_line.script import Called, Script
 from tf_placer.graph.item import Item
+from tf_placer.graph.read_graph import (
+    SERVING,
+    GraphFile,
+    InputShapes,
+    SavedModel,
+    read_meta_graph_file,
+    read_saved_model,
+)
 from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED
+from tf_placer.transform.split import split
 
 _EXAMPLE_ARGS = "example_args"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Program to place: exactly one of five kinds."""
+
+    workload: str | None = None  # a name of ``tf_placer.workloads.names()``
+    saved_model: str | None = None  # folder of a SavedModel; with ``signature``
+    signature: str = "serving_default"
+    meta_graph: str | None = None  # file of a MetaGraphDef or GraphDef; with ``fetches``
+    fetches: tuple[str, ...] = ()  # tensors ("node:i") and ops ("node")
+    batch_size: int = 32  # stands for dimensions of any size
+    model: SavedModel | None = None  # the SavedModel, once read (``with_model``)
+    graph: str | None = None  # file of a graph that was profiled elsewhere; there is no program behind it
+    script: str | None = None  # ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``
+    args: str | None = None  # name in the script of the arguments
+    input_shapes: InputShapes = dataclasses.field(default_factory=dict)  # input -> shape, where open
+    tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
+    parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
+    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
+    kept_whole: tuple[
+        int, ...
+    ] = ()  # positions of ops that are not split, as a plan has them (``Splitting``)
+    items: list[Item] = dataclasses.field(
+        default_factory=list, compare=False, repr=False
+    )  # of a script that ran
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        if self.script:
+            return Script.named(self.script).name
+        return (
+            self.workload
+            or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
+        )
+
+    @property
+    def called(self) -> str:
+        """Kind of a script's program in Python, once the script has run (``kind_of``); else empty."""
+        return kind_of(Script.named(self.script)) if self.script and self.items else ""
+
+    @property
+    def is_split_unasked(self) -> bool:
+        """True where ``--parts=auto`` may split the batch: its size is fixed, and the plan's own graph runs.
+
+        A SavedModel serves any batch, which one in parts does not, and a MetaGraphDef is written back with its own ops.
+        """
+        return self.parts == 1 and bool(self.workload or self.script)
+
+    def with_model(self) -> Source:
+        """The same with its SavedModel read, once for all signatures."""
+        if self.model is not None:
+            return self
+        return dataclasses.replace(self, model=read_saved_model(self.saved_model or "", self.tags))
+
+    def item(self) -> Item:
+        """Reads or builds the program, and splits its batch."""
+        if self.workload:
+            item = workloads.build(self.workload)
+        elif self.script:
+            if not self.items:  # it runs once
+                self.items.append(script_item(Script.named(self.script), self.args, self.batch_size))
+            item = self.items[0]
+        elif self.saved_model:
+            model = self.with_model().model
+            assert model is not None  # just read
+            item = Item.from_saved_model(model, self.signature, self.batch_size, self.name, self.input_shapes)
+        else:
+            graph = self.read_meta_graph().meta_graph
+            item = Item.from_meta_graph(graph, self.fetches, self.name, self.batch_size, self.input_shapes)
+        names = item.index.names
+        # A plan of another program is refused where it is applied, and says what it is of.
+        kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
+        return split(item, self.parts, self.batch_statistics, kept_whole)
+
+    def read_meta_graph(self) -> GraphFile:
+        """The file of a graph, parsed."""
+        return read_meta_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
 
 
 def script_item(script: Script, args: str | None, batch_size: int) -> Item:
@@ -37,9 +128,6 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
       script: what of which script.
       args: a name in the script, or None.
       batch_size: stands for dimensions of any size.
-
-    Raises:
-      InputError: the script fails, has no such name, does not say its arguments, or what it names cannot be traced.
     """
     first_call = _FirstCall(script, args is None)
     with first_call.awaited():
@@ -67,12 +155,33 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
         return tf.TensorSpec(sizes, value.dtype, value.name)
 
     with script.errors_told("it must run when it is traced with its example arguments"):
-        function, stated = program, _arguments(script, module, program, args)
-        if stated is None:
+        function, names = (
+            program,
+            [name for name in (script.args_name, _EXAMPLE_ARGS) if hasattr(module, name)],
+        )
+        if args is not None:
+            stated: tuple | None = _as_arguments(script.find(module, args))
+        else:
+            stated = _signature(program)
+        if stated is None and names:
+            stated = _as_arguments(getattr(module, names[0]))
+        if stated is None:  # only a call can tell
             function, stated = first_call.of(program)
         example_args = tf.nest.map_structure(sized, stated)
-        if _is_trained(program):
-            function = _train_step(program, example_args)
+        if _is_trained(program):  # the step does what ``fit`` does with a batch
+            if not program.built:
+                batch = tf.nest.map_structure(
+                    lambda x: tf.zeros(x.shape, x.dtype) if isinstance(x, tf.TensorSpec) else x,
+                    example_args[0],
+                )
+                program(batch)
+            program.optimizer.build(program.trainable_variables)
+
+            @tf.function
+            def train_step(*data: Any) -> Any:
+                return program.train_step(data)
+
+            function = train_step
         return Item.from_function(function, *example_args, name=script.name)
 
 
@@ -168,11 +277,7 @@ class _FirstCall:
         return is_function and _signature(named) is None and not _needs_no_arguments(named)
 
     def of(self, function: Any) -> tuple[Any, tuple]:
-        """The function, callable with arguments by position, and the call's arguments.
-
-        Raises:
-          InputError: there was no call, or it was in a graph where a size is not known.
-        """
+        """The function, callable with arguments by position, and the call's arguments."""
         if self._arguments is None and _needs_no_arguments(function):
             return function, ()
         if self._arguments is None:
@@ -224,19 +329,6 @@ def _is_trained(value: Any) -> bool:
     return isinstance(value, keras.Model) and value.compiled and value.loss is not None
 
 
-def _arguments(script: Script, module: types.ModuleType, function: Any, args: str | None) -> tuple | None:
-    """The example arguments that a script states, with sizes that are open; None where only a call can tell."""
-    if args is not None:
-        return _as_arguments(script.find(module, args))
-    signature = _signature(function)
-    if signature is not None:
-        return signature
-    for name in (script.args_name, _EXAMPLE_ARGS):
-        if hasattr(module, name):
-            return _as_arguments(getattr(module, name))
-    return None
-
-
 def _as_arguments(value: Any) -> tuple:
     """A tuple of arguments from a script's value."""
     if callable(value) and not isinstance(value, tf.TypeSpec):
@@ -268,17 +360,3 @@ def _needs_no_arguments(function: Any) -> bool:
     if isinstance(function, keras.Model):
         return False
     return all(one.default is not one.empty for one in _parameters(function).parameters.values())
-
-
-def _train_step(model: keras.Model, batch: tuple) -> Callable[..., Any]:
-    """A function of a batch that does what ``fit`` does with one: forward, loss, gradients, update, metrics."""
-    if not model.built:
-        as_value = lambda x: tf.zeros(x.shape, x.dtype) if isinstance(x, tf.TensorSpec) else x  # noqa: E731
-        model(tf.nest.map_structure(as_value, batch[0]))
-    model.optimizer.build(model.trainable_variables)
-
-    @tf.function
-    def train_step(*data: Any) -> Any:
-        return model.train_step(data)
-
-    return train_step

@@ -12,9 +12,8 @@ import pytest
 
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
-from tf_placer.command_line.request import Source
-from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import kind_of, script_item
+from tf_placer.command_line.script import Script
+from tf_placer.command_line.source import Source, kind_of, script_item
 
 _SCRIPT = """
 import sys
@@ -238,7 +237,7 @@ def test_as_a_process_json_is_all_of_standard_output(script: pathlib.Path, tmp_p
         text=True,
         check=True,
         timeout=120,
-        cwd=pathlib.Path(__file__).parents[4],
+        cwd=pathlib.Path(__file__).parents[3],
     )
     found = json.loads(done.stdout)
     assert found["workload"] == "step"
@@ -305,7 +304,7 @@ def test_the_first_call_in_a_script_gives_the_arguments(
 def test_the_script_of_the_readme(
     script: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    readme = (pathlib.Path(__file__).parents[4] / "README.md").read_text()
+    readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
     script.write_text(readme.split("```python\n")[1].split("```")[0])
     flags = ["--cluster=logical:2", "--method=single", "--budget_evaluations=2", "--parts=1"]
     assert run(["place", f"{script}:train_step", *flags, f"--out={tmp_path / 'out'}"]) == 0

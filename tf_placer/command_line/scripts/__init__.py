@@ -1,1 +1,0 @@
-"""Programs in a user's own script."""
