@@ -84,10 +84,9 @@ def numbers() -> tf.Tensor:
 @case()
 def a_table():
     entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
-    table, weights = (tf.lookup.StaticHashTable(entries, 0), tf.Variable(tf.reshape(tf.range(12.0), [3, 4])))
-    return tf.function(lambda words: tf.gather(weights, table.lookup(words)) * 2.0 + 1.0), (
-        tf.constant(["b", "c", "a"]),
-    )
+    table, weights = tf.lookup.StaticHashTable(entries, 0), tf.Variable(tf.reshape(tf.range(12.0), [3, 4]))
+    f = tf.function(lambda words: tf.gather(weights, table.lookup(words)) * 2.0 + 1.0)
+    return f, (tf.constant(["b", "c", "a"]),)
 
 
 def test_a_table_elsewhere() -> None:
@@ -139,14 +138,10 @@ def an_iterator():
 
 @case(2)
 def an_iterator_as_an_argument():
-    rows, weights = (
-        iter(tf.data.Dataset.from_tensor_slices(numbers()).batch(2)),
-        tf.Variable(tf.ones([3, 2])),
-    )
-    return tf.function(lambda given, x: (next(given) @ weights * x, next(given) + x)), (
-        rows,
-        tf.constant(2.0),
-    )
+    rows = iter(tf.data.Dataset.from_tensor_slices(numbers()).batch(2))
+    weights = tf.Variable(tf.ones([3, 2]))
+    f = tf.function(lambda given, x: (next(given) @ weights * x, next(given) + x))
+    return f, (rows, tf.constant(2.0))
 
 
 @case(5)
@@ -180,14 +175,13 @@ def a_dataset():
 @case(2)
 def a_dataset_as_an_argument():
     data = tf.data.Dataset.from_tensor_slices(numbers()).map(lambda row: row * 2.0)
-    return tf.function(lambda given, x: (given.reduce(x, lambda a, b: a + tf.reduce_sum(b)), tf.exp(x))), (
-        data,
-        tf.constant(0.25),
-    )
+    f = tf.function(lambda given, x: (given.reduce(x, lambda a, b: a + tf.reduce_sum(b)), tf.exp(x)))
+    return f, (data, tf.constant(0.25))
 
 
 @case()
 def a_dataset_made_inside():
+    @tf.function
     def f(x):
         total = tf.zeros([3])
         for row in tf.data.Dataset.from_tensor_slices(x).filter(lambda row: row[0] > 0.0):
@@ -299,6 +293,7 @@ def a_variable_that_holds_a_list():
 
 @case()
 def ragged_and_sparse_in_and_out():
+    @tf.function
     def f(ragged, sparse, x):
         words = tf.strings.split(["a b", "c d e"])
         return {
@@ -320,6 +315,7 @@ def ragged_and_sparse_in_and_out():
 
 @case()
 def sizes_that_depend_on_data():
+    @tf.function
     def f(x):
         kept = tf.boolean_mask(x, x[:, 0] > 2.0)
         values, positions = tf.unique(tf.cast(tf.reshape(x, [-1]), tf.int32) % 5)
@@ -341,6 +337,7 @@ def sizes_that_depend_on_data():
 
 @case()
 def loops_that_run_as_data_says():
+    @tf.function
     def f(x, n):
         rows = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
         i = tf.constant(0)
@@ -435,6 +432,7 @@ def a_training_step_that_takes_its_data():
 
 @case(2)
 def more_of_ragged():
+    @tf.function
     def f(given, data):
         taken = next(data["rows"])
         return {
@@ -453,6 +451,7 @@ def more_of_ragged():
 
 @case()
 def examples_that_are_parsed():
+    @tf.function
     def f(serialized):
         ragged = tf.io.RaggedFeature(tf.float32)
         parsed = tf.io.parse_example(serialized, {"r": ragged, "v": tf.io.VarLenFeature(tf.float32)})
