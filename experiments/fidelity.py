@@ -9,7 +9,7 @@ single device run step by step in turn. Heats are minutes apart on a machine tha
 divided by its single device's and multiplied by that of all heats together; the drift is printed. The profile is
 minutes older still, so the simulator's op times are brought to that single device's time, too, as a live search
 brings them to what it measures. What crossing costs moves, too: placements of the program that it is fitted to (our
-own, ``calibration/traffic.py``) take turns in every heat, and it is fitted to those. What the profile alone would say
+own, ``calibration/refit.py``) take turns in every heat, and it is fitted to those. What the profile alone would say
 is printed beside it. So is what measuring itself leaves uncertain: how well the odd turns agree with the even ones.
 
 Writes <workload>.json for each and fidelity.png.
