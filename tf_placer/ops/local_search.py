@@ -126,22 +126,17 @@ class ChainSearch:
         Raises:
           tf.errors.InvalidArgumentError: an array has a wrong shape or value; the message names it.
         """
-        return self._advance(chains, rounds, keep_edits=False)[0]
+        return self.advance_and_keep(chains, rounds, keep_edits=False)[0]
 
     def advance_and_keep(
-        self, chains: Chains, rounds: Sequence[int] | np.ndarray
+        self, chains: Chains, rounds: Sequence[int] | np.ndarray, keep_edits: bool = True
     ) -> tuple[Chains, np.ndarray]:
-        """As ``advance``; also what was tried.
+        """As ``advance``; also the moves that were tried.
 
         Returns:
-          The chains, and [C, R, F + 1] float32: features of what each round tried, and the share of the step that it
-          gained; zeros where it tried nothing. This is what the network is trained on.
+          The chains, and [C, R, F + 1] float32: features of each round's move, and the share of the step that it
+          gained; zeros in rounds without a move. This is what the network is trained on.
         """
-        return self._advance(chains, rounds, keep_edits=True)
-
-    def _advance(
-        self, chains: Chains, rounds: Sequence[int] | np.ndarray, keep_edits: bool
-    ) -> tuple[Chains, np.ndarray]:
         with tf.device("CPU:0"):
             *after, edits = library().tf_placer_advance_local_search(
                 rounds=tf.constant(np.array(rounds, np.int64)),
