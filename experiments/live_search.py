@@ -14,19 +14,21 @@ import json
 import pathlib
 
 import numpy as np
+import rich.console
 from absl import flags
 
-import tf_placer
 from experiments.main_program import out_flag, run
-from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.calibration.refit import Correction
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.place import place
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.planning.live import search_live
 from tf_placer.planning.outcome import SINGLE, Note, Timed
 from tf_placer.problem.decisions import Decisions
 from tf_placer.runtime.timing import race_times_s
-from tf_placer.search.methods import Budget
+from tf_placer.search.methods import SEARCH, Budget
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(
@@ -41,14 +43,13 @@ out_flag("out/live_search", "folder for results.json")
 
 def one_run(name: str, seed: int) -> dict:
     """One live search and one more race of what it recommends."""
-    item = workloads.build(name)
-    problem = tf_placer.build_problem(item, tf_placer.Cluster.local())
-    with RuntimeEvaluator(item, problem) as evaluator:
-        found = search_live(problem, evaluator, FLAGS.method, Budget(FLAGS.budget_s), seed=10 * seed)
+    budget = Budget(FLAGS.budget_s)
+    request = Request(Source(name), Cluster.local(), budget, 10 * seed, budget_of=SEARCH)
+    found = place(request, FLAGS.method, rich.console.Console(quiet=True))
     single, recommended = found.single, found.written
-    assert single is not None and single.placement is not None, "every workload here fits on one device"
+    assert single and single.placement and found.form.item, "every workload here fits on one device"
     plans = Decisions.joined([single.placement.decisions, found.placement.decisions])
-    with RuntimeEvaluator(item, problem) as evaluator:
+    with RuntimeEvaluator(found.form.item, found.problem) as evaluator:
         (single_s, recommended_s), _ = race_times_s(evaluator.race(plans, FLAGS.rounds, confidence=1.0))
 
     def fractions(trial: Timed) -> dict:
@@ -96,10 +97,8 @@ def main(out: pathlib.Path) -> None:
                 flush=True,
             )
         fractions = [run["fraction"] for run in results if run["workload"] == name]
-        print(
-            f"{name}: median {np.median(fractions):.3f}, from {min(fractions):.3f} to {max(fractions):.3f}",
-            flush=True,
-        )
+        middle, least, most = np.median(fractions), min(fractions), max(fractions)
+        print(f"{name}: median {middle:.3f}, from {least:.3f} to {most:.3f}", flush=True)
     print(f"wrote {out / 'results.json'}")
 
 

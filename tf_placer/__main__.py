@@ -37,8 +37,8 @@ from tf_placer.command_line.check_flags import (
 )
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
+from tf_placer.planning.log import begins_at, begun_s, process_start_s
 from tf_placer.planning.request import COMMANDS, PASSED_ON, Flags
-from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search import methods
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import workers_opened

@@ -310,6 +310,7 @@ def _plan_of_auto_place(workload: str, settings: str) -> dict[str, Any]:
 
 def _search_by_evaluations() -> None:
     """Makes every search of this process end after ``EVALUATIONS`` instead of after seconds, which differ each time."""
+    from tf_placer.search.methods import Budget
     from tf_placer.search.search import search
 
     signature = inspect.signature(search)
@@ -317,7 +318,7 @@ def _search_by_evaluations() -> None:
     @functools.wraps(search)
     def counted(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
-        given.arguments |= {"budget_s": math.inf, "budget_evaluations": EVALUATIONS}
+        given.arguments["budget"] = Budget(evaluations=EVALUATIONS)
         return search(*given.args, **given.kwargs)
 
     for module in list(sys.modules.values()):

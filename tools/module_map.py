@@ -31,10 +31,9 @@ SLACK = 0.01
 JOURNEY = (
     "__main__",
     *(f"command_line/{name}" for name in ("check_flags", "request", "run_command")),
-    *(f"command_line/{name}" for name in ("place", "described")),
-    "planning/request",
-    *(f"planning/{name}" for name in ("road", "stages", "live", "live_search", "race", "forms", "fusing")),
-    "planning/outcome",
+    "command_line/place",
+    *(f"planning/{name}" for name in ("request", "search_request", "find", "forecast", "log")),
+    *(f"planning/{name}" for name in ("live", "race", "forms", "fusing", "outcome")),
     *(f"search/{name}" for name in ("search", "round", "recorder", "combinators")),
     *(f"report/{name}" for name in ("files", "sentences", "text", "page")),
 )  # fmt: skip

@@ -21,8 +21,8 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting, large_constants
 from tf_placer.graph.read_function import variable_value
 from tf_placer.planning.forms import Form, split_form
+from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
-from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.report.page import section_of_plan
@@ -49,51 +49,38 @@ from tf_placer.rewrite.random_state import (
 )
 from tf_placer.rewrite.rewrite import check_clusters_of
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
-from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.connection import check_attachable, import_meanwhile, names_here
 
 
 @dataclasses.dataclass(frozen=True)
 class Writing:
-    """The way in which a plan becomes what runs.
+    """The way in which a plan becomes what runs."""
 
-    Attributes:
-      write: makes the function that runs by a plan, of a traced function, its item, the plan and its devices here.
-      undo: takes that back, before variables move back.
-      called: the function whose calls are timed, which is the traced one, or calls it.
-    """
-
+    # makes the function that runs by a plan, of a traced function, its item, the plan and its devices here
     write: Callable[[ConcreteFunction, Item, Placement, Mapping[str, str]], ConcreteFunction]
-    undo: Callable[[], None]
-    called: ConcreteFunction
+    undo: Callable[[], None]  # takes that back, before variables move back
+    called: ConcreteFunction  # the function whose calls are timed, which is the traced one, or calls it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Signature:
-    """One signature of a function that was placed, or not.
+    """One signature of a function that was placed, or not."""
 
-    Attributes:
-      traced: what runs unplaced.
-      concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
-      item, plan: its graph without values, and where its ops go, or would; None where it cannot be placed.
-      trial: runs the calls while they decide whether the plan is used; None where that is decided.
-      staying: sentences on variables that stay where they are, and the plan around them.
-      home: op -> device of the handles of variables, from before the plan moved them; empty where it has not.
-      as_it_is: what runs unplaced where it draws from variables, as ``concrete`` does; None: ``traced``.
-      random_state: these variables.
-      fresh: makes the placed function that draws as one that has not run.
-    """
-
-    traced: ConcreteFunction
-    concrete: ConcreteFunction
+    traced: ConcreteFunction  # what runs unplaced
+    concrete: ConcreteFunction  # what runs; ``traced`` where the plan is not worth it, or there is none
+    # item, plan: its graph without values, and where its ops go, or would; None where it cannot be placed
     item: Item | None = None
     plan: Outcome | None = None
-    staying: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()  # sentences on variables that stay where they are, and the plan around them
+    # runs the calls while they decide whether the plan is used; None where that is decided
     trial: Trial | None = None
+    # op -> device of the handles of variables, from before the plan moved them; empty where it has not
     home: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # what runs unplaced where it draws from variables, as ``concrete`` does; None: ``traced``
     as_it_is: ConcreteFunction | None = None
-    random_state: RandomState | None = None
+    random_state: RandomState | None = None  # these variables
+    # makes the placed function that draws as one that has not run
     fresh: Callable[[], ConcreteFunction] | None = None
 
     @property
@@ -318,24 +305,16 @@ def _placed_or_tried(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Placing:
-    """What moves a function's variables to where a plan has them, and back.
+    """What moves a function's variables to where a plan has them, and back."""
 
-    Attributes:
-      concrete: the traced function.
-      whole: its item.
-      item, placement, cluster: what the plan is of, ``whole`` or that in parts, and for.
-      writing: how the plan becomes what runs; None: a placed function is made.
-      state: what the function draws from, as it is and placed.
-      home: op -> device of the handles of variables, once they have moved.
-    """
-
-    concrete: ConcreteFunction
-    whole: Item
-    item: Item
+    concrete: ConcreteFunction  # the traced function
+    whole: Item  # its item
+    item: Item  # item, placement, cluster: what the plan is of, ``whole`` or that in parts, and for
     placement: Placement
     cluster: Cluster
-    writing: Writing | None
-    state: RandomState | None = None
+    writing: Writing | None  # how the plan becomes what runs; None: a placed function is made
+    state: RandomState | None = None  # what the function draws from, as it is and placed
+    # op -> device of the handles of variables, once they have moved
     home: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def place(self) -> ConcreteFunction:
@@ -385,7 +364,6 @@ def _found_plan(
         cluster,
         config,
         fixed,
-        lambda title, budget: ConsoleProgress(f"{title} for {form.name}", budget, console),
         console,
         before_search,
         as_it_is,

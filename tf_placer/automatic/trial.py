@@ -27,18 +27,14 @@ _taking_turns = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Verdict of a trial.
+    """Verdict of a trial."""
 
-    Attributes:
-      is_used: calls run by the plan.
-      placed_s, unplaced_s: seconds of a step by the plan and as it is; None where they could not be timed, so that the
-        race has the last word.
-      load: share of the CPUs that other processes took meanwhile; None where nobody knows.
-    """
-
-    is_used: bool
+    is_used: bool  # calls run by the plan
+    # placed_s, unplaced_s: seconds of a step by the plan and as it is; None where they could not be timed, so that the
+    # race has the last word
     placed_s: float | None = None
     unplaced_s: float | None = None
+    # share of the CPUs that other processes took meanwhile; None where nobody knows
     load: float | None = dataclasses.field(default=None, compare=False)
 
 

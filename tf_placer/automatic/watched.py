@@ -393,15 +393,10 @@ class _Watched:
 
 @dataclasses.dataclass(frozen=True)
 class _Copy:
-    """A copy of a traced function, which runs in its place.
+    """A copy of a traced function, which runs in its place."""
 
-    Attributes:
-      function: the copy.
-      state: what it draws from; None where it draws nothing with a seed.
-    """
-
-    function: ConcreteFunction
-    state: RandomState | None
+    function: ConcreteFunction  # the copy
+    state: RandomState | None  # what it draws from; None where it draws nothing with a seed
 
     def follow_seeds(self) -> None:
         """As ``RandomState`` does."""

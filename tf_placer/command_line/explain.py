@@ -12,15 +12,15 @@ import rich.table
 
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage
-from tf_placer.calibration.build_problem import OpTimes, Profile, calibrated, profile
+from tf_placer.calibration.build_problem import OpTimes, calibrated, profile
 from tf_placer.calibration.refit import Correction
-from tf_placer.command_line.described import Reading
+from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.forms import Form
-from tf_placer.planning.road import compiling
+from tf_placer.planning.forecast import BUILD, PROFILE, compile_simulator, expect_profile, reading
+from tf_placer.planning.log import Log
 from tf_placer.problem.analytic_problem import analytic_problem, units_of
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.layers import layer_of_unit, layers_of
@@ -70,9 +70,12 @@ def explain(
         if name not in names:
             raise InputError(f"--{what}={name}: {problem.name!r} has no such {what}; {nearest(name, names)}")
 
-    road = Reading(request, console, check=check)
-    road.read()
-    item, problem = road.program, _as_searched(road.problem, plan)
+    log = Log(console)
+    with log:
+        log.announce(reading(request, log))
+        form = read(request, log, check)
+    item, problem = form.item, _as_searched(form.problem, plan)
+    assert item is not None  # no profiled graph is explained
     placement = Placement.from_plan(plan, problem)
     answer = _of_op(item, placement, name) if layer is None else _of_layer(placement, name)
     devices = [device.name for device in problem.cluster.devices]
@@ -326,18 +329,16 @@ def show_profile(request: Request, console: rich.console.Console) -> dict[str, A
     Returns:
       The same as JSON, with every op, in seconds; the first link stands for all.
     """
-    road, profiles = Reading(request, console), list[Profile]()
-
-    def build(_: float) -> None:
-        road.item = request.source.item()
-        road.form = Form(analytic_problem(road.item, request.cluster), road.item)
-
-    def ask(_: float) -> None:
-        road.expect_profile(road.program)
-        profiles.append(profile(road.program, road.problem))
-
-    road.stages.run([*compiling(road.stages), road.building(build), road.profiling(ask)])
-    item, problem, (measured,) = road.program, road.problem, profiles
+    log = Log(console)
+    with log:
+        log.announce(reading(request, log))
+        compile_simulator(log)
+        with log.phase(BUILD):
+            item = request.source.item()
+            problem = analytic_problem(item, request.cluster)
+        with log.phase(PROFILE):
+            expect_profile(request, item, log)
+            measured = profile(item, problem)
     type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
     for model, times in measured.op_times.items():
         _print_op_times(model, times, type_of, console)

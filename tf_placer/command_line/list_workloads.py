@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import pathlib
 import re
@@ -15,7 +14,7 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.base.quantities import UNKNOWN, amount, milliseconds
 from tf_placer.cluster.cluster import Cluster, preset_names
-from tf_placer.planning.stages import Stages
+from tf_placer.planning.log import Log
 from tf_placer.workloads.known import (
     FACTS,
     WorkloadFacts,
@@ -100,19 +99,14 @@ def find_missing(names: Sequence[str], console: rich.console.Console) -> list[di
     for name in names:
         workloads.check_name(name)
     missing = [name for name in dict.fromkeys(names) if kept_facts(name) is None]
-    stages = Stages(console)
-
-    def find(position: int, name: str, _: float) -> None:
-        stages.tell(f"{position} of {len(missing)}: {name} ...")
-        find_facts(name)
-
     if missing:
-        stages.run(
-            [
-                stages.kept(name, functools.partial(find, i, name), _FACTS_S, f"finding facts of {name}")
-                for i, name in enumerate(missing, 1)
-            ]
-        )
+        log = Log(console)
+        with log:
+            log.announce([log.expected(name, _FACTS_S, f"finding facts of {name}") for name in missing])
+            for position, name in enumerate(missing, 1):
+                with log.phase(name):
+                    log.tell(f"{position} of {len(missing)}: {name} ...")
+                    find_facts(name)
     return list_workloads(console)
 
 

@@ -10,16 +10,15 @@ import rich.table
 
 from tf_placer.base.quantities import known, milliseconds
 from tf_placer.command_line.check_flags import check_runs_on
-from tf_placer.command_line.described import Reading
+from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.graph.item import Item
-from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed
-from tf_placer.planning.race import Measuring
-from tf_placer.planning.road import WHILE_BUILDING
+from tf_placer.planning.forecast import reading, timing
+from tf_placer.planning.log import Log
+from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed, single_rows
+from tf_placer.planning.race import timed, workers
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement, PlanFile
-from tf_placer.problem.problem import Problem
 from tf_placer.report.sentences import finding_sentences, headline, load_sentences
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.connection import import_meanwhile
@@ -60,33 +59,29 @@ def _time(
 ) -> tuple[dict[str, Any], Audit | None]:
     check_runs_on("measure", request.cluster.name, request.cluster.is_live)
 
-    def check(_: Item, problem: Problem) -> None:
-        Placement.from_plan(plan, problem)
-
-    def rows() -> list[Timed]:
-        return road.beside_singles(GIVEN, Placement.from_plan(plan, road.problem).decisions)
-
-    def audited(measuring: Measuring) -> None:
-        if measuring.rows[0].measured_s is not None:
-            audits.append(road.runtime.audit(Placement.from_plan(plan, road.problem).decisions))
-
-    audits = list[Audit]()
-    road = Reading(request, console, check=check)
-    measuring = Measuring(road, rows, _TURNS, confidence=1.0)
+    log = Log(console)
     import_meanwhile(request.cluster)
-    road.read(lambda: measuring.stages(1 + len(request.cluster.devices), audited, WHILE_BUILDING))
-    problem, audit = road.problem, next(iter(audits), None)
-    plans = Decisions.joined([row.placement.decisions for row in measuring.rows if row.placement is not None])
+    count = 1 + len(request.cluster.devices)
+    with log:
+        log.announce([*reading(request, log), *timing(request, count, log, " while the graph is built")])
+        whole = read(request, log, lambda _, problem: Placement.from_plan(plan, problem))
+        problem = whole.problem
+        placement = Placement.from_plan(plan, problem)
+        rows = [Timed(GIVEN, placement), *single_rows(problem)]
+        with workers(request, whole, log) as on_devices:
+            rows, race = timed(rows, on_devices.runtime, log, _TURNS, confidence=1.0)
+            runs = rows[0].measured_s is not None
+            audit = on_devices.runtime.audit(placement.decisions) if runs else None
+    plans = Decisions.joined([row.placement.decisions for row in rows if row.placement is not None])
     simulated_s = iter(SimulatedEvaluator(problem).evaluate(plans).runtime_s)
-    timed = [
+    rows = [
         row if row.placement is None else dataclasses.replace(row, simulated_s=known(next(simulated_s)))
-        for row in measuring.rows
+        for row in rows
     ]
     devices = [f"everything on {device.name}" for device in problem.cluster.devices]
-    names = (plan.source, *devices, *(row.title for row in timed if row.is_as_it_is))
-    race = {} if measuring.race is None else measuring.race.verdict(timed[0])
-    assert road.form is not None  # it is built
-    outcome = Outcome(road.form, timed[0], tuple(timed[1:]), notes=race)
+    names = (plan.source, *devices, *(row.title for row in rows if row.is_as_it_is))
+    notes = {} if race is None else race.verdict(rows[0])
+    outcome = Outcome(whole, rows[0], tuple(rows[1:]), notes=notes)
     sentences = [headline(outcome), *finding_sentences(outcome), *load_sentences(outcome)]
     return {
         "workload": problem.name,
@@ -99,7 +94,7 @@ def _time(
                 "status": row.status.name,
                 "message": row.message,
             }
-            for name, row in zip(names, timed, strict=False)
+            for name, row in zip(names, rows, strict=False)
         ],
         "verdict": " ".join(sentences),
         "gain": None if outcome.gain is None else outcome.gain.as_data(),

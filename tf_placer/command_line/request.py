@@ -9,98 +9,45 @@ import os
 import pathlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.files import Cache
 from tf_placer.base.native import load_op_libraries
-from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
+from tf_placer.cluster.cluster import choose_cluster, limited, limits_of_texts
 from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM, flag_value
 from tf_placer.command_line.source import Source
 from tf_placer.fleet.address import FleetAddress
+from tf_placer.planning import search_request
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.request import (
     AUTO,
     DEFAULT_BUDGET_S,
     DESCRIPTION,
-    FASTEST,
-    OP,
     REPEATED,
     SOURCES,
     Flags,
 )
-from tf_placer.planning.road import Asked
+from tf_placer.planning.search_request import MethodSettings
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.methods import (
     AUTO_ORDER,
     NO_ORDER,
-    WHOLE,
     Budget,
     Objective,
     configured,
 )
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
-# Method -> setting -> value.
-MethodSettings = Mapping[str, Mapping[str, Any]]
-
 
 @dataclasses.dataclass(frozen=True)
-class Request:
-    """Program to place, devices, and all settings of the run."""
+class Request(search_request.Request):
+    """Request of a command."""
 
-    source: Source  # the program
-    cluster: Cluster  # the devices; plans are measured on a ``local`` one
-    budget: Budget  # most seconds and evaluations
-    seed: int  # of the search
-    costs: str | None = None  # a word of ``build_problem``
-    pins: tuple[Pin, ...] = ()  # ops that must be on some device
-    plan: PlanFile | None = None  # a plan to apply instead of searching one
-    complete_plan: bool = False  # search what the plan lacks, and ignore ops that are not in this graph
-    respect_devices: bool | None = None  # keep ops on devices that the program asks for; None says nothing
-    held: Mapping[str, str] = dataclasses.field(default_factory=dict)  # op, also of others -> its device
-    settings: MethodSettings = dataclasses.field(default_factory=dict)  # of methods that take part
-    write: str = FASTEST  # the ``"fastest"`` plan, or that of the ``"method"``
-    by: str = OP  # units of the plan: each ``"op"``, or a whole ``"layer"``
-    objective: Objective = dataclasses.field(default_factory=Objective)
-    budget_of: str = WHOLE  # scope of the seconds; evaluations are of each search
-    tries_parts: bool = False  # also split the batch over the devices, and write the faster form
-    robust: bool = False  # search the best mean over draws of unknown costs
-    order: str = NO_ORDER  # of execution, as ``search`` takes it
-    fuse: bool = False  # search clusters of the plan's ops, too
-    fleet: FleetAddress | None = None  # measure plans there, too
-    folder: pathlib.Path | None = None  # of the results, and of the fleet's journals
-    is_anew: bool = False  # measure costs anew
-
-    def asked(self, method: str = "") -> Asked:
-        """Search request for the method of that name."""
-        return Asked(
-            self.source.name,
-            self.cluster,
-            method,
-            self.budget,
-            self.budget_of,
-            self.seed,
-            self.objective,
-            self.settings,
-            self.robust,
-            self.order,
-            self.fleet,
-            self.folder,
-            self.is_anew,
-        )
-
-    @property
-    def is_profiled(self) -> bool:
-        """True if costs are measured, as far as is known before the program is read."""
-        return self.cluster.is_live and self.costs in (None, "profiled")
-
-    @property
-    def is_applied(self) -> bool:
-        """A plan is given that says where all goes."""
-        return self.plan is not None and not self.complete_plan
+    source: Source
 
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
@@ -171,13 +118,15 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
         by=options.by,
         objective=objective,
         budget_of=options.budget_of,
-        tries_parts=options.parts == AUTO,
+        tries_parts=options.parts == AUTO
+        and source.is_split_unasked
+        and not (pins or applied or options.respect_devices),
         robust=options.robust,
         order=order,
         fuse=options.fuse,
         fleet=FleetAddress.parse(options.fleet) if options.fleet else None,
         folder=pathlib.Path(options.out) if is_place else None,
-        is_anew=options.refresh,
+        profiles=Cache(is_anew=options.refresh),
     )
 
 

@@ -33,6 +33,7 @@ from tf_placer.graph.read_graph import (
 )
 from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED
 from tf_placer.transform.split import split
+from tf_placer.workloads.registry import is_kept
 
 _EXAMPLE_ARGS = "example_args"
 
@@ -71,6 +72,16 @@ class Source:
             self.workload
             or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
         )
+
+    @property
+    def is_anew(self) -> bool:
+        """True if its graph is traced anew, which takes long; once it was, it is kept."""
+        return self.workload is not None and not is_kept(self.workload)
+
+    @property
+    def as_it_is(self) -> None:
+        """A program in parts races with itself."""
+        return None
 
     @property
     def called(self) -> str:

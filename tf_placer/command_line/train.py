@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import rich.console
@@ -17,9 +18,9 @@ from tf_placer.base.quantities import known, milliseconds
 from tf_placer.cluster.cluster import Cluster, choose_cluster
 from tf_placer.command_line.request import method_settings
 from tf_placer.graph.item import Item
+from tf_placer.planning.forecast import compile_simulator, compiling
+from tf_placer.planning.log import Log
 from tf_placer.planning.request import Flags
-from tf_placer.planning.road import compiling
-from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.methods import configured, recorded
@@ -58,47 +59,39 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
             raise InputError(f"--out={out} is there and holds no weights; give another file") from None
     check_writable(out.parent, f"--out={out}")
     student = spec.student(config, options.seed)
-    taught_lessons, held_out_lessons = list[Any](), list[Any]()
-    history: list[Epoch] = []
 
-    def find_all(_: float) -> None:
-        for lessons, names in ((taught_lessons, options.workloads), (held_out_lessons, options.held_out)):
-            for name in names:
-                item = workloads.build(name)
-                lessons.extend(_lesson(student, item, cluster, options, console) for cluster in clusters)
+    def lessons_of(names: Sequence[str]) -> list[Any]:
+        items = (workloads.build(name) for name in names)
+        return [_lesson(student, item, cluster, options, console) for item in items for cluster in clusters]
 
     def show(epoch: Epoch) -> None:
         held_out = "" if math.isnan(epoch.held_out) else f", {epoch.held_out:.3f} held out"
         line = f"epoch {epoch.number} of {options.epochs}: loss {epoch.loss:.3f}{held_out}"
         console.print(line, soft_wrap=True)
 
-    def teach_all(_: float) -> None:
-        history.extend(
-            teach(
+    # Earlier plans and trainings are continued, so the same call may take less.
+    problems = (len(options.workloads) + len(options.held_out)) * len(clusters)
+    tries = problems * options.searches * options.evaluations
+    shown = options.epochs * len(options.workloads) * len(clusters)
+    title = f"{options.method} of {', '.join(options.workloads)}"
+    log, finding_s = Log(console), problems * _BUILD_S + tries * _TRY_S
+    with log:
+        finding = log.expected(_LESSONS, finding_s, f"finding {tries} plans for {title}")
+        teaching = log.expected(_TEACHING, shown * _SHOW_S, f"teaching {shown} times {title}")
+        log.announce([*compiling(log), finding, teaching])
+        compile_simulator(log)
+        with log.phase(_LESSONS):
+            lessons, held_out_lessons = lessons_of(options.workloads), lessons_of(options.held_out)
+        with log.phase(_TEACHING):
+            history = teach(
                 student,
-                taught_lessons,
+                lessons,
                 held_out_lessons,
                 epochs=options.epochs,
                 seed=options.seed,
                 checkpoint=out.with_name(f"{out.name}.training"),
                 show=show,
             )
-        )
-
-    # Earlier plans and trainings are continued, so the same call may take less.
-    problems = (len(options.workloads) + len(options.held_out)) * len(clusters)
-    tries = problems * options.searches * options.evaluations
-    shown = options.epochs * len(options.workloads) * len(clusters)
-    title = f"{options.method} of {', '.join(options.workloads)}"
-    stages = Stages(console)
-    finding_s, teaching_s = problems * _BUILD_S + tries * _TRY_S, shown * _SHOW_S
-    stages.run(
-        [
-            *compiling(stages),
-            stages.kept(_LESSONS, find_all, finding_s, f"finding {tries} plans for {title}"),
-            stages.kept(_TEACHING, teach_all, teaching_s, f"teaching {shown} times {title}"),
-        ]
-    )
     record = {name: getattr(options, name) for name in _RECORDED}
     record |= {"settings": recorded(config), "loss": history[-1].loss}
     write_atomically(out, weights_bytes(student.kind, student.policy, record))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Form:
         str, ...
     ] = ()  # a sentence for each kind of op that has no parts, the longest time first
     proven_s: float = 0.0  # largest lower bound on the step that a search has proven
+    # [U] units of a whole program from which pins, requests and what stays where it is took devices.
+    is_narrowed: np.ndarray | None = None
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -137,27 +139,38 @@ class Form:
         if not kept:
             return self
         try:
-            split = split_program(whole.item, self.parts, self.batch_statistics, kept)
+            return self.keeping(kept)
         except InputError:  # what is left can be split only together with what is kept
             return self
-        form = split_form(split, analytic_problem(split.item, cluster), whole)
-        return dataclasses.replace(form, all_in_parts=self)
 
-    def within(self, is_narrowed: np.ndarray) -> Form:
-        """The form, its ops where those that they were made of may be, by pins, requests and what stays where it is.
+    def keeping(self, kept_whole: Collection[str]) -> Form:
+        """The form in which some ops stay whole, by estimated costs.
 
         Args:
-          is_narrowed: [U] units of the whole from which something took devices.
+          kept_whole: names of ops of the whole program.
+
+        Raises:
+          InputError: what is left cannot be split.
+        """
+        assert self.whole is not None and self.whole.item is not None  # asked of forms in parts
+        split = split_program(self.whole.item, self.parts, self.batch_statistics, kept_whole)
+        form = split_form(split, analytic_problem(split.item, self.problem.cluster), self.whole)
+        return dataclasses.replace(form.narrowed(), all_in_parts=self)
+
+    def narrowed(self) -> Form:
+        """The form, its ops where those that they were made of may be, by pins, requests and what stays where it is.
 
         Raises:
           InputError: ops that share a device were made of some that must be apart.
         """
         assert self.split is not None and self.whole is not None  # asked of forms in parts
+        if self.whole.is_narrowed is None:
+            return self
         whole, problem = self.whole.problem, self.problem
         op_of = {name: op for op, name in enumerate(whole.op_names)}
         made_of = np.array([op_of[self.split.origin_of[name]] for name in problem.op_names])
         unit = whole.unit_of_op[made_of]
-        narrowed, allowed = np.flatnonzero(is_narrowed[unit]), problem.allowed.copy()
+        narrowed, allowed = np.flatnonzero(self.whole.is_narrowed[unit]), problem.allowed.copy()
         np.logical_and.at(allowed, problem.unit_of_op[narrowed], whole.allowed[unit[narrowed]])
         nowhere = np.flatnonzero(~allowed.any(axis=1))
         if len(nowhere):

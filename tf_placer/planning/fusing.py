@@ -41,7 +41,6 @@ from tf_placer.runtime.timing import (
 from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, starts_kernel
 from tf_placer.transform.fusion.costs import Savings, savings, savings_of
 
-FUSE = "fusing"
 CLUSTERS_SHARE = 0.8
 """Of the time for fusing; the rest is for the race of the fused plan with the others."""
 UNFUSED = "unfused"

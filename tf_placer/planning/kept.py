@@ -52,6 +52,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     decided = {"device_of_op": plan.device_of_op} | {name: getattr(plan, name) for name in UNDECIDED}
     return {
         "parts": outcome.form.parts,
+        "kept_whole": None if (split := outcome.problem.splitting) is None else list(split.kept_whole),
         "decided": {name: value.tolist() for name, value in decided.items() if value is not None},
         "peak_bytes": list(outcome.written.peak_bytes.values()),
         "rows": {

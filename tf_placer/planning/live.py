@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
-import math
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from tf_placer.base import interrupt
-from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.fleet.fleet import FleetTiming
+from tf_placer.calibration.refit import Correction, refit
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
+from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
+from tf_placer.planning.forecast import (
+    CONSTRUCTIVE_PLANS,
+    MEASURE,
+    RACE,
+    SPLIT_STAGE,
+    LiveConfig,
+    config_within,
+    constructive,
+    searchers,
+    searchers_in,
+    searching,
+)
 from tf_placer.planning.forms import Form
-from tf_placer.planning.live_search import CONSTRUCTIVE_PLANS, LiveConfig, LiveSearch, MakeParts
-from tf_placer.planning.outcome import Outcome
-from tf_placer.planning.road import CONTROL_SHARE, LEAST_S, MEASURE, RACE, SPLIT_STAGE, Road, searching
-from tf_placer.planning.stages import Stage
+from tf_placer.planning.log import Log
+from tf_placer.planning.outcome import (
+    CONSTRUCTED,
+    DATA_PARALLEL,
+    SINGLE,
+    SPLIT,
+    Note,
+    Outcome,
+    Timed,
+    single_rows,
+)
+from tf_placer.planning.race import Race, Timing, race
+from tf_placer.planning.search_request import LEAST_S, Request
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import TURN_S, RuntimeConfig
+from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.methods import CONTROL, DEFAULT, PLAIN, REFERENCE, Budget
-from tf_placer.search.recorder import Progress
+from tf_placer.search.methods import CONTROL, PLAIN, Budget
+from tf_placer.search.recorder import SearchResult
+from tf_placer.search.round import Starts
+from tf_placer.search.search import NothingFits, Start, evaluate_given, search
+from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
-# Rules for what was never done on this machine, from an idle one with two cores.
-_LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
-_REFERENCES = 4  # measurements of the reference plan, here and there
-_MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
-# Turns of a race that can still tell, where there is little time.
-_FEWER = ((2, 15), (1, 10))
+_START = "start"  # what proposed a plan that was there before the search
+_FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
+
+MakeParts = Callable[[], Form | str]
+"""Gives the program with its batch in parts, or one clause that says why there is none."""
 
 
 def search_live(
-    problem: Problem,
-    evaluator: RuntimeEvaluator,
-    method: str,
-    budget: Budget,
-    seed: int = 0,
-    config: LiveConfig = LiveConfig(),
+    request: Request,
+    timing: Timing,
+    log: Log,
+    config: LiveConfig | None = None,
+    start: Placement | None = None,
     make_parts: MakeParts | None = None,
-    fleet: FleetTiming | None = None,
 ) -> Outcome:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
@@ -48,21 +72,22 @@ def search_live(
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
     searches a plain one (``Role.PLAIN``) gets the same budget, unless the method is the default, and in the end random
     search as many evaluations as the method's last, in no more time, so that it shows what the method is worth; the
-    fastest wins, whoever found it. The program as it is races, too. Measuring is not in the budget; it takes seconds a
-    placement. Ctrl-C skips what is left and keeps what was measured.
+    fastest wins, whoever found it. The program as it is races, too. Measuring is not in the budget of searches: it
+    takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+
+    On a fleet the best plans of constructive methods are measured, too, since several at once take no longer than one.
+    This machine races all the same: turns are of one machine.
 
     Args:
-      problem: profiled (``build_problem``) on the evaluator's devices.
-      evaluator: of the same item and problem.
-      method: a name of ``tf_placer.methods()``.
-      budget: of all of the method's searches together; the plain ones are not in it.
-      seed: of the first search; each has the next.
-      config: how to spend the time.
+      request: its budget is of all of the method's searches together, its seed of the first; each has the next.
+      timing: times plans of the program, which is profiled on the same devices.
+      log: gives each part its time.
+      config: how to spend the time; by default what the budget allows.
+      start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced
+        beside those that are found, and the last search goes on from it if it is the best so far.
       make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
         whole the method has as many among its plans, each from the best one that was measured, of which the first are
         data parallelism and the best searched plan of the whole with all copies together. All race.
-      fleet: measures in the evaluator's place, which still races: turns are of one machine. The best plans of
-        constructive methods are measured, too, since several at once take no longer than one.
 
     Returns:
       What it recommends as ``written``: the fastest in the race, or the best single device where no plan is clearly
@@ -75,152 +100,383 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = LiveSearch(Form(problem), evaluator, seed, config, {}, make_parts=make_parts, fleet=fleet)
+    live = _LiveSearch(request, timing, log, config or config_within(request, timing.whole), start)
     with interrupt.stoppable():
-        for part in live_parts(method, config.searches, make_parts is not None):
-            live.do(part.run, budget.share(config.searches))
-    return live.result(method)
+        live.run(make_parts)
+    return live.outcome()
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A part of a live search.
-
-    Attributes:
-      name: of its stage.
-      run: does it; a search has so much of a budget.
-      method: that searches; "" where it is no search.
-    """
-
-    name: str
-    run: Callable[[LiveSearch, Budget], None]
-    method: str = ""
+def _decisions(trial: Timed) -> Decisions:
+    assert trial.placement is not None, "every trial has a plan"
+    return trial.placement.decisions
 
 
-def searchers(method: str) -> tuple[str, ...]:
-    """Methods that search: the one asked for, the plain search if it is its companion, and random search."""
-    if methods.find(method).name == REFERENCE:
-        return ()
-    # The default is made of such: no other stands beside it.
-    companions = () if method == DEFAULT else (PLAIN,)
-    return tuple(dict.fromkeys((method, *companions, CONTROL)))
+def _standing(trial: Timed) -> tuple[bool, float]:
+    """Sorts trials that ran: a time in the race was taken beside the others' and counts more."""
+    assert trial.measured_s is not None, "it ran"
+    return trial.raced_s is None, trial.raced_s or trial.measured_s
 
 
-def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Part]:
-    """Parts of a live search in their order; random search only once, unless it is asked for.
+def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
+    """A trial with the search that the fitted simulator makes of it; raises NothingFits where it does not fit there."""
+    result = evaluate_given(problem, _decisions(trial), trial.name)
+    search = dataclasses.replace(
+        result,
+        evaluations=trial.evaluations or 1,
+        search_s=trial.search_s,
+        found_by=trial.found_by,
+        interrupted=interrupted,
+    )
+    names = ("measured_s", "raced_s", "spread_s", "status", "message", "is_clear")
+    measured = {name: getattr(trial, name) for name in names}
+    return Timed.of_search(trial.name, search, **measured)
 
-    Args:
-      method: that is asked for.
-      searches: of each that searches.
-      tries_parts: the batch is put in parts, too, where the method is one that searches.
-    """
-    parts = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
-    measure_proposed = Part(MEASURE, lambda live, _: live.measure_proposed())
-    for turn in range(searches):
-        for name in searchers(method):
-            if name != CONTROL or method == CONTROL or turn == searches - 1:
-                propose = functools.partial(
-                    LiveSearch.propose, method=method, name=name, turn=turn, searches=searches
+
+class _Measured:
+    """A form of the program with what races its plans, what times one or several at once, and its correction."""
+
+    def __init__(self, form: Form, evaluator: RuntimeEvaluator, timing: Evaluator | None = None) -> None:
+        self.form, self.problem = form, form.problem
+        self.evaluator, self.timing = evaluator, timing or evaluator
+        self.correction = Correction()  # of the simulator, by all of the form's plans that ran
+
+    @property
+    def corrected(self) -> Problem:
+        return self.correction.apply(self.problem)
+
+
+class _LiveSearch:
+    """What a live search has measured, and the simulators that are fitted to it."""
+
+    def __init__(
+        self, request: Request, timing: Timing, log: Log, config: LiveConfig, start: Placement | None
+    ) -> None:
+        self._request, self._method, self._timing, self._log = request, request.method, timing, log
+        self._config, self._start = config, start
+        self._forms = [_Measured(timing.whole, timing.runtime)]
+        self._why_not_split = ""
+        self._trials: list[Timed] = []
+        self._searches: list[tuple[str, SearchResult]] = []  # with the name that its plan has in tables
+        # Method -> its last turn, and what it found.
+        self._turn_of: dict[str, tuple[int, SearchResult | None]] = {}
+        self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
+        self._race: Race | None = None
+        self._as_it_is: tuple[Timed, ...] = ()
+        self._is_interrupted, self._why = False, ""
+
+    def run(self, make_parts: MakeParts | None) -> None:
+        """Measures, searches and races, until Ctrl-C or a failure of the runtime ends it.
+
+        Raises:
+          WorkerError, UnreachableServer: nothing was measured before.
+        """
+        try:
+            with self._phase(MEASURE):
+                self._measure_what_is_there()
+            for turn in range(self._config.searches):
+                for name in searchers_in(self._request, self._config, turn):
+                    self._search_whole(name, turn)
+            if make_parts is not None and searchers(self._method) and not self._is_interrupted:
+                self._search_parts(make_parts)
+            with self._phase(RACE):
+                self._race_best()
+        except KeyboardInterrupt:
+            self._is_interrupted, self._why = True, "interrupted before the race"
+        except RaceFailed as error:
+            self._why = f"the race failed ({error})"
+        except (WorkerError, UnreachableServer) as error:
+            if not self._ran():
+                raise
+            self._why = f"nothing more could be measured ({error})"
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[float]:
+        """A part of the search; measuring and racing end with its seconds, but one plan is measured in any case."""
+        with self._log.phase(name) as seconds:
+            self._timing.runtime.limit.ends_in(seconds)
+            interrupt.check()
+            yield seconds
+
+    def _measure_what_is_there(self) -> None:
+        """Measures every single device, and the plan that was there before."""
+        (whole,), fleet, problem = self._forms, self._timing.fleet, self._timing.whole.problem
+        rows = single_rows(problem, evaluations=1)
+        if fleet is not None:
+            planners = [methods.find(name) for name in constructive(CONTROL)]
+            starts = Starts(problem, SimulatedEvaluator(problem), planners)
+            whole.timing = fleet.whole(problem, whole.evaluator, Decisions(starts.plans[:1]))
+            best = list(zip(starts.plans, starts.made_by, strict=True))[: CONSTRUCTIVE_PLANS * fleet.hosts]
+            rows += [
+                Timed(CONSTRUCTED, Placement(problem, row), evaluations=1, found_by=method)
+                for row, method in best
+                if method != SINGLE
+            ]
+        self._measure(*rows)
+        self._measure_start(whole)
+
+    def _measure_start(self, form: _Measured) -> None:
+        """Measures the plan that was there before, if it is one of this form."""
+        if self._start is not None and form.form.has(self._start) and not self._is_known(self._start):
+            self._measure(Timed(_START, self._start, evaluations=1))
+
+    def _search_whole(self, name: str, turn: int) -> None:
+        """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins.
+
+        Args:
+          name: the method that searches: the one asked for or another beside it.
+          turn: which of its searches it is.
+        """
+        own_turn, own_search = self._turn_of.get(self._method, (turn, None))
+        if self._is_interrupted or (name != self._method and (own_search is None or own_turn != turn)):
+            return
+        is_last = turn == self._config.searches - 1
+        start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
+        result = self._search(self._forms[0], name, name, turn, name, start, own_search)
+        self._turn_of[name] = turn, result
+
+    def _search_parts(self, make_parts: MakeParts) -> None:
+        """Puts the batch in parts, where it can be, and searches among its plans."""
+        with self._phase(SPLIT_STAGE) as seconds:
+            form = make_parts() if seconds else ""
+            if not form:
+                self._log.leave_out()
+        if isinstance(form, str):
+            self._why_not_split = f"The batch is not split: {form}." if form else ""
+            return
+        assert form.item is not None  # it was split
+        evaluator, timing = self._timing.runtime.of_form(form.item, form.problem), None
+        if self._timing.fleet is not None:
+            data_parallel = form.data_parallel.decisions
+            timing = self._timing.fleet.of_form(form.item, form.problem, evaluator, data_parallel)
+        parts = _Measured(form, evaluator, timing)
+        self._forms.append(parts)
+        with self._phase(MEASURE):
+            self._measure_parts(form)
+        for turn in range(self._config.searches):
+            if self._is_interrupted:
+                return
+            trials = [self._trials[i].placement for i in self._ran()]
+            ran = [plan for plan in trials if plan is not None and form.has(plan)]
+            start = ran[:_FROM] if ran and methods.find(self._method).uses_start else None
+            title = f"{self._method}, the batch in {form.parts} parts"
+            self._search(parts, SPLIT, self._method, turn, title, start)
+
+    def _measure_parts(self, form: Form) -> None:
+        """Measures data parallelism, and the best plan of the whole with all copies together."""
+        self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
+        ran = [self._trials[i] for i in self._ran()]
+        whole = [trial for trial in ran if self._timing.whole.has(trial.placement) and not trial.is_single]
+        if whole and whole[0].placement is not None:
+            together = form.lift(whole[0].placement)
+            if not self._is_known(together):
+                self._measure(Timed(SPLIT, together, evaluations=1, found_by=whole[0].found_by))
+        self._measure_start(self._forms[-1])
+
+    def _search(
+        self,
+        form: _Measured,
+        name: str,
+        method: str,
+        turn: int,
+        title: str,
+        start: Start | None,
+        own_search: SearchResult | None = None,
+    ) -> SearchResult | None:
+        """Searches among plans of a form, and measures the best if it is new; None where nothing fits.
+
+        Args:
+          form: the program, whole or in parts.
+          name: of its plan in tables.
+          method: that searches.
+          turn: which of its searches it is.
+          title: shown meanwhile.
+          start: where it begins.
+          own_search: the last one of the method that was asked for, which random search does not exceed.
+        """
+        request, proposed = self._request, None
+        with self._phase(searching(method)) as seconds:
+            seconds = request.control_s(seconds) if method == CONTROL != self._method else seconds
+            share = request.budget.share(self._config.searches)
+            budget = Budget(min(share.seconds, max(seconds, LEAST_S)), share.evaluations)
+            if own_search is not None and method == CONTROL:
+                budget = budget.capped(own_search.evaluations)
+            title = f"{title}, search {turn + 1} of {self._config.searches} on {request.cluster.name}"
+            try:
+                result = search(
+                    form.corrected,
+                    method,
+                    budget,
+                    seed=request.seed + turn,
+                    progress=self._log.progress(title, budget),
+                    start=start,
+                    config=request.settings.get(method),
                 )
-                parts += [Part(searching(name), propose, name), measure_proposed]
-    if tries_parts and searchers(method):
-        parts.append(Part(SPLIT_STAGE, lambda live, _: live.put_in_parts()))
-        parts.append(Part(MEASURE, lambda live, _: live.measure_parts()))
-        for turn in range(searches):
-            propose = functools.partial(LiveSearch.propose_parts, method=method, turn=turn, searches=searches)
-            parts += [Part(searching(method), propose, method), measure_proposed]
-    return [*parts, Part(RACE, lambda live, _: live.race())]
+            except NothingFits:
+                return None
+            self._searches.append((name, result))
+            self._is_interrupted = result.interrupted
+            plan = Placement.from_decisions(form.problem, result.placement.decisions)
+            if not self._is_known(plan):
+                fields = {field: getattr(result, field) for field in ("found_by", "evaluations", "search_s")}
+                proposed = Timed(name, plan, **fields)
+        with self._phase(MEASURE):
+            if proposed is not None:
+                self._measure(proposed)
+        return result
 
+    def _is_known(self, plan: Placement) -> bool:
+        """True if a plan was measured already."""
+        return any(self._is_same(trial, plan) for trial in self._trials)
 
-def live_stages(
-    road: Road,
-    progress: Callable[[str, Budget], Progress],
-    then: Callable[[Outcome], None],
-    meanwhile: str = "",
-    start: Placement | None = None,
-    make_parts: MakeParts | None = None,
-) -> list[Stage]:
-    """A live search of what a road asks for, from the start of the workers to the race.
+    def _is_same(self, trial: Timed, plan: Placement) -> bool:
+        """True if a trial is of this plan."""
+        problem = self._form_of(trial).problem
+        return problem.fingerprint == plan.problem.fingerprint and (
+            _decisions(trial).digest(0, problem) == plan.decisions.digest(0, problem)
+        )
 
-    Args:
-      road: its program on live devices.
-      progress: makes what shows a search, from its title and budget.
-      then: is given what was found, as the last part of the race, while the workers are still there.
-      meanwhile: as ``Road.starting`` takes it.
-      start: see ``LiveSearch``.
-      make_parts: see ``search_live``.
-    """
-    asked, config = road.asked, config_within(road)
-    running: list[LiveSearch] = []
+    def _form_of(self, trial: Timed) -> _Measured:
+        return next(form for form in self._forms if form.form.has(trial.placement))
 
-    def do(part: Part, seconds: float) -> None:
-        if not running:
-            assert road.form is not None  # it is built
-            of_road = road.form, road.runtime, asked.seed, config, asked.settings
-            running.append(LiveSearch(*of_road, progress, start, make_parts, road.fleet))
-        share = asked.budget.share(config.searches)
-        seconds = road.control_s(seconds) if part.method == CONTROL != asked.method else seconds
-        running[0].do(part.run, Budget(min(share.seconds, max(seconds, LEAST_S)), share.evaluations), seconds)
+    def _measure(self, *trials: Timed) -> None:
+        """Measures plans of one form, on a fleet at once; corrects the simulator of each form by its plans that ran."""
+        form = self._form_of(trials[0])
+        for batch in [trials] if self._timing.fleet is not None else [(trial,) for trial in trials]:
+            if form.evaluator.limit.is_over and self._ran():
+                return
+            plans = Decisions.joined([_decisions(trial) for trial in batch])
+            times = form.timing.evaluate(plans.plain)
+            self._trials += [trial.measured(times, i) for i, trial in enumerate(batch)]
+            for fitted in self._forms:
+                ran = [i for i in self._ran() if fitted.form.has(self._trials[i].placement)]
+                if ran:
+                    plans = Decisions.joined([_decisions(self._trials[i]) for i in ran])
+                    times_s = np.array([self._trials[i].measured_s for i in ran])
+                    fitted.correction = refit(fitted.problem, plans, times_s)
 
-    parts = live_parts(asked.method, config.searches, make_parts is not None)
-    counts = Counter(part.name for part in parts)
-    where = f"{asked.where} with {asked.method}"
-    in_parts = "" if make_parts is None else ", also in parts"
-    on_fleet = "" if asked.fleet is None else f", on the fleet {asked.fleet}"
-    keys = {
-        MEASURE: f"measuring {config.searches} {where}{in_parts}{on_fleet}",
-        RACE: f"racing {config.rounds} {where}{in_parts}",
-        SPLIT_STAGE: road.split_key,
-    }
-    rules_s = {
-        MEASURE: _measuring_s(road, config) * (1 if make_parts is None else 2),
-        RACE: _racing_s(road, config) + (0.0 if make_parts is None else 2 * _racer_s(road, config)),
-        SPLIT_STAGE: road.split_s,
-    }
-    names = searchers(asked.method)
-    shares = dict.fromkeys(names, 1 / max(len(names), 1))
-    if asked.method != CONTROL:
-        shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {CONTROL: CONTROL_SHARE}
-    stages = [road.starting(meanwhile, beside_unplaced=True)]
-    for part in parts:
-        run = functools.partial(do, part)
-        if part.method:
-            stages.append(road.searching(run, part.method, shares[part.method], counts[part.name]))
+    def _best_plan_of(self, method: str) -> Placement | None:
+        """The fastest measured placement of a method so far, or the one that was there before."""
+        plans = [self._trials[i] for i in self._ran() if self._trials[i].name in (method, _START)]
+        return plans[0].placement if plans else None
+
+    def _ran(self) -> list[int]:
+        """Positions of the trials that ran, those of the race before the others, the fastest first."""
+        ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
+        return sorted(ran, key=lambda i: _standing(self._trials[i]))
+
+    def _race_best(self) -> None:
+        """Races the best single device, the best plans and the program as it is; the race has the last word.
+
+        The simulator is fitted to what plans took by themselves: a turn of the race is a call, whose inputs and outputs
+        are sent, and the simulator knows nothing of these.
+        """
+        ran = self._ran()
+        singles = [i for i in ran if self._trials[i].is_single][:1]
+        plans = [i for i in ran if not self._trials[i].is_single]
+        best_of_each = {self._trials[i].name: i for i in reversed(plans)}
+        racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
+        # Those in parts come last.
+        racers.sort(key=lambda i: not self._timing.whole.has(self._trials[i].placement))
+        if not racers:
+            return
+        evaluators = {form.problem.fingerprint: form.evaluator for form in self._forms}
+        rows = [self._trials[i] for i in racers]
+        self._race = race(rows, lambda plan: evaluators[plan.problem.fingerprint], self._config.rounds)
+        count = len(self._trials)
+        raced = self._race.added(self._trials, racers)
+        self._trials, self._as_it_is = raced[:count], tuple(raced[count:])
+        self._samples = dict(zip(racers, self._race.samples, strict=False))
+
+    def outcome(self) -> Outcome:
+        """Outcome: the recommended plan and the best plan of each method.
+
+        Raises:
+          NothingFits: nothing ran, or what is recommended does not fit in memory as the fitted simulator counts it.
+          KeyboardInterrupt: Ctrl-C before anything did.
+        """
+        ran = self._ran()
+        if not ran and self._is_interrupted:
+            raise KeyboardInterrupt
+        if not ran:
+            problem, refused = self._timing.whole.problem, self._trials[0]
+            raise NothingFits(
+                f"no placement of {problem.name!r} ran on cluster {problem.cluster.name!r}; the first: "
+                f"{refused.status.name}: {refused.message}"
+            )
+        corrected = {form: form.corrected for form in self._forms}
+        for form, problem in corrected.items():
+            of_form = [i for i, trial in enumerate(self._trials) if form.form.has(trial.placement)]
+            if of_form:
+                plans = Decisions.joined([_decisions(self._trials[i]) for i in of_form])
+                runtime_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s
+                times_s = (float(seconds) if np.isfinite(seconds) else None for seconds in runtime_s)
+                for i, seconds in zip(of_form, times_s, strict=True):
+                    self._trials[i] = dataclasses.replace(self._trials[i], simulated_s=seconds)
+        chosen, verdict = self._choose(ran)
+        names = dict.fromkeys((SINGLE, CONTROL, PLAIN, self._method, CONSTRUCTED, DATA_PARALLEL, SPLIT))
+        shown = [trial for name in names if (trial := self._best_of(name)) is not None]
+        form = self._form_of(self._trials[chosen])
+        written = _as_simulated(self._trials[chosen], corrected[form], self._is_interrupted)
+        if self._race is None:  # nothing is worth it that has not shown so
+            written = dataclasses.replace(written, is_clear=False)
+        rivals = {}
+        for trial in shown:
+            if trial != self._trials[chosen]:
+                try:
+                    problem = corrected[self._form_of(trial)]
+                    rivals[trial] = _as_simulated(trial, problem, self._is_interrupted)
+                except NothingFits:  # it ran all the same: its measured time stands
+                    rivals[trial] = trial
+        if self._race is None:
+            why_not = f"not run to its end beside the function as it is ({self._why or 'nothing ran'})"
+            notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: why_not}
         else:
-            seconds = road.stages.durations.known(keys[part.name], rules_s[part.name]) / counts[part.name]
-            is_cut = part.name != SPLIT_STAGE
-            stages.append(Stage(part.name, run, seconds, keys[part.name], is_cut=is_cut))
-    # The plan that is written is loaded once more, and a step of it is traced.
-    tracing_s = 2 * _load_s(road) + (RuntimeConfig().warmup_steps + 1) * road.step_s
-    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)), tracing_s)]
+            notes = self._race.verdict(written)
+        notes |= {Note.WHY: verdict, Note.DECIDED: written.name, Note.WHY_NOT_SPLIT: self._why_not_split}
+        if self._timing.fleet is not None:
+            notes[Note.MEASURED_ON] = self._timing.fleet.sentence()
+        return Outcome(
+            dataclasses.replace(form.form, problem=corrected[form]),
+            written,
+            (*rivals.values(), *self._as_it_is),
+            asked=self._method,
+            notes=notes,
+            correction=form.correction,
+            trials=tuple(self._trials),
+            searches=tuple(search for _, search in self._searches),
+        )
 
+    def _best_of(self, method: str) -> Timed | None:
+        """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
+        candidates = [trial for trial in self._trials if trial.name == method]
+        for name, result in self._searches:
+            if name == method:
+                fields = {field: getattr(result, field) for field in ("found_by", "evaluations", "search_s")}
+                candidates += [
+                    dataclasses.replace(trial, name=method, **fields)
+                    for trial in self._trials
+                    if trial.name != method and self._is_same(trial, result.placement)
+                ]
+        return min(
+            (trial for trial in candidates if trial.measured_s is not None), key=_standing, default=None
+        )
 
-def config_within(road: Road) -> LiveConfig:
-    """The live search as it is meant to be, or with fewer searches and turns where measuring would take too much."""
-    config = LiveConfig()
-    if math.isfinite(road.asked.whole_s) and searchers(road.asked.method):
-        for searches, rounds in _FEWER:
-            if _measuring_s(road, config) + _racing_s(road, config) <= _MOST_SHARE * road.asked.whole_s:
-                break
-            config = dataclasses.replace(config, searches=searches, rounds=rounds)
-    return config
-
-
-def _load_s(road: Road) -> float:
-    return _LOAD_S + _LOAD_S_PER_OP * road.assumed_ops
-
-
-def _measuring_s(road: Road, config: LiveConfig) -> float:
-    plans = len(road.asked.cluster.devices) + config.searches * len(searchers(road.asked.method))
-    plans += 0 if road.asked.fleet is None else CONSTRUCTIVE_PLANS + _REFERENCES
-    timing = RuntimeConfig()
-    return plans * (_load_s(road) + (timing.warmup_steps + timing.steps) * road.step_s)
-
-
-def _racing_s(road: Road, config: LiveConfig) -> float:
-    racers = config.finalists + 3  # the best single device, that of another method, and the program as it is
-    return racers * _racer_s(road, config)
-
-
-def _racer_s(road: Road, config: LiveConfig) -> float:
-    return _load_s(road) + config.rounds * max(TURN_S, road.step_s)
+    def _choose(self, ran: Sequence[int]) -> tuple[int, str]:
+        """Index of the trial to recommend, and one sentence that says why."""
+        trials, samples = self._trials, self._samples
+        single = next((i for i in ran if trials[i].is_single), None)
+        fastest = min(samples or ran, key=lambda i: _standing(trials[i]))
+        if single is None:
+            return fastest, "no single device runs the program; this is the fastest placement that does"
+        if all(trials[i].is_single for i in samples):
+            has_plan = any(not trial.is_single for trial in trials)
+            why = self._why or (
+                "no other placement ran" if has_plan else "no search found another that was faster"
+            )
+            return single, f"the best single device: {why}"
+        if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
+            return (
+                fastest,
+                f"clearly faster than the best single device, turn by turn, in {len(samples[fastest])} turns each",
+            )
+        return single, "the best single device: no plan's gain is beyond the noise of the race"

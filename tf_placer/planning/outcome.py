@@ -56,19 +56,12 @@ _APART = 0.05  # of two times that were measured alone, minutes apart
 
 
 class Clock(enum.Enum):
-    """What timed a step, the last with the last word; times by different clocks are never compared.
+    """What timed a step, the last with the last word; times by different clocks are never compared."""
 
-    Attributes:
-      SIMULATED: the simulator.
-      MEASURED: the runtime, each plan by itself.
-      RACED: the runtime, called as this process calls it, in turn with the others.
-      CALLED: a user's own first calls.
-    """
-
-    SIMULATED = "simulated"
-    MEASURED = "alone"
-    RACED = "raced"
-    CALLED = "called"
+    SIMULATED = "simulated"  # the simulator
+    MEASURED = "alone"  # the runtime, each plan by itself
+    RACED = "raced"  # the runtime, called as this process calls it, in turn with the others
+    CALLED = "called"  # a user's own first calls
 
     @property
     def field(self) -> str:
@@ -78,43 +71,29 @@ class Clock(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Timed:
-    """One plan with its times, a field for each ``Clock``.
+    """One plan with its times, a field for each ``Clock``: seconds of a step, None where it has no such time."""
 
-    Attributes:
-      name: of the method that proposed it, or what tables call it.
-      placement: the plan; None where none fits in memory, and of the program as it is.
-      simulated_s, measured_s, raced_s, called_s: seconds of a step by each clock, None where it has no such time.
-      spread_s: lower and upper quartile by the last clock; None where they are not known.
-      peak_bytes: device name -> most memory in use, simulated; empty where it is not known.
-      status: of the simulator, or of the runtime once measured; ILLEGAL where the method cannot place the problem.
-      message: one line about a failure, "" where there is nothing to say.
-      found_by: the method that found it inside the one of its name.
-      evaluations: placements tried; None where nothing was.
-      search_s: seconds of its search.
-      search: the search, None of a plan that was not searched.
-      is_clear: it takes clearly less time than the best single device and than the program as it is, turn by turn or
-        call by call; of the single device, than the program as it is; None where that is not known.
-      traced: one step of it on the runtime; of the plan that is written.
-      is_candidate: it may be written; else it is only told.
-    """
-
-    name: str
-    placement: Placement | None = None
+    name: str  # of the method that proposed it, or what tables call it
+    placement: Placement | None = None  # None where none fits in memory, and of the program as it is
     simulated_s: float | None = None
     measured_s: float | None = None
     raced_s: float | None = None
     called_s: float | None = None
-    spread_s: tuple[float, float] | None = None
+    spread_s: tuple[float, float] | None = None  # quartiles by the last clock; None where they are not known
+    # Device name -> most memory in use, simulated; empty where it is not known.
     peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # Of the simulator, or of the runtime once measured; ILLEGAL where the method cannot place the problem.
     status: Status = Status.OK
-    message: str = ""
-    found_by: str = ""
-    evaluations: int | None = None
+    message: str = ""  # one line about a failure
+    found_by: str = ""  # the method that found it inside the one of its name
+    evaluations: int | None = None  # placements tried; None where nothing was
     search_s: float = 0.0
-    search: SearchResult | None = None
+    search: SearchResult | None = None  # None of a plan that was not searched
+    # It takes clearly less time than the best single device and than the program as it is, turn by turn or call by
+    # call; of the single device, than the program as it is; None where that is not known.
     is_clear: bool | None = None
-    traced: tf.compat.v1.RunMetadata | None = None
-    is_candidate: bool = True
+    traced: tf.compat.v1.RunMetadata | None = None  # one step on the runtime, of the plan that is written
+    is_candidate: bool = True  # it may be written; else it is only told
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "found_by", self.found_by or self.name)
@@ -192,6 +171,12 @@ class Timed:
             return "as it is, whole machine"
         name = _TITLES.get(self.name, self.name)
         return name if self.found_by == self.name else f"{name} ({self.found_by})"
+
+
+def single_rows(problem: Problem, **more: Any) -> list[Timed]:
+    """Everything on one device, for each of them in turn; ``more`` are other fields."""
+    plans = (Placement(problem, problem.everything_on(device)) for device in range(problem.num_devices))
+    return [Timed(SINGLE, plan, **more) for plan in plans]
 
 
 _OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
@@ -327,32 +312,21 @@ class Kept(NamedTuple):
 class Outcome:
     """The plan that is written, or used, beside the others that were found.
 
-    Attributes:
-      form: the program that is written, on the cluster, with the costs that its plans are simulated with.
-      written: the plan.
-      beside: the other candidates, and rows that are only told.
-      asked: the method that was asked for; that of ``written`` where it is not given.
-      notes: what is known besides times.
-      correction: of the simulator, by all that was measured; None where nothing was.
-      trials: every plan that a live search measured, in order; those of its race with the race's times.
-      searches: of a live search, in order.
-      by_layer: the plan of whole layers, where it was asked for.
-      kept: of a function's plan, what its file has besides.
-
     Raises:
       InputError: there is no plan to write; the message is that of ``written``.
     """
 
-    form: Form
-    written: Timed
-    beside: tuple[Timed, ...] = ()
-    asked: str = ""
-    notes: Mapping[Note, Any] = dataclasses.field(default_factory=dict)
-    correction: Correction | None = None
+    form: Form  # the program that is written, with the costs that its plans are simulated with
+    written: Timed  # the plan
+    beside: tuple[Timed, ...] = ()  # the other candidates, and rows that are only told
+    asked: str = ""  # the method that was asked for; that of ``written`` where it is not given
+    notes: Mapping[Note, Any] = dataclasses.field(default_factory=dict)  # what is known besides times
+    correction: Correction | None = None  # of the simulator, by all that was measured; None where nothing was
+    # Every plan that a live search measured, in order; those of its race with the race's times.
     trials: tuple[Timed, ...] = ()
-    searches: tuple[SearchResult, ...] = ()
-    by_layer: ByLayer | None = None
-    kept: Kept | None = None
+    searches: tuple[SearchResult, ...] = ()  # of a live search, in order
+    by_layer: ByLayer | None = None  # the plan of whole layers, where it was asked for
+    kept: Kept | None = None  # of a function's plan, what its file has besides
 
     def __post_init__(self) -> None:
         if self.written.placement is None:

@@ -1,39 +1,36 @@
-"""Plans raced on the runtime with each other and with the program as it is; stages that time them."""
+"""Plans timed on the runtime, and raced with each other and with the program as it is."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tf_placer.base.arguments import InputError
+from tf_placer.base import interrupt
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
+from tf_placer.fleet.connection import open_fleet
+from tf_placer.fleet.fleet import FleetTiming
+from tf_placer.planning.forecast import MEASURE, RACE, START
+from tf_placer.planning.forms import Form
+from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import AS_IT_IS, Note, Outcome, Timed, in_words, with_race
-from tf_placer.planning.road import MEASURE, RACE, Road
-from tf_placer.planning.stages import Stage
+from tf_placer.planning.search_request import Request
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import OtherLoad
-from tf_placer.workers.local_workers import WorkerError
 
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-    """A race of plans and of the program as it is.
+    """A race of plans and of the program as it is."""
 
-    Attributes:
-      samples: turns of each plan, and last of the program as it is where it runs.
-      why_not_unplaced: why it does not run; "" where it does.
-      load: share of the CPUs that other processes took meanwhile; None where nobody knows.
-      timed_at_s: when, in seconds since 1970.
-    """
-
-    samples: list[list[float]]
-    why_not_unplaced: str
-    load: float | None
-    timed_at_s: float
+    samples: list[list[float]]  # turns of each plan, and last of the program as it is where it runs
+    why_not_unplaced: str  # why it does not run; "" where it does
+    load: float | None  # share of the CPUs that other processes took meanwhile; None where nobody knows
+    timed_at_s: float  # when, in seconds since 1970
 
     def added(self, rows: Sequence[Timed], racing: Sequence[int]) -> list[Timed]:
         """The rows with the times of the race, and behind them that of the program as it is, where it runs.
@@ -126,105 +123,79 @@ def raced_anew(
     return dataclasses.replace(outcome, written=written, beside=tuple(rows)).noted(notes)
 
 
-_TIMED_S, _RACED_S = 0.5, 1.5
+@dataclasses.dataclass
+class Timing:
+    """Live devices that time plans of a program, its batch whole or in parts."""
+
+    whole: Form
+    runtime: RuntimeEvaluator  # of the whole
+    fleet: FleetTiming | None = None  # times plans on many machines, too
+    in_parts: Form | None = None  # the same program with its batch in parts, once it has been put in parts
+
+    def of(self, plan: Placement) -> RuntimeEvaluator:
+        """What times a plan."""
+        form = (self.in_parts or self.whole).of(plan)
+        if form.split is None or form.item is None:
+            return self.runtime
+        return self.runtime.of_form(form.item, form.problem)
 
 
-class Measuring:
-    """The stages that time some plans on a road's devices, and what came of them.
+@contextlib.contextmanager
+def workers(request: Request, whole: Form, log: Log, beside_unplaced: bool = True) -> Iterator[Timing]:
+    """Workers on the devices, and the fleet, for as long as plans are timed.
 
-    Attributes:
-      rows: those that were to be timed, with their times; behind them the program as it is, where they raced with it.
-        Empty before, and where nothing was timed.
-      race: of those that ran; None where there was none.
-      race_failed: why there is none, though several run; "" else.
-      why_not: why nothing was measured, where that is no error; "" where something was.
+    Args:
+      request: names the devices and the fleet.
+      whole: the program.
+      log: shows their start.
+      beside_unplaced: as ``RuntimeEvaluator.start`` takes it.
+
+    Raises:
+      InputError: the program cannot be timed.
+      WorkerError: the workers do not start.
     """
+    assert whole.item is not None  # it is timed
+    with interrupt.stoppable(), contextlib.ExitStack() as stack:
+        with log.phase(START):
+            evaluator = RuntimeEvaluator(whole.item, whole.problem, as_it_is=request.source.as_it_is)
+            timing = Timing(whole, stack.enter_context(evaluator))
+            timing.runtime.start(beside_unplaced)
+            if request.fleet is not None and request.folder is not None:
+                fleet = stack.enter_context(open_fleet(request.fleet, request.cluster))
+                timing.fleet = stack.enter_context(FleetTiming(fleet, whole.item, request.folder))
+        yield timing
 
-    def __init__(
-        self,
-        road: Road,
-        plans: Callable[[], Sequence[Timed]],
-        rounds: int = 20,
-        confidence: float = 0.99,
-        may_fail: bool = False,
-    ) -> None:
-        """Begins.
 
-        Args:
-          road: its devices are live.
-          plans: gives the rows to time; those without a plan stay as they are.
-          rounds, confidence: as ``RuntimeEvaluator.race`` takes them; no rounds: they do not race.
-          may_fail: Ctrl-C and workers that do not start or answer are no error: a search is not thrown away for them.
-        """
-        self._road, self._plans, self._rounds, self._confidence = road, plans, rounds, confidence
-        self._may_fail = may_fail
-        self.rows: list[Timed] = []
-        self.race: Race | None = None
-        self.race_failed, self.why_not = "", ""
+def timed(
+    rows: Sequence[Timed], runtime: RuntimeEvaluator, log: Log, rounds: int = 20, confidence: float = 0.99
+) -> tuple[list[Timed], Race | None]:
+    """Rows with their times on live devices, behind them the program as it is, and the race of those that ran.
 
-    def stages(
-        self, count: int, then: Callable[[Measuring], object] = lambda _: None, meanwhile: str = ""
-    ) -> list[Stage]:
-        """Stages from the start of the workers to their end.
-
-        Args:
-          count: plans that will be timed.
-          then: the last part, while the workers are still there.
-          meanwhile: as ``Road.starting`` takes it.
-        """
-
-        def end(_: float) -> None:
-            then(self)
-            self._road.stop()
-
-        starting = self._road.starting(meanwhile, beside_unplaced=bool(self._rounds))
-        race = Stage(RACE, self._guarded(self._race), (count + 1) * _RACED_S, is_cut=True)
-        racing = [race] if self._rounds else []
-        return [
-            Stage(starting.name, self._guarded(starting.run), starting.seconds, starting.key),
-            Stage(MEASURE, self._guarded(self._measure), count * _TIMED_S, is_cut=True),
-            *racing,
-            Stage(racing[0].name if racing else MEASURE, self._guarded(end)),
-        ]
-
-    def _measure(self, seconds: float) -> None:
-        self._road.runtime.limit.ends_in(seconds)
-        rows = list(self._plans())
-        plans = [row.placement.decisions for row in rows if row.placement is not None]
-        if plans:
-            times = self._road.runtime.evaluate(Decisions.joined(plans).plain)
-            position = iter(range(len(plans)))
-            self.rows = [
-                row if row.placement is None else row.measured(times, next(position)) for row in rows
-            ]
-
-    def _race(self, seconds: float) -> None:
-        self._road.runtime.limit.ends_in(seconds)
-        ran = [i for i, row in enumerate(self.rows) if row.measured_s is not None]
-        if not ran:
-            return
-        rows = [self.rows[i] for i in ran]
+    Args:
+      rows: those without a plan stay as they are.
+      runtime: times plans of their form.
+      log: gives it the seconds after which it ends.
+      rounds, confidence: as ``RuntimeEvaluator.race`` takes them; no rounds: they do not race.
+    """
+    with log.phase(MEASURE) as seconds:
+        runtime.limit.ends_in(seconds)
+        planned = [i for i, row in enumerate(rows) if row.placement is not None]
+        rows = list(rows)
+        if planned:
+            plans = [row.placement.decisions for row in rows if row.placement is not None]
+            times = runtime.evaluate(Decisions.joined(plans).plain)
+            for position, i in enumerate(planned):
+                rows[i] = rows[i].measured(times, position)
+    ran = [i for i in planned if rows[i].measured_s is not None]
+    if not ran or not rounds:
+        return rows, None
+    with log.phase(RACE) as seconds:
+        runtime.limit.ends_in(seconds)
         try:
-            self.race = race(rows, lambda _: self._road.runtime, self._rounds, self._confidence)
+            raced = race([rows[i] for i in ran], lambda _: runtime, rounds, confidence)
         except RaceFailed as error:
-            self.race_failed = str(error)
             why = f"timed by itself, because the race failed ({error})"
-            for i in ran:
-                self.rows[i] = dataclasses.replace(self.rows[i], message=why)
-        else:
-            self.rows = self.race.added(self.rows, ran)
-
-    def _guarded(self, run: Callable[[float], object]) -> Callable[[float], None]:
-        def guarded(seconds: float) -> None:
-            if self.why_not:
-                return
-            try:
-                run(seconds)
-            except (KeyboardInterrupt, WorkerError, InputError) as error:
-                if not self._may_fail:
-                    raise
-                self.why_not = f"not measured: {str(error) or 'interrupted'}"
-                self.rows, self.race = [], None
-                self._road.stop()
-
-        return guarded
+            return [
+                dataclasses.replace(row, message=why) if i in ran else row for i, row in enumerate(rows)
+            ], None
+        return raced.added(rows, ran), raced

@@ -29,69 +29,46 @@ class DeviceView:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OpTable:
-    """The N ops.
+    """The N ops."""
 
-    Attributes:
-      scope, leaf: [N] their names in two parts: position in ``StepView.scopes``, and what follows it.
-      type, layer, device: [N] positions.
-      part: [N] the part of the batch that the op is a copy for, from 0 on; -1 where it is none.
-      start_ns, duration_ns: [N].
-      output_bytes: [N] of all that the op puts out.
-      resident_bytes: [N] of variables; of a unit it is counted at one op.
-      critical: positions of ops on the critical path.
-      fused: positions of clusters; the type of one says how many ops it is.
-    """
-
+    # scope, leaf: [N] their names in two parts: position in ``StepView.scopes``, and what follows it
     scope: np.ndarray
     leaf: tuple[str, ...]
-    type: np.ndarray
+    type: np.ndarray  # [N] positions, as of ``layer`` and ``device``
     layer: np.ndarray
     device: np.ndarray
-    part: np.ndarray
-    start_ns: np.ndarray
+    part: np.ndarray  # [N] the part of the batch that the op is a copy for, from 0 on; -1 where it is none
+    start_ns: np.ndarray  # [N], as ``duration_ns``
     duration_ns: np.ndarray
-    output_bytes: np.ndarray
-    resident_bytes: np.ndarray
-    critical: np.ndarray
-    fused: np.ndarray
+    output_bytes: np.ndarray  # [N] of all that the op puts out
+    resident_bytes: np.ndarray  # [N] of variables; of a unit it is counted at one op
+    critical: np.ndarray  # positions of ops on the critical path
+    fused: np.ndarray  # positions of clusters; the type of one says how many ops it is
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TransferTable:
-    """The X transfers.
+    """The X transfers."""
 
-    Attributes:
-      op: [X] producers.
-      source, target, channel: [X] positions of devices and channels.
-      start_ns, duration_ns, bytes: [X].
-      critical: positions of transfers on the critical path.
-    """
-
-    op: np.ndarray
-    source: np.ndarray
+    op: np.ndarray  # [X] producers
+    source: np.ndarray  # [X] positions of devices and channels, as of ``target`` and ``channel``
     target: np.ndarray
     channel: np.ndarray
-    start_ns: np.ndarray
+    start_ns: np.ndarray  # [X], as ``duration_ns`` and ``bytes``
     duration_ns: np.ndarray
     bytes: np.ndarray
-    critical: np.ndarray
+    critical: np.ndarray  # positions of transfers on the critical path
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoreTable:
-    """Transfer work of the devices themselves, where hardware does not do it: the Y sends and receives.
+    """Transfer work of the devices themselves, where hardware does not do it: the Y sends and receives."""
 
-    Attributes:
-      transfer, device: [Y] positions.
-      start_ns, duration_ns: [Y].
-      critical: positions of those on the critical path.
-    """
-
-    transfer: np.ndarray
+    transfer: np.ndarray  # [Y] positions, as of ``device``
     device: np.ndarray
-    start_ns: np.ndarray
+    start_ns: np.ndarray  # [Y], as ``duration_ns``
     duration_ns: np.ndarray
-    critical: np.ndarray
+    critical: np.ndarray  # positions of those on the critical path
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,34 +82,23 @@ class MemoryView:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepView:
-    """One step of a plan.
+    """One step of a plan."""
 
-    Attributes:
-      step_ns: how long it takes.
-      devices: [D].
-      channels: names of the links' channels.
-      parts: of the batch; 1 where it is whole.
-      types: of ops.
-      scopes: beginnings of names of ops.
-      layer_name, layer_parent: [L] layers; the parent is a position before the layer's own, -1 for none.
-      ops, transfers, chores: the tables.
-      memory: [D].
-      path_links: (nanoseconds, place, place) where the critical path changes its place: a device, or the number of
-        devices and a channel.
-    """
-
-    step_ns: int
-    devices: tuple[DeviceView, ...]
-    channels: tuple[str, ...]
-    parts: int
-    types: tuple[str, ...]
-    scopes: tuple[str, ...]
+    step_ns: int  # how long it takes
+    devices: tuple[DeviceView, ...]  # [D]
+    channels: tuple[str, ...]  # names of the links' channels
+    parts: int  # of the batch; 1 where it is whole
+    types: tuple[str, ...]  # of ops
+    scopes: tuple[str, ...]  # beginnings of names of ops
+    # layer_name, layer_parent: [L] layers; the parent is a position before the layer's own, -1 for none
     layer_name: tuple[str, ...]
     layer_parent: np.ndarray
     ops: OpTable
     transfers: TransferTable
     chores: ChoreTable
-    memory: tuple[MemoryView, ...]
+    memory: tuple[MemoryView, ...]  # [D]
+    # (nanoseconds, place, place) where the critical path changes its place: a device, or the number of devices and a
+    # channel
     path_links: tuple[tuple[int, int, int], ...]
 
 
@@ -150,38 +116,26 @@ class HowTo:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Section:
-    """One program on one cluster.
+    """One program on one cluster."""
 
-    Attributes:
-      name: what a list of several calls it.
-      title: the program and the cluster.
-      headline: the verdict in one sentence.
-      notes: paragraphs below it.
-      figures: (word, value) of the numbers to remember.
-      step_times: the rows, in the order of the table: ``name``; a time for each clock, ``simulated_s``, ``measured_s``
-        (alone), ``raced_s`` and ``called_s``; quartiles ``spread_s`` of the last one, ``evaluations`` and
-        ``peak_bytes`` (null where they are not known); ``is_single`` of the best single device; ``is_written`` of the
-        plan that the page is about; ``note``, what else there is to say, and ``about``, what the name stands for (""
-        for nothing).
-      bounds: what none of them can beat in the simulator: ``name``, ``bound_s``, ``is_tightest`` and ``about``.
-      plan: the step as the plan has it; None where there is no plan.
-      curves: of the searches: ``name``; ``elapsed_s`` and ``best_s``, the seconds at which something better was found
-        and its step time, the last of them the end of the search; ``is_written`` where the plan comes from it.
-      apply: how to use the plan.
-      compared: ``clock``, the name of the time by which rows are compared, and ``single_s``, the fastest single device
-        by that.
-    """
-
-    name: str
-    title: str
-    headline: str
-    notes: tuple[str, ...]
-    figures: tuple[tuple[str, str], ...]
+    name: str  # what a list of several calls it
+    title: str  # the program and the cluster
+    headline: str  # the verdict in one sentence
+    notes: tuple[str, ...]  # paragraphs below it
+    figures: tuple[tuple[str, str], ...]  # (word, value) of the numbers to remember
+    # the rows, in the order of the table: ``name``; a time for each clock, ``simulated_s``, ``measured_s`` (alone),
+    # ``raced_s`` and ``called_s``; quartiles ``spread_s`` of the last one, ``evaluations`` and ``peak_bytes`` (null
+    # where they are not known); ``is_single`` of the best single device; ``is_written`` of the plan that the page is
+    # about; ``note``, what else there is to say, and ``about``, what the name stands for ("" for nothing)
     step_times: tuple[Row, ...]
+    # what none of them can beat in the simulator: ``name``, ``bound_s``, ``is_tightest`` and ``about``
     bounds: tuple[Row, ...]
-    plan: StepView | None
+    plan: StepView | None  # the step as the plan has it; None where there is no plan
+    # of the searches: ``name``; ``elapsed_s`` and ``best_s``, the seconds at which something better was found and its
+    # step time, the last of them the end of the search; ``is_written`` where the plan comes from it
     curves: tuple[Row, ...]
-    apply: tuple[HowTo, ...]
+    apply: tuple[HowTo, ...]  # how to use the plan
+    # ``clock``, the name of the time by which rows are compared, and ``single_s``, the fastest single device by that
     compared: Row
 
 

@@ -7,7 +7,7 @@ import tf_placer
 from tf_placer.automatic import signature
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.local import local_devices
-from tf_placer.planning import road
+from tf_placer.planning import find
 from tf_placer.rewrite.placed_function import check_nothing_is_lost
 
 
@@ -113,7 +113,7 @@ def test_what_could_not_be_used_is_not_searched_for(tmp_path, monkeypatch):
     def searched(*_, **__):
         raise AssertionError("it was searched")
 
-    monkeypatch.setattr(road, "search", searched)
+    monkeypatch.setattr(find, "search", searched)
 
     def refused(*_, **__):
         raise tf_placer.InputError("it cannot be rebuilt")

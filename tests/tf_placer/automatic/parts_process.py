@@ -27,8 +27,7 @@ from tests.logical_devices import report
 from tests.tf_placer.rewrite.placing import are_close, refusal
 from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.cluster.local import local_devices
-from tf_placer.planning import kept
-from tf_placer.planning.road import Road
+from tf_placer.planning import find, kept
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
 
@@ -383,7 +382,7 @@ def plans_for_a_later_process_are_made() -> bool:
 
 
 def plans_of_an_earlier_process_need_no_search() -> bool:
-    with unittest.mock.patch.object(Road, "search", side_effect=AssertionError("it was searched")):
+    with unittest.mock.patch.object(find, "search", side_effect=AssertionError("it was searched")):
         found = plans_in_parts()
     note = pathlib.Path(SETTINGS["cache_dir"], "made_before").read_text()
     return (

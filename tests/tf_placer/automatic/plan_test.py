@@ -23,12 +23,12 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning import road
+from tf_placer.planning import find, forecast
+from tf_placer.planning.forecast import COMPILE, RACE, START, searching
 from tf_placer.planning.forms import Form
 from tf_placer.planning.kept import why_measured_again
+from tf_placer.planning.log import Log, begins_at
 from tf_placer.planning.outcome import AS_IT_IS, PLAN, Clock, Note, Outcome, Timed
-from tf_placer.planning.road import RACE, START, searching
-from tf_placer.planning.stages import Stages, begins_at
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 
@@ -206,17 +206,16 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
     row = crossing(item, tmp_path, 1.0)
 
     def found(problem, searching, *more, **given):
-        if searching != method:
-            return search(problem, searching, *more, **given)
-        begins = given.get("start")
-        assert (begins is not None) == methods.find(method).uses_start
-        assert begins is None or begins.device_of_unit.tolist() == row.tolist()
-        result = search(problem, method, budget_evaluations=4)
+        if searching == method:
+            begins = given.get("start")
+            assert (begins is not None) == methods.find(method).uses_start
+            assert begins is None or begins.device_of_unit.tolist() == row.tolist()
+        result = search(problem, searching, budget_evaluations=4)
         # Slower than what was kept: that is what stays.
         return dataclasses.replace(result, runtime_s=2.0)
 
-    search = road.search
-    monkeypatch.setattr(road, "search", found)
+    search = find.search
+    monkeypatch.setattr(find, "search", found)
     longer = AutoPlaceConfig(cluster=CLUSTER, method=method, budget_s=9.0, cache_dir=tmp_path)
     plan = find_plan(item, CLUSTER, longer)
     assert not plan.is_from_cache and plan.placement.device_of_unit.tolist() == row.tolist()
@@ -267,19 +266,19 @@ class Stopped(Exception):
 def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     """What a first call says before it searches, where profiling takes so long."""
     monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
-    monkeypatch.setattr(road, "has_forked", lambda: False)
+    monkeypatch.setattr(forecast, "has_forked", lambda: False)
     monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster, cache: profiling_s)
     analytic = functools.partial(build_problem, costs="analytic")
     monkeypatch.setattr(plan_module, "build_problem", analytic)
     stream = io.StringIO()
 
-    announce = Stages.announce
+    announce = Log.announce
 
-    def announced(stages, note=""):
-        announce(stages, note)
+    def announced(log, phases, note=""):
+        announce(log, phases, note)
         raise Stopped
 
-    monkeypatch.setattr(Stages, "announce", announced)
+    monkeypatch.setattr(Log, "announce", announced)
 
     asked = AutoPlaceConfig(cluster=cluster, method="auto", cache_dir=tmp_path / "plans", **settings)
     with pytest.raises(Stopped), begins_at(time.monotonic()):
@@ -322,18 +321,16 @@ def test_a_budget_of_the_search_is_the_searchs_alone(item, tmp_path, monkeypatch
 
 @pytest.mark.medium
 def test_compiling_is_told_with_its_time_and_apart_from_the_wait(item, tmp_path, monkeypatch):
-    monkeypatch.setattr(road, "is_built", lambda: False)
-    monkeypatch.setattr(road, "build_library", lambda **_: None)
+    monkeypatch.setattr(forecast, "is_built", lambda: False)
+    monkeypatch.setattr(forecast, "build_library", lambda **_: None)
     line = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0)
-    assert (
-        line.startswith("This takes about 10 min: ") and f"Once, and not in that: {road.COMPILE} 40 s" in line
-    )
+    assert line.startswith("This takes about 10 min: ") and f"Once, and not in that: {COMPILE} 40 s" in line
 
 
 @pytest.mark.medium
 def test_where_nothing_can_be_measured_all_is_for_the_search(item, tmp_path, monkeypatch):
     line = announced(item, tmp_path, monkeypatch, 30.0, CLUSTER, budget_s=600.0)
-    assert START not in line and "searching with auto 10 min" in line
+    assert START not in line and "searching with auto 9 min, searching with random 60 s" in line
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,13 @@ from tf_placer.__main__ import run
 from tf_placer.base import files as store
 from tf_placer.base.files import Durations
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import described
-from tf_placer.command_line.described import Reading
+from tf_placer.command_line import source
 from tf_placer.command_line.place import compare, place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.planning import road as road_module
-from tf_placer.planning.road import COMPILE, searching
-from tf_placer.planning.stages import begins_at
+from tf_placer.planning import find, forecast
+from tf_placer.planning.forecast import COMPILE, SPLIT, closing, searching
+from tf_placer.planning.log import Log, begins_at
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search.methods import SEARCH, Budget
 
@@ -29,7 +28,7 @@ from tf_placer.search.methods import SEARCH, Budget
 def nothing_was_done_before(tmp_path, monkeypatch):
     """No durations of this machine's user, and no workload seems to be traced."""
     monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
-    monkeypatch.setattr(described, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
+    monkeypatch.setattr(source, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
 
 
 def request_of(budget_s=60.0, **more):
@@ -61,8 +60,8 @@ def test_the_first_line_names_every_phase(tmp_path):
 @pytest.mark.medium
 def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeypatch):
     built = []
-    monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
-    monkeypatch.setattr(road_module, "build_library", lambda **_: built.append("ops"))
+    monkeypatch.setattr(forecast, "is_built", lambda: bool(built))
+    monkeypatch.setattr(forecast, "build_library", lambda **_: built.append("ops"))
     first = ran(tmp_path, "place", "--budget_s=1", "--method=random")
     assert first.endswith(f"Once, and not in that: {COMPILE} 40 s, building the graph 20 s.")
     assert built == ["ops"]
@@ -75,8 +74,8 @@ def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeyp
 def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, monkeypatch):
     ran(tmp_path, "place", "--budget_evaluations=4", "--method=single")
     built = []
-    monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
-    monkeypatch.setattr(road_module, "build_library", lambda **_: built.append("ops"))
+    monkeypatch.setattr(forecast, "is_built", lambda: bool(built))
+    monkeypatch.setattr(forecast, "build_library", lambda **_: built.append("ops"))
     flags = {
         "compare": [
             "--workload=dense_small",
@@ -100,13 +99,13 @@ def test_evaluations_alone_take_as_long_as_the_last_time(tmp_path):
 
 def budgets_of(run, monkeypatch):
     """Method -> the most seconds of its search, and what was announced."""
-    given, search = {}, road_module.search
+    given, search = {}, find.search
 
     def short(problem, method, budget, **more):
         given[method] = budget.seconds
         return search(problem, method, Budget(10.0, min(budget.evaluations or 4, 4)), **more)
 
-    monkeypatch.setattr(road_module, "search", short)
+    monkeypatch.setattr(find, "search", short)
     console = quiet()
     with begins_at(time.monotonic()):
         run(console)
@@ -158,21 +157,21 @@ def test_a_plan_that_is_applied_is_not_searched(tmp_path, monkeypatch):
 
 
 def test_what_splitting_took_before_comes_before_rules():
-    def stage():
-        (found,) = Reading(request_of(), quiet()).splitting(lambda about_s, left_s: None)
-        return found
+    def phase():
+        splitting, _ = closing(request_of(), None, Log(quiet()))
+        return splitting
 
-    by_rule = stage()
-    assert by_rule.seconds > 0 and by_rule.is_optional
+    by_rule = phase()
+    assert by_rule.seconds > 0 and by_rule.is_optional and by_rule.name == SPLIT
     Durations().keep(by_rule.key, 3.5)
-    assert stage().seconds == 3.5
+    assert phase().seconds == 3.5
 
 
-def test_where_no_batch_is_split_there_is_no_stage():
+def test_where_no_batch_is_split_there_is_no_phase():
     one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
     in_parts = dataclasses.replace(request_of(), source=Source("dense_small", parts=2))
     for request in (one, in_parts, dataclasses.replace(one, source=Source(graph="x"))):
-        assert Reading(request, quiet()).splitting(lambda about_s, left_s: None) == []
+        assert SPLIT not in [phase.name for phase in closing(request, None, Log(quiet()))]
 
 
 @pytest.mark.medium

@@ -9,9 +9,8 @@ import signal
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.command_line import place, run_command
-from tf_placer.planning import forms
-from tf_placer.planning.road import Road
+from tf_placer.command_line import run_command
+from tf_placer.planning import find, forms
 from tf_placer.search import recorder
 
 SMALL = ["--workload=two_towers", "--cluster=p100x2", "--budget_evaluations=400"]
@@ -42,7 +41,7 @@ def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(
     name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the batch is split and while the search in parts begins; once more as it is reported changes nothing."""
-    owner = {"put_in_parts": Road, "data_parallel_row": place}.get(name, forms.Form)
+    owner = find if name in ("put_in_parts", "data_parallel_row") else forms.Form
     pressed = ctrl_c_when(monkeypatch, owner, name)
     told = ctrl_c_when(monkeypatch, run_command, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search")
@@ -65,7 +64,7 @@ def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
         show(progress, entry)
 
     monkeypatch.setattr(recorder.ConsoleProgress, "show", pressed_once)
-    split = ctrl_c_when(monkeypatch, Road, "put_in_parts")
+    split = ctrl_c_when(monkeypatch, find, "put_in_parts")
     pressed = ctrl_c_when(monkeypatch, run_command, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search", "--write=method")
     assert not split and pressed == ["print_report"] and summary["interrupted"]
@@ -75,15 +74,15 @@ def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
 def test_ctrl_c_before_a_method_finds_anything_keeps_what_others_found(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, begun = Road.search, []
+    search, begun = find.search, []
 
-    def pressed(road: Road, method: str, *args: object, **named: object) -> object:
+    def pressed(problem: object, method: str, *args: object, **named: object) -> object:
         begun.append(method)
         if len(begun) == 2:
             signal.raise_signal(signal.SIGINT)
-        return search(road, method, *args, **named)
+        return search(problem, method, *args, **named)
 
-    monkeypatch.setattr(Road, "search", pressed)
+    monkeypatch.setattr(find, "search", pressed)
     summary = summary_of(tmp_path, "compare", "--methods=local_search,memetic,random")
     assert begun == ["local_search", "memetic"]
     assert summary["written"] == "local_search" and summary["interrupted"]

@@ -5,10 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.tf_placer.command_line.live_reports import report_of
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.report.one_verdict import check_says_one_thing
-from tests.tf_placer.search.other_machine import OtherMachine
+from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer.calibration.refit import Correction
 from tf_placer.report.sentences import verdict
 
@@ -21,7 +20,7 @@ def problem():
 
 
 def test_a_gain_is_told_of_the_plan_that_is_written(problem, tmp_path):
-    report = report_of(problem, OtherMachine(problem))
+    report = live(problem, OtherMachine(problem))
     winner = report.recommended.name
     assert winner != "single"
     told = check_says_one_thing(report, tmp_path)
@@ -39,7 +38,7 @@ def test_a_gain_is_told_of_the_plan_that_is_written(problem, tmp_path):
 
 def test_no_gain_recommends_and_writes_the_single_device(problem, tmp_path):
     dear = Correction(alone=1e4).apply(problem)
-    report = report_of(problem, OtherMachine(dear))
+    report = live(problem, OtherMachine(dear))
     assert report.recommended.name == "single"
     assert verdict(report).startswith("Use one device. The single device takes ")
     assert check_says_one_thing(report, tmp_path)["written"] == "single"
@@ -47,7 +46,7 @@ def test_no_gain_recommends_and_writes_the_single_device(problem, tmp_path):
 
 
 def test_as_it_is_is_a_row_and_recommended_where_no_plan_beats_it(problem, tmp_path):
-    report = report_of(problem, OtherMachine(problem, as_it_is=0.3))
+    report = live(problem, OtherMachine(problem, as_it_is=0.3))
     told = check_says_one_thing(report, tmp_path)
     assert (told["recommended"], told["rows"][0]["name"]) == ("as it is", "as it is")
     assert (
@@ -57,7 +56,8 @@ def test_as_it_is_is_a_row_and_recommended_where_no_plan_beats_it(problem, tmp_p
 
 def test_a_plan_that_is_not_recommended_is_written_where_it_is_asked_for_and_that_is_said(problem, tmp_path):
     dear = Correction(alone=1e4).apply(problem)
-    report = report_of(problem, OtherMachine(dear), written="random")
+    report = live(problem, OtherMachine(dear))
+    report = report.with_written(report.named("random"))
     lines = verdict(report).splitlines()
     assert (
         lines[0].startswith("No gain: use one device, ") and "The plan written is that of random" in lines[0]
@@ -70,7 +70,7 @@ def test_a_plan_that_is_not_recommended_is_written_where_it_is_asked_for_and_tha
 
 def test_what_is_found_to_be_the_single_device_is_told_as_that(problem, tmp_path):
     slow = Correction(alone=1e6).apply(problem)
-    report = report_of(slow, OtherMachine(slow), "local_search")
+    report = live(slow, OtherMachine(slow), "local_search")
     assert verdict(report).splitlines()[1] == (
         "Recommended: single device. Among plans: the best single device: no search found another that was faster."
     )

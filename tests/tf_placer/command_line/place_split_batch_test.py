@@ -18,10 +18,10 @@ from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Status
-from tf_placer.planning import road
+from tf_placer.planning import find
 from tf_placer.planning.forms import Form
+from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed
-from tf_placer.planning.stages import begins_at
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import print_report
@@ -81,7 +81,7 @@ def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> O
     monkeypatch.setattr(
         placing, "with_data_parallel", lambda found: dataclasses.replace(found, beside=(*found.beside, FOUND))
     )
-    monkeypatch.setattr("tf_placer.planning.stages.Durations.known", lambda self, key, rule_s: 5.0)
+    monkeypatch.setattr("tf_placer.planning.log.Durations.known", lambda self, key, rule_s: 5.0)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(budget_s, 4), 0, **more)
     with begins_at(time.monotonic()):
         return placing.place(request, "single", rich.console.Console(quiet=True))
@@ -113,7 +113,7 @@ def test_ctrl_c_before_it_or_while_it_is_split_keeps_the_plan(
     def ended(*given: Any, **more: Any) -> SearchResult:
         return dataclasses.replace(search(*given, **more), interrupted=is_interrupted)
 
-    monkeypatch.setattr(road, "search", ended)
+    monkeypatch.setattr(find, "search", ended)
     monkeypatch.setattr(placing, "with_data_parallel", pressed)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(evaluations=4), 0)
     found = placing.place(request, "single", rich.console.Console(quiet=True))

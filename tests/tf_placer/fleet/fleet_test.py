@@ -8,7 +8,7 @@ import pytest
 
 from tests.tf_placer.fleet.stand_in import Actor, Ray
 from tests.tf_placer.problem.small_problems import branches_problem
-from tests.tf_placer.search.other_machine import OtherMachine
+from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
@@ -16,13 +16,10 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.fleet import fleet as fleet_module
 from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetEvaluator, FleetLost, FleetTiming, UnreachableFleet
 from tf_placer.fleet.machine import Program, Reply, machine_class, software
-from tf_placer.planning.live import search_live
-from tf_placer.planning.live_search import LiveConfig
 from tf_placer.planning.outcome import CONSTRUCTED, Note
 from tf_placer.problem.decisions import Decisions
 from tf_placer.report.sentences import remarks
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.search.methods import Budget
 
 PROBLEM = branches_problem(4, 6)
 TRUTH = SimulatedEvaluator(PROBLEM)
@@ -324,8 +321,7 @@ def test_a_live_search_measures_on_the_fleet_and_races_here(tmp_path):
 
     def searched(fleet):
         with FleetTiming(fleet, None, tmp_path) as timing:
-            budget, config = Budget(evaluations=300), LiveConfig(rounds=15)
-            return search_live(PROBLEM, here, "random", budget, config=config, fleet=timing)
+            return live(PROBLEM, here, evaluations=300, fleet=timing)
 
     found = searched(fleet)
     assert here.evaluated == 1, "the reference plan, for the unit of times"

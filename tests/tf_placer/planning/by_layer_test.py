@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import rich.console
 
-from tests.tf_placer.command_line.live_reports import report_of
 from tests.tf_placer.problem.small_problems import branches_problem
-from tests.tf_placer.search.other_machine import OtherMachine
+from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
@@ -170,7 +169,7 @@ def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
     problem = branches_problem(4, 6)
     names = [f"layer_{op % 4}/op_{op}" for op in range(problem.num_ops)]
     problem = dataclasses.replace(problem, op_names=tuple(names))
-    report = in_layers(report_of(problem, OtherMachine(problem)), seed=0)
+    report = in_layers(live(problem, OtherMachine(problem)), seed=0)
     assert report.by_layer is not None and report.by_layer.whole is not None
     assert "\nIn the simulator, with whole layers (4 of them)" in verdict(report)
     assert summary(report)["by_layer_s"] == report.by_layer.whole.runtime_s

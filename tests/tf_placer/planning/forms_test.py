@@ -15,7 +15,8 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import forms as planning_forms
 from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
-from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed, with_data_parallel
+from tf_placer.planning.kept import as_json, from_json, lasting
+from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel
 from tf_placer.problem.placement import Placement
 from tf_placer.report.text import table
 from tf_placer.search.search import search
@@ -79,6 +80,10 @@ def test_a_form_that_keeps_ops_whole_knows_that_with_all_in_parts(
     assert mixed.all_in_parts is split and mixed.problem.num_ops != split.problem.num_ops
     assert mixed.of(mixed.data_parallel) is mixed and mixed.of(split.data_parallel) is split
     assert mixed.of(Placement(whole, whole.everything_on(0))) is mixed.whole
+    data = as_json(lasting(Outcome(mixed, Timed.simulated("hdp", mixed.data_parallel)), Kept({})))
+    names = [whole.op_names[op] for op in data["kept_whole"]]
+    again = from_json(split.keeping(names), data, {}).placement
+    assert again.device_names == mixed.data_parallel.device_names, "a kept plan of it comes back"
     monkeypatch.setattr(planning_forms, "faster_whole", lambda *_: frozenset(split.split.split_ops))
     assert split.where_it_pays(1.0) is split, "nothing would be left to split"
 

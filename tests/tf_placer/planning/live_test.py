@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tests.tf_placer.search.other_machine import OtherMachine
+from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.refit import Correction
@@ -14,13 +14,10 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.planning.forms import Form, split_form
-from tf_placer.planning.live import live_parts, search_live
-from tf_placer.planning.live_search import LiveConfig, LiveSearch
 from tf_placer.planning.outcome import Clock, Note
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.search.methods import Budget
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import WorkerError
@@ -33,12 +30,6 @@ def problem():
         dataclasses.replace(link, latency_ns=20, send_ns=10, receive_ns=10) for link in problem.cluster.links
     )
     return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
-
-
-def live(problem, machine, method="random", evaluations=600):
-    return search_live(
-        problem, machine, method, Budget(evaluations=evaluations), config=LiveConfig(rounds=15)
-    )
 
 
 def is_single(row):
@@ -120,7 +111,7 @@ def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
         placement = Placement(problem, np.arange(problem.num_units) % 2, orders[method])
         return dataclasses.replace(found, method=method, placement=placement)
 
-    monkeypatch.setattr("tf_placer.planning.live_search.search", one_plan)
+    monkeypatch.setattr("tf_placer.planning.live.search", one_plan)
     found = live(problem, OtherMachine(problem), "hdp")
     plans = [trial for trial in found.trials if trial.name != "single"]
     assert [trial.name for trial in plans] == ["hdp", "local_search", "random"], "each is measured once"
@@ -229,14 +220,8 @@ def towers() -> Form:
 
 def live_in_parts(towers: Form, truth: Problem, make_parts, **more):
     found = dataclasses.replace(towers, problem=truth)
-    return search_live(
-        towers.whole.problem,
-        OtherMachine(towers.whole.problem, **more),
-        "local_search",
-        Budget(evaluations=120),
-        config=LiveConfig(rounds=15),
-        make_parts=make_parts or (lambda: found),
-    )
+    machine = OtherMachine(towers.whole.problem, **more)
+    return live(towers.whole.problem, machine, "local_search", 120, make_parts=make_parts or (lambda: found))
 
 
 def slower(problem: Problem, times: float) -> Problem:
@@ -277,21 +262,13 @@ def test_nothing_is_split_after_ctrl_c_in_a_search(towers, monkeypatch):
     def interrupted(*given, **more):
         return dataclasses.replace(search(*given, **more), interrupted=True)
 
-    monkeypatch.setattr("tf_placer.planning.live_search.search", interrupted)
+    monkeypatch.setattr("tf_placer.planning.live.search", interrupted)
     found = live_in_parts(towers, towers.problem, None)
     assert found.best_split is None and found.search.interrupted
 
 
-def test_a_method_that_does_not_search_splits_nothing():
-    names = [part.name for part in live_parts("single", 3, tries_parts=True)]
-    assert "splitting the batch into parts" not in names
-
-
 def test_where_time_is_over_one_device_alone_is_measured(problem):
     machine = OtherMachine(problem)
-    live = LiveSearch(Form(problem), machine, 0, LiveConfig(), {})
-    for part in live_parts("random", 1):
-        live.do(part.run, Budget(evaluations=50), left_s=0.0)
-    found = live.result("random")
+    found = live(problem, machine, evaluations=50, budget_s=1e-9)
     assert machine.evaluated == 1
     assert found.written.name == "single" and found.written.measured_s is not None

@@ -16,7 +16,7 @@ from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.graph.program import Splitting
-from tf_placer.planning import road
+from tf_placer.planning import race
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.problem import Problem
@@ -99,7 +99,7 @@ def test_a_bound_that_is_none_is_not_said() -> None:
 def test_on_live_devices_the_plan_of_least_memory_is_measured(
     warm_workers: WarmWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(road, "RuntimeEvaluator", warm_workers.evaluator)
+    monkeypatch.setattr(race, "RuntimeEvaluator", warm_workers.evaluator)
     request = Request(
         Source("dense_small"),
         warm_workers.cluster,

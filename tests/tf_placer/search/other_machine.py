@@ -1,15 +1,26 @@
-"""A runtime whose truth is known."""
+"""A runtime whose truth is known, and a live search on it."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
+import numpy as np
+import rich.console
+
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import UnplacedFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import single_device_placements
+from tf_placer.planning.forecast import LiveConfig
+from tf_placer.planning.forms import Form
+from tf_placer.planning.live import search_live
+from tf_placer.planning.log import Log
+from tf_placer.planning.race import Timing
 from tf_placer.problem.decisions import decisions_of
 from tf_placer.runtime.timing import Limit
+from tf_placer.search.methods import Budget
 
 
 class OtherMachine:
@@ -66,3 +77,11 @@ class OtherMachine:
         own = np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()
         others = [[float(machine._times(plan)[0]) for _ in range(rounds)] for machine, plan in beside]
         return [*own, *others]
+
+
+def live(problem, machine, method="random", evaluations=600, budget_s=math.inf, make_parts=None, fleet=None):
+    """The outcome of a live search on a machine that is not the one that the costs are of."""
+    request = Request(Source("x"), problem.cluster, Budget(budget_s, evaluations), method=method)
+    log = Log(rich.console.Console(quiet=True), budget_s)
+    timing = Timing(Form(problem), machine, fleet)
+    return search_live(request, timing, log, LiveConfig(rounds=15), make_parts=make_parts)

@@ -1,4 +1,4 @@
-"""Stages on a clock of the test's own."""
+"""Phases on a clock of the test's own."""
 
 import io
 import math
@@ -10,20 +10,11 @@ import rich.console
 import rich.progress
 
 from tf_placer.base.files import Durations
-from tf_placer.planning.stages import (
-    LEFT_OUT,
-    Stage,
-    Stages,
-    about,
-    begins_at,
-    begun_s,
-    process_start_s,
-    roughly,
-)
+from tf_placer.planning.log import Log, Phase, about, begins_at, begun_s, process_start_s, roughly
 
 
 class Work:
-    """Stages that take as long as they are told to, on a clock that stands still meanwhile."""
+    """Phases that take as long as they are told to, on a clock that stands still meanwhile."""
 
     def __init__(self, tmp_path, budget_s=math.inf, terminal=False, **more):
         self.now_s = 100.0
@@ -32,26 +23,30 @@ class Work:
         console = rich.console.Console(
             file=self.stream, force_terminal=terminal, width=120, color_system=None
         )
-        self.stages = Stages(console, budget_s, self.durations, lambda: self.now_s, **more)
+        self.log = Log(console, budget_s, self.durations, lambda: self.now_s, **more)
         self.given_s = {}
         self.seen = {}
 
     def stage(self, name, seconds=0.0, took_s=None, kept=True, then=lambda: None, **more):
-        """A stage, and what is left in its middle."""
-        took_s = seconds if took_s is None else took_s
+        """A phase with how long it takes, and what happens in it."""
+        phase = Phase(name, seconds, f"{name} x" if kept else "", **more)
+        return phase, (lambda given_s: seconds if took_s is None else took_s), then
 
-        def run(given_s):
-            self.given_s.setdefault(name, []).append(given_s)
-            self.now_s += took_s / 2
-            self.seen[name] = self.stages.remaining_s
-            self.now_s += took_s / 2
-            then()
-
-        return Stage(name, run, seconds, f"{name} x" if kept else "", **more)
-
-    def run(self, *stages, **more):
-        self.stages.run(stages, **more)
+    def run(self, *stages, is_announced=True, **more):
+        with self.log as log:
+            (log.announce if is_announced else log.expect)([phase for phase, *_ in stages], **more)
+            self.go_on(*stages)
         return self.stream.getvalue()
+
+    def go_on(self, *stages):
+        for phase, took, then in stages:
+            with self.log.phase(phase.name) as given_s:
+                self.given_s.setdefault(phase.name, []).append(given_s)
+                took_s = took(given_s)
+                self.now_s += took_s / 2
+                self.seen[phase.name] = self.log.remaining_s
+                self.now_s += took_s / 2
+                then()
 
 
 @pytest.fixture
@@ -108,7 +103,7 @@ def test_a_slow_machine_is_slow_for_what_comes_too_but_not_for_what_is_decided(w
 def test_what_is_left_is_never_negative(work, took_s):
     work.run(work.stage("reading", 4.0, took_s=took_s))
     assert work.seen["reading"] == max(4.0 - took_s / 2, 0.0)
-    assert work.stages.remaining_s == 0.0
+    assert work.log.remaining_s == 0.0
 
 
 @pytest.mark.parametrize("is_equal", [False, True])
@@ -130,7 +125,7 @@ def test_shares_are_of_what_the_others_leave(tmp_path, is_equal):
     assert work.durations.of("own x") is None
     over_s = 7.0 - work.given_s["other"][0]
     assert work.durations.of("other x") == (pytest.approx(over_s, abs=1e-3) if over_s > 0 else None)
-    assert work.stages.given_s("own") == 0.75 * room_s
+    assert work.log.given_s("own") == 0.75 * room_s
 
 
 def test_a_search_for_which_there_is_no_time_makes_a_round_and_no_more(tmp_path):
@@ -164,27 +159,23 @@ def test_stages_that_end_when_they_have_to_keep_the_budget_however_wrong_their_l
     """The whole takes no more than a tenth more, as long as what cannot be cut leaves room for that."""
     work = Work(tmp_path, budget_s=budget_s)
 
-    def cut(name, seconds, **more):
-        def run(given_s):
-            work.now_s += min(given_s, seconds * factor)
+    def cut(name, seconds):
+        phase = Phase(name, seconds, f"{name} x", is_cut=True)
+        return phase, lambda given_s: min(given_s, seconds * factor), lambda: None
 
-        return Stage(name, run, seconds, f"{name} x", **more)
+    def search(share):
+        return Phase("searching", 0.0, "searching x", share), lambda given_s: given_s, lambda: None
 
-    search = [cut("searching", 0.0, share=0.45), cut("searching", 0.0, share=0.1)]
-    for stage in search:
-        object.__setattr__(stage, "run", lambda given_s: setattr(work, "now_s", work.now_s + given_s))
-    measuring = [cut("measuring", 4.0, is_cut=True) for _ in range(2)]
-    writing = work.stage("writing", 2.0, took_s=2.0 * factor)
     work.run(
         work.stage("reading", 3.0, took_s=3.0 * factor),
-        search[0],
-        measuring[0],
-        search[1],
-        measuring[1],
-        cut("racing", 6.0, is_cut=True),
-        writing,
+        search(0.45),
+        cut("measuring", 4.0),
+        search(0.1),
+        cut("measuring", 4.0),
+        cut("racing", 6.0),
+        work.stage("writing", 2.0, took_s=2.0 * factor),
     )
-    assert work.stages.elapsed_s <= 1.1 * budget_s
+    assert work.log.elapsed_s <= 1.1 * budget_s
 
 
 def test_what_is_done_once_is_told_apart_and_is_not_in_the_budget(tmp_path):
@@ -206,9 +197,7 @@ def test_what_is_done_once_is_told_apart_and_is_not_in_the_budget(tmp_path):
 
 def test_a_stage_may_announce_that_most_of_it_is_done_once(tmp_path):
     work = Work(tmp_path, budget_s=30.0)
-    profiling = work.stage(
-        "profiling", 50.0, took_s=22.0, then=lambda: work.stages.expect(20.0, is_once=True)
-    )
+    profiling = work.stage("profiling", 50.0, took_s=22.0, then=lambda: work.log.correct(20.0, is_once=True))
     work.run(profiling, work.stage("searching", share=1.0, kept=False))
     assert work.given_s["searching"] == [30.0]
     assert work.durations.of("profiling x") == 2.0, "what it takes the next time"
@@ -237,15 +226,15 @@ def test_what_stages_took_is_kept_for_the_next_time(work):
     )
     assert work.durations.of("reading x") == 3.0
     assert work.durations.of("measuring x") == 2.5
-    assert work.stages.took_s("measuring") == 2.5 and work.stages.took_s("racing") is None
-    assert work.stages.kept("reading", print, 9.0, "reading x").seconds == 3.0
+    assert work.log.took_s("measuring") == 2.5 and work.log.took_s("racing") == 0.0
+    assert work.log.expected("reading", 9.0, "reading x").seconds == 3.0
 
 
 def test_what_was_left_out_or_cut_makes_no_length_shorter(tmp_path):
     work = Work(tmp_path, budget_s=10.0)
     for key in ("checking x", "racing x"):
         work.durations.keep(key, 6.0)
-    checking = work.stages.kept("checking", lambda _: LEFT_OUT, 0.0, "checking x")
+    checking = work.stage("checking", 6.0, took_s=0.0, then=work.log.leave_out)
     work.run(
         checking, work.stage("reading", 4.0, took_s=9.0), work.stage("racing", 6.0, took_s=2.0, is_cut=True)
     )
@@ -267,41 +256,41 @@ def test_what_was_broken_off_is_not_kept_and_ends_the_rest(work):
 
 def test_others_take_the_place_of_what_follows_and_a_longer_wait_is_told(work):
     def replace(seconds):
-        return lambda: work.stages.then([work.stage("racing", seconds)])
+        return lambda: work.log.expect([Phase("racing", seconds)])
 
     reading, others = work.stage("reading", 4.0, then=replace(54.0)), work.stage("searching", 10.0)
-    assert work.run(reading, others, is_announced=False) == "", "nothing was thought"
-    work.run(work.stage("reading", 4.0, then=replace(3.0)), others)
-    assert "more than" not in work.stream.getvalue() and list(work.seen) == ["reading", "racing"]
-    assert work.run(reading, others).endswith("It is more than was thought: about 54 s from here.\n")
+    work.log.expect([reading[0], others[0]])
+    work.go_on(reading)
+    assert work.stream.getvalue() == "", "nothing was thought"
+    work.log.announce([reading[0], others[0]])
+    work.go_on(work.stage("reading", 4.0, then=replace(3.0)))
+    assert "more than" not in work.stream.getvalue()
+    work.log.announce([reading[0], others[0]])
+    work.go_on(reading)
+    assert work.stream.getvalue().endswith("It is more than was thought: about 54 s from here.\n")
+
+
+def test_what_is_skipped_is_left_out(tmp_path):
+    work = Work(tmp_path, budget_s=30.0)
+    work.log.expect(
+        [Phase("reading", 4.0), Phase("measuring", 8.0), Phase("racing", 6.0), Phase("writing", 1.0)]
+    )
+    work.go_on(work.stage("reading"), work.stage("racing"))
+    assert work.given_s == {"reading": [30.0 - 15.0], "racing": [30.0 - 1.0]}
+    with work.log.phase("unheard of") as seconds:
+        assert seconds == 30.0 - 1.0
 
 
 def test_a_stage_may_know_better_how_long_it_takes(work):
-    work.run(work.stage("reading", 4.0, kept=False, then=lambda: work.stages.expect(9.0, is_once=False)))
+    work.run(work.stage("reading", 4.0, kept=False, then=lambda: work.log.correct(9.0, is_once=False)))
     assert work.durations.of("reading x") is None
-
-
-def test_what_is_opened_is_closed_when_all_is_over(work):
-    closed = []
-
-    class Opened:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *exc_info):
-            closed.append(list(work.seen))
-
-    work.run(
-        work.stage("reading", then=lambda: work.stages.until_the_end(Opened())), work.stage("racing", 2.0)
-    )
-    assert closed == [["reading", "racing"]]
 
 
 def test_a_terminal_shows_the_stage_and_what_is_left_beside_the_bar_of_a_search(tmp_path):
     work = Work(tmp_path, terminal=True)
 
     def show():
-        with rich.progress.Progress(console=work.stages.console) as bar:
+        with rich.progress.Progress(console=work.log.console) as bar:
             bar.add_task("auto on local", total=1.0)
             bar.refresh()
 

@@ -16,11 +16,11 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
-from tf_placer.planning import road as road_module
+from tf_placer.planning import find, race
 from tf_placer.planning.forms import Form
+from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import Timed
-from tf_placer.planning.race import Measuring
-from tf_placer.planning.road import Asked, Road
+from tf_placer.planning.race import timed, workers
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import Limit
 from tf_placer.search.methods import Budget
@@ -75,46 +75,25 @@ class Machine:
 @pytest.fixture
 def use(monkeypatch):
     def used(machine):
-        monkeypatch.setattr(road_module, "RuntimeEvaluator", lambda item, problem, as_it_is: machine)
+        monkeypatch.setattr(race, "RuntimeEvaluator", lambda item, problem, as_it_is: machine)
         return machine
 
     return used
 
 
 def measured(plans=PLANS, **more):
-    road = Road(Asked("small", LIVE, "", Budget(1.0)), rich.console.Console(quiet=True), item=object())
-    road.form = Form(PROBLEM)
-    measuring = Measuring(road, lambda: plans, **more)
-    ended = []
-    road.stages.run(measuring.stages(3, ended.append))
-    return measuring, ended
-
-
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (KeyboardInterrupt(), "not measured: interrupted"),
-        (WorkerError("worker 0 is gone"), "not measured: worker 0 is gone"),
-        (InputError("no server answers at a:1"), "not measured: no server answers at a:1"),
-    ],
-)
-def test_a_failure_is_told_or_raised(error, why, use):
-    machine = use(Machine(error))
-    measuring, ended = measured(may_fail=True)
-    assert (measuring.rows, measuring.race, measuring.why_not) == ([], None, why)
-    assert ended == [] and machine.is_closed
-    machine = use(Machine(error))
-    with pytest.raises(type(error)):
-        measured()
-    assert machine.is_closed
+    log = Log(rich.console.Console(quiet=True))
+    request = Request(Source("small"), LIVE, Budget(1.0))
+    with log, workers(request, Form(PROBLEM, object()), log) as timing:
+        return timed(plans, timing.runtime, log, **more)
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_runs_is_raced_and_the_races_times_count(fails, use):
     machine = use(Machine(fails=fails))
-    measuring, ended = measured(rounds=7, confidence=0.9)
-    assert machine.raced_with == (7, 0.9) and ended == [measuring] and machine.is_closed
-    first, second, third, *behind = measuring.rows
+    rows, raced = measured(rounds=7, confidence=0.9)
+    assert machine.raced_with == (7, 0.9) and machine.is_closed and (raced is None) == fails
+    first, second, third, *behind = rows
     assert [one.measured_s for one in (first, second, third)] == [0.5, None, 0.5], (
         "what each takes alone stays"
     )
@@ -130,10 +109,10 @@ def test_what_runs_is_raced_and_the_races_times_count(fails, use):
 
 def test_one_that_runs_races_with_the_program_as_it_is_and_nothing_is_nothing(use):
     machine = use(Machine())
-    measuring, _ = measured(PLANS[:1])
-    assert machine.raced_with is not None and [one.raced_s for one in measuring.rows] == [1.0, 2.0]
-    measuring, ended = measured(())
-    assert measuring.rows == [] and ended == [measuring]
+    rows, raced = measured(PLANS[:1])
+    assert machine.raced_with is not None and [row.raced_s for row in rows] == [1.0, 2.0] and raced
+    assert measured(()) == ([], None)
+    assert measured(PLANS[:1], rounds=0)[1] is None
 
 
 def compared(machine, use, methods=("random", "single", "heft")):
@@ -143,12 +122,23 @@ def compared(machine, use, methods=("random", "single", "heft")):
     return compare(request, methods, console), console.file.getvalue()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), WorkerError("worker 0 is gone")])
-def test_candidates_survive_and_none_counts_as_measured(error, use):
-    report, _ = compared(Machine(error), use)
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (KeyboardInterrupt(), "not measured: interrupted"),
+        (WorkerError("worker 0 is gone"), "not measured: worker 0 is gone"),
+        (InputError("no server answers at a:1"), "not measured: no server answers at a:1"),
+    ],
+)
+def test_candidates_survive_and_none_counts_as_measured(error, why, use):
+    machine = use(Machine(error))
+    report, _ = compared(machine, use)
+    assert machine.is_closed
     # Half measured, half simulated would compare what cannot be compared.
     assert [one.measured_s for one in report.candidates] == [None] * 3
-    assert all(one.message.startswith("not measured: ") and one.search for one in report.candidates)
+    assert all(one.message == why and one.search for one in report.candidates)
+    with pytest.raises(type(error)):
+        measured()
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -162,14 +152,14 @@ def test_a_step_of_the_plan_that_is_written_is_traced_or_a_line_says_why_not(fai
 
 
 def test_a_method_that_cannot_run_is_a_candidate_that_says_why(monkeypatch, use):
-    search = road_module.search
+    search = find.search
 
     def failing(problem, method, *more, **settings):
         if method == "heft":
             raise InputError("no library; install it")
         return search(problem, method, *more, **settings)
 
-    monkeypatch.setattr(road_module, "search", failing)
+    monkeypatch.setattr(find, "search", failing)
     report, _ = compared(Machine(), use)
     (found,) = (one for one in report.candidates if one.name == "heft")
     assert (found.search, found.status_name, found.message) == (None, "NOT_RUN", "no library; install it")

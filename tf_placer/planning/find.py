@@ -1,0 +1,454 @@
+"""The road from a program on devices to a plan, for commands and ``auto_place`` alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.base.arguments import InputError
+from tf_placer.calibration.build_problem import build_problem
+from tf_placer.cluster.cluster import fullest_share
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import TraceFailed
+from tf_placer.planning.forecast import (
+    AT_ONCE,
+    FUSE,
+    FUSE_MOST_S,
+    RACE,
+    SPLIT_STAGE,
+    compile_simulator,
+    constructive,
+    expect_profile,
+    is_given,
+    runs_live,
+    searching,
+    split_s,
+    tries_parts,
+)
+from tf_placer.planning.forms import Form, in_parts
+from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
+from tf_placer.planning.live import MakeParts, search_live
+from tf_placer.planning.log import Log, roughly
+from tf_placer.planning.outcome import (
+    GIVEN,
+    SINGLE,
+    SPLIT,
+    Clock,
+    Note,
+    Outcome,
+    Timed,
+    data_parallel_row,
+    fastest,
+    in_layers,
+)
+from tf_placer.planning.race import Timing, timed, workers
+from tf_placer.planning.request import LAYER, METHOD
+from tf_placer.planning.search_request import LEAST_S, Request
+from tf_placer.problem.placement import Placement
+from tf_placer.search import methods
+from tf_placer.search.methods import CONTROL, NO_ORDER, Budget, Objective
+from tf_placer.search.search import NothingFits, Start, evaluate_given, search
+from tf_placer.workers.local_workers import WorkerError
+
+FASTEST = Objective()
+_FEW = Budget(evaluations=1000)  # more plans than a method makes that does not go on
+_ROUNDED_S = 10
+_START = "start"  # row of the plan that was there before
+
+
+def find(request: Request, whole: Form, log: Log, kept: Outcome | None = None) -> Outcome:
+    """Finds a plan, and those of plainer methods beside it.
+
+    Random search gets as many evaluations as the method, but no more than a tenth of the time. On live devices the
+    runtime has the last word (``search_live``); where they cannot run the program the simulator has it, and that is
+    said. Methods that are compared have equal budgets, and their plans are timed at the end. From the first plan on,
+    Ctrl-C ends the search and loses nothing.
+
+    Args:
+      request: what is asked for.
+      whole: the program on the devices, as it was read.
+      log: announces the phases, and gives them their time.
+      kept: an outcome that was there before: searches begin with the devices of its plan, which is a candidate.
+
+    Returns:
+      The plan that is written, beside the others.
+
+    Raises:
+      InputError: nothing fits in the cluster's memory, or the method's own plan is asked for and there is none.
+      WorkerError: the workers do not start.
+      KeyboardInterrupt: Ctrl-C before there was a plan.
+    """
+    compile_simulator(log)
+    if request.compared:
+        outcome = _compared(request, whole, log)
+    elif is_given(request, whole):
+        outcome = _given(request, whole, log)
+    elif request.objective.is_memory:
+        outcome = _least_memory(request, whole, log, kept)
+    elif runs_live(request, whole):
+        with workers(request, whole, log) as timing:
+            outcome = _measured_live(request, timing, log, kept)
+    else:
+        outcome = _simulated(request, whole, log, kept)
+    return in_layers(outcome, request.seed) if request.by == LAYER else outcome
+
+
+def _simulated(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
+    """The fastest plan in the simulator, of the batch whole or in parts."""
+    if request.cluster.is_live and whole.item is not None:
+        why = f"No worker can run {whole.item.name}: {whole.item.why_not_standalone}."
+        log.tell(f"{why} What follows is the simulator's word alone.")
+    method, spec, begin = request.method, methods.find(request.method), _begin_of(kept)
+    splits, why_whole, is_ended = (
+        tries_parts(request, whole, log),
+        _left_out_parts(request, whole, log),
+        False,
+    )
+    with log.phase(AT_ONCE):
+        plain = _constructed(request, whole, log)
+    with log.phase(searching(method)) as seconds:
+        start = begin if spec.uses_start and whole.has(begin) else None
+        searched = _candidate(request, whole, log, method, request.budget_in(seconds), start)
+    rows, forms = [searched, *plain], [whole] if kept is None else [whole, kept.form]
+    try:
+        if splits and not _is_interrupted(rows):
+            why_whole = _search_in_parts(request, forms, rows, log)
+        has_control = (splits or spec.goes_on) and method != CONTROL
+        if has_control and searched.search is not None and not _is_interrupted(rows):
+            with log.phase(searching(CONTROL)) as seconds:
+                budget = request.budget_in(request.control_s(seconds)).capped(searched.search.evaluations)
+                rows.append(_candidate(request, whole, log, CONTROL, budget))
+    except KeyboardInterrupt:
+        is_ended = True
+    if begin is not None:
+        rows.append(Timed.of_search(_START, evaluate_given(begin.problem, begin.decisions, method)))
+    is_ended |= _is_interrupted(rows)
+    # A robust plan may take longer by the estimates, and is the best of all by what was sought.
+    is_robust = request.robust and searched.clock is not None
+    chosen = searched if request.write == METHOD or is_robust else fastest(rows, searched.name) or searched
+    form = next((form for form in forms[::-1] if form.has(chosen.placement)), whole)
+    if chosen.placement is not None:
+        form = dataclasses.replace(form, problem=chosen.placement.problem)
+    outcome = Outcome(
+        form,
+        _told_of_ctrl_c(chosen, is_ended),
+        tuple(row for row in rows if row is not chosen),
+        asked=searched.name,
+        notes={Note.WHY_NOT_SPLIT: "" if any(form.split is not None for form in forms) else why_whole},
+    )
+    if not request.fuse or is_ended:
+        return outcome
+    with log.phase(FUSE):
+        return with_simulated_clusters(outcome)
+
+
+def _begin_of(kept: Outcome | None) -> Placement | None:
+    """The kept plan where searches begin: methods decide devices alone."""
+    return None if kept is None else Placement(kept.placement.problem, kept.placement.device_of_unit)
+
+
+def _search_in_parts(request: Request, forms: list[Form], rows: list[Timed], log: Log) -> str:
+    """Adds data parallelism, and the best plan of a search of the batch in parts, with their forms.
+
+    Where some ops are faster whole, it is the form in which they are that is searched.
+
+    Returns:
+      A sentence on why the batch is not put in parts; "" where it is.
+    """
+    whole, searched, method = forms[0], rows[0], request.method
+    with log.phase(SPLIT_STAGE) as left_s:
+        if not left_s:
+            log.leave_out()
+            return _left_out_parts(request, whole, log)
+        form = put_in_parts(request, whole, log)
+        if isinstance(form, str):
+            return f"The batch is not split: {form}."
+        forms.append(form)
+        data_parallel = data_parallel_row(form)
+        rows.append(data_parallel)
+    with log.phase(searching(method)) as seconds:
+        began_s = time.monotonic()
+        # To split it once more takes as long as the first time.
+        is_late, own_s = 2 * log.took_s(SPLIT_STAGE) > seconds, searched.seconds(Clock.SIMULATED)
+        if not is_late and own_s is not None:
+            form = form.where_it_pays(own_s)
+            forms.append(form)
+        budget = request.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
+        starts = form.starts([] if searched.placement is None else [searched.placement])
+        start = starts if methods.find(method).uses_start else None
+        split = _candidate(request, form, log, method, budget, start)
+        if fastest([data_parallel, split], SPLIT) is data_parallel:  # no plan of a form that keeps ops whole
+            split = dataclasses.replace(data_parallel, name=SPLIT, evaluations=split.evaluations)
+        rows.append(split)
+    return ""
+
+
+def _left_out_parts(request: Request, whole: Form, log: Log) -> str:
+    """A sentence on why the batch is not put in parts, where the reason is that there is no time."""
+    if not request.tries_parts or not math.isfinite(request.whole_s):
+        return ""
+    return left_out(request, "A plan with the batch in parts", split_s(request, whole, log))
+
+
+def left_out(request: Request, what: str, about_s: float) -> str:
+    """The sentence about something for which there is no time, with a budget that has room for it."""
+    # With twice that more, the searches have no less than it.
+    enough_s = _ROUNDED_S * math.ceil((request.budget.seconds + 2 * about_s) / _ROUNDED_S)
+    budget = f"{'' if request.is_call else '--'}budget_s={enough_s}"
+    return f"{what} was left out: that takes {roughly(about_s)}; {budget} has room for it."
+
+
+def put_in_parts(request: Request, whole: Form, log: Log) -> Form | str:
+    """The program with a part of its batch for each device, or one clause on why that cannot be, or does not run."""
+    costs = request.costs if runs_live(request, whole) else "analytic"
+
+    form = in_parts(
+        whole,
+        request.source.batch_statistics,
+        costs,
+        request.profiles,
+        lambda item: expect_profile(request, item, log),
+    )
+    try:
+        return form if isinstance(form, str) else form.narrowed()
+    except InputError as error:
+        return str(error)
+
+
+def _constructed(request: Request, whole: Form, log: Log) -> list[Timed]:
+    """The best of the few plans of each constructive method."""
+    return [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
+
+
+def _candidate(
+    request: Request,
+    form: Form,
+    log: Log,
+    method: str,
+    budget: Budget,
+    start: Start | None = None,
+    objective: Objective = FASTEST,
+) -> Timed:
+    """The best plan of one search in the simulator; where nothing that it finds fits it has no plan.
+
+    Args:
+      request: has the seed and the settings of methods.
+      form: the program, whole or in parts.
+      log: its console shows the search.
+      method: its name.
+      budget: of this search.
+      start: where it begins.
+      objective: what is sought.
+    """
+    spec, is_whole = methods.find(method), form.split is None
+    decides_order = spec.goes_on and method != CONTROL
+    title = method if is_whole else f"{method}, the batch in {form.parts} parts,"
+    try:
+        result = search(
+            form.problem,
+            method,
+            budget,
+            seed=request.seed,
+            progress=log.progress(f"{title} on {request.cluster.name}", budget),
+            start=start,
+            config=request.settings.get(method),
+            objective=objective.name,
+            slow_down=objective.slow_down,
+            robust=request.robust,
+            order=request.order if decides_order else NO_ORDER,
+        )
+    except NothingFits as error:
+        return Timed(method if is_whole else SPLIT, status=Status.OUT_OF_MEMORY, message=str(error))
+    return Timed.of_search(method if is_whole else SPLIT, result)
+
+
+def _is_interrupted(rows: Sequence[Timed]) -> bool:
+    return any(row.search is not None and row.search.interrupted for row in rows)
+
+
+def _told_of_ctrl_c(chosen: Timed, is_ended: bool) -> Timed:
+    """The plan that is written, whose search tells whether any was ended."""
+    if chosen.search is None or not is_ended:
+        return chosen
+    return dataclasses.replace(chosen, search=dataclasses.replace(chosen.search, interrupted=True))
+
+
+def _compared(request: Request, whole: Form, log: Log) -> Outcome:
+    """The fastest plan of methods with equal budgets.
+
+    A method that finds nothing that fits, cannot place this problem or wants a library is a row without a plan.
+    """
+    rows: list[Timed] = []
+    notes: dict[Note, Any] = {}
+    is_ended = False
+    try:
+        for name in request.compared:
+            with log.phase(searching(name)) as seconds:
+                try:
+                    rows.append(_candidate(request, whole, log, name, request.budget_in(seconds)))
+                except InputError as error:
+                    rows.append(Timed(name, status=Status.ILLEGAL, message=str(error)))
+        if request.cluster.is_live:
+            rows, notes = _measured(request, whole, log, rows, fastest)
+    except KeyboardInterrupt:
+        if not any(row.placement is not None for row in rows):
+            raise
+        is_ended = True
+    chosen = fastest(rows)
+    if chosen is None:
+        raise InputError(rows[0].message)
+    rivals = tuple(row for row in rows if row is not chosen)
+    return Outcome(whole, _told_of_ctrl_c(chosen, is_ended), rivals, notes=notes)
+
+
+def _given(request: Request, whole: Form, log: Log) -> Outcome:
+    """The one placement there is, beside the best single device without pins."""
+    assert whole.item is not None  # profiled graphs have no plan
+    with log.phase(AT_ONCE):
+        problem = whole.problem
+        placement = Placement(problem, problem.allowed.argmax(axis=1))
+        if request.plan is not None:
+            decided = request.plan.op_by_op(problem, is_part=request.complete_plan)
+            order, clusters = decided.per_op(problem)
+            placement = dataclasses.replace(placement, priority_of_op=order, cluster_of_op=clusters)
+        free = build_problem(whole.item, request.cluster, request.costs, request.profiles)
+        form = Form(free, whole.item)
+        row = Timed.of_search(GIVEN, evaluate_given(problem, placement.decisions, GIVEN))
+        rows = [row, _candidate(request, form, log, SINGLE, _FEW)]
+    return _outcome_of_first(request, form, log, rows, request.cluster.is_live)
+
+
+def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
+    """The plan of least memory within the slow-down; the search begins nowhere, so a kept plan is held against it."""
+    with log.phase(AT_ONCE):
+        plain = _constructed(request, whole, log)
+    with log.phase(searching(request.method)) as seconds:
+        budget = request.budget_in(seconds)
+        row = _candidate(request, whole, log, request.method, budget, objective=request.objective)
+    begin = _begin_of(kept)
+    if begin is not None and row.search is not None and row.search.least_memory is not None:
+        result, least = (
+            evaluate_given(whole.problem, begin.decisions, request.method),
+            row.search.least_memory,
+        )
+        devices = request.cluster.devices
+        peak_bytes = np.array([[result.peak_bytes[device.name] for device in devices]])
+        share = float(fullest_share(request.cluster, peak_bytes)[0])
+        most_s = (1 + request.objective.slow_down) * least.fastest.runtime_s
+        if share < least.share and result.runtime_s <= most_s:
+            least = dataclasses.replace(least, share=share)
+            result = dataclasses.replace(result, least_memory=least, interrupted=row.search.interrupted)
+            row = Timed.of_search(request.method, result)
+    return _outcome_of_first(request, whole, log, [row, *plain], runs_live(request, whole))
+
+
+def _outcome_of_first(
+    request: Request, form: Form, log: Log, rows: Sequence[Timed], is_measured: bool
+) -> Outcome:
+    """The outcome with the first of some rows written, after all of them are measured."""
+    notes: dict[Note, Any] = {}
+    if is_measured:
+        rows, notes = _measured(request, form, log, rows, lambda rows: rows[0])
+    written, *rivals = rows
+    chosen = _told_of_ctrl_c(written, _is_interrupted(rows))
+    return Outcome(form, chosen, tuple(rivals), asked=written.name, notes=notes)
+
+
+def _measured(
+    request: Request,
+    form: Form,
+    log: Log,
+    rows: Sequence[Timed],
+    written: Callable[[Sequence[Timed]], Timed | None],
+) -> tuple[list[Timed], dict[Note, Any]]:
+    """Rows with their times on the live devices, the one that is written with a step that was traced, and its notes.
+
+    A search is not thrown away because its result cannot be timed: after Ctrl-C, or when the workers do not start or no
+    longer answer, no row counts as measured, and each says why.
+    """
+    try:
+        with workers(request, form, log, beside_unplaced=not request.is_call) as timing:
+            measured, race = timed(rows, timing.runtime, log, 0 if request.is_call else 20)
+            chosen = written(measured)
+            notes = {} if race is None or chosen is None else race.verdict(chosen)
+            return [_traced(request, row, timing, log) if row is chosen else row for row in measured], notes
+    except (KeyboardInterrupt, WorkerError, InputError) as error:
+        if request.is_call:
+            raise
+        why = f"not measured: {str(error) or 'interrupted'}"
+        return [dataclasses.replace(row, message=row.message or why) for row in rows], {}
+
+
+def _traced(request: Request, row: Timed, timing: Timing, log: Log) -> Timed:
+    """The row with a step that the runtime traced; unchanged where it did not run.
+
+    Where tracing fails a line says so, and nothing else is lost with it.
+    """
+    if request.is_call or row.placement is None or row.clock in (None, Clock.SIMULATED):
+        return row
+    try:
+        with log.console.status("tracing a step on the runtime"):
+            traced = timing.of(row.placement).traced_step(row.placement.decisions)
+        return dataclasses.replace(row, traced=traced)
+    except KeyboardInterrupt:
+        why = "interrupted"
+    except (TraceFailed, WorkerError, InputError) as error:
+        why = str(error)
+    log.tell(f"No step was traced ({why}): timeline.json has the simulated one alone.")
+    return row
+
+
+def _measured_live(request: Request, timing: Timing, log: Log, kept: Outcome | None) -> Outcome:
+    """What a live search recommends, with clusters where these are asked for and faster.
+
+    Raises:
+      InputError: the method's own plan was asked for, and none of it ran.
+    """
+    why_whole = _left_out_parts(request, timing.whole, log)
+
+    def make_parts() -> Form | str:
+        form = put_in_parts(request, timing.whole, log)
+        timing.in_parts = None if isinstance(form, str) else form
+        return form
+
+    parts: MakeParts | None = make_parts if tries_parts(request, timing.whole, log) else None
+    outcome = search_live(request, timing, log, start=_begin_of(kept), make_parts=parts)
+    with log.phase(RACE):
+        written, searched = outcome.written, outcome.named(request.method)
+        if request.write == METHOD:
+            if searched is None:
+                raise InputError(
+                    f"no plan of {request.method} was measured, so --write={METHOD} has none to write; "
+                    "leave it away for the fastest"
+                )
+            written = searched
+        assert written.placement is not None  # it ran
+        form = (timing.in_parts or timing.whole).of(written.placement)
+        why_whole = "" if timing.in_parts is not None else outcome.notes[Note.WHY_NOT_SPLIT] or why_whole
+        outcome = dataclasses.replace(
+            outcome.with_written(written), form=dataclasses.replace(form, problem=written.placement.problem)
+        ).noted({Note.WHY_NOT_SPLIT: "" if form.split is not None else why_whole})
+        if not request.fuse:
+            return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
+    with log.phase(FUSE) as seconds:
+        return _fused(request, timing, log, outcome, min(seconds, FUSE_MOST_S))
+
+
+def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds: float) -> Outcome:
+    """The outcome with clusters for its plan, by measurement: evaluations are no limit to that."""
+    timing.runtime.limit.ends_in(seconds)
+    assert outcome.form.item is not None  # it ran
+    try:
+        try_programs = timing.of(outcome.placement).try_programs
+        fusing = find_clusters(outcome.form.item, outcome.placement, try_programs, CLUSTERS_SHARE * seconds)
+        outcome = with_fusing(outcome, fusing, timing.of)
+    except KeyboardInterrupt:
+        return outcome.noted({Note.FUSED: "Nothing is fused: the search for clusters was interrupted."})
+    except (WorkerError, InputError) as error:
+        return outcome.noted({Note.FUSED: f"Nothing is fused: {error}."})
+    return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))

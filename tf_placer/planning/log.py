@@ -1,0 +1,393 @@
+"""Log of a run: it announces phases with their lengths, times them, and gives each its share of a budget."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import math
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import rich.console
+import rich.live
+import rich.text
+
+from tf_placer.base.files import Durations
+from tf_placer.base.quantities import HEARTBEAT
+from tf_placer.search.methods import Budget
+from tf_placer.search.recorder import ConsoleProgress
+
+_BEFORE = "starting up"
+_LEAST_PACE, _MOST_PACE, _ENOUGH_S = 0.5, 3.0, 1.0
+_LEAST_SHARE = 0.2  # of what is left: for searches, however long phases take that can be cut
+_LEAST_OF_BUDGET = 0.03  # for all searches together where no time is left: each makes a round in any case
+_MUCH, _MUCH_S = 1.2, 5.0  # more than was thought
+_UNDER_S, _MINUTES_FROM_S = 0.95, 100.0
+_REFRESHES_PER_S = 2
+_STAT_START_TIME = 19  # of /proc/PID/stat, counted behind the name of the program
+_begun_s: contextvars.ContextVar[float | None] = contextvars.ContextVar("begun_s", default=None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Phase:
+    """A part of some work. Phases of one name are parts of the same, and shown as one."""
+
+    name: str  # "building the graph"
+    # Expected length, of a phase with a share what it takes beyond that; None where it is unknown.
+    seconds: float | None = 0.0
+    # Its length is kept under this for the next time, added up over phases of one key; "" where it is decided and not
+    # found.
+    key: str = ""
+    share: float = 0.0  # weight among the phases that share what the others leave of the budget
+    is_cut: bool = False  # it ends by the seconds that it has, so that in need searches get some of its time
+    is_optional: bool = False  # it is planned only where those with shares have no less time than it
+    is_once: bool = False  # it is done once on this machine, and not in the budget
+
+
+class Log:
+    """Announces, shows and times the phases of some work, and shares a budget among them.
+
+        log = Log(console, budget_s=60.0)
+        with log:
+            log.announce([log.expected("reading", 8.0, "reading x"), Phase("searching", share=1.0)])
+            with log.phase("reading"):
+                item = read()
+            with log.phase("searching") as seconds:
+                search(item, seconds)
+
+    A terminal shows the phase that runs and what is left, anything else a line at least every ten seconds. How long
+    phases took is kept for the next time.
+    """
+
+    def __init__(
+        self,
+        console: rich.console.Console,
+        budget_s: float = math.inf,
+        durations: Durations | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        is_equal: bool = False,
+    ) -> None:
+        """Begins at ``begun_s()``, which may be before now.
+
+        Args:
+          console: where lines go.
+          budget_s: seconds of everything together but what is done once; infinite where no phase has a share of it.
+          durations: where lengths are kept; the user's cache without.
+          clock: seconds.
+          is_equal: shares are of what there is when the first of them begins, so that equal ones are.
+        """
+        self._is_equal = is_equal
+        self.console = console
+        self.durations = durations or Durations()
+        self._budget_s = budget_s
+        self._clock = clock
+        self._begun_s = begun_s() if clock is time.monotonic else clock()
+        self._ahead: list[Phase] = []
+        self._running: tuple[Phase, float] | None = None  # since when
+        self._done: list[tuple[Phase, float, float]] = []  # what each had, and took
+        # Of all phases with shares, fixed when the first of them begins, and seconds of a share of 1 of the last one.
+        self._shares, self._weight_s = 0.0, math.inf
+        self._cut: set[str] = set()  # keys of phases that would have taken longer
+        self._is_announced = self._is_empty = False
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Log:
+        self._resources.enter_context(HEARTBEAT.showing(self.console, lambda: self._line().plain))
+        if self.console.is_terminal:
+            self._resources.enter_context(
+                rich.live.Live(
+                    get_renderable=self._line,
+                    console=self.console,
+                    transient=True,
+                    refresh_per_second=_REFRESHES_PER_S,
+                )
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._resources.close()
+        if (
+            kind is None
+            and self._once_s >= _ENOUGH_S
+            and self._is_announced
+            and math.isfinite(self._budget_s)
+        ):
+            took_s = self.elapsed_s - self._once_s
+            self.tell(f"That took {about(took_s)}, and {about(self._once_s)} for what is done once.")
+
+    def expected(self, name: str, rule_s: float, key: str, **flags: bool) -> Phase:
+        """A phase whose length is found: what was kept under a key, or else by a rule."""
+        return Phase(name, self.durations.known(key, rule_s), key, **flags)
+
+    def expect(self, phases: Sequence[Phase]) -> None:
+        """Replaces all phases ahead; a much longer wait than announced is reported."""
+        before_s = self.remaining_s
+        self._ahead = list(phases)
+        after_s = self.remaining_s
+        if self._is_announced and after_s > before_s * _MUCH + _MUCH_S:
+            self.tell(f"It is more than was thought: {roughly(after_s)} from here.")
+
+    def announce(self, phases: Sequence[Phase], note: str = "") -> None:
+        """Says in a line what will be done, and how long that takes with what went by before: imports, say.
+
+        Args:
+          phases: all that are ahead.
+          note: one more sentence.
+        """
+        self._ahead, self._is_announced = list(phases), True
+        in_budget: dict[str, float | None] = {}
+        once: dict[str, float | None] = {}
+        if self.elapsed_s >= _ENOUGH_S:
+            in_budget[_BEFORE] = self.elapsed_s
+        for phase in self._planned():
+            lengths = once if phase.is_once else in_budget
+            this_s, before_s = self._expected_s(phase), lengths.get(phase.name, 0.0)
+            lengths[phase.name] = None if this_s is None or before_s is None else before_s + this_s
+        lengths_s = [seconds for seconds in in_budget.values() if seconds is not None]
+        total = roughly(sum(lengths_s), len(lengths_s) == len(in_budget))
+        line = f"This takes {total}: {_list(in_budget)}." if total else "Duration unknown."
+        also = f"Once, and not in that: {_list(once)}." if once else ""
+        self.tell(" ".join(sentence for sentence in (line, also, note) if sentence))
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[float]:
+        """Runs the next phase of a name; those ahead of it are left out.
+
+        Yields:
+          Seconds that it may take: its share of the budget, or the time after which what must follow has to begin;
+          infinite without a budget.
+        """
+        position = next((i for i, phase in enumerate(self._ahead) if phase.name == name), None)
+        phase = Phase(name) if position is None else self._ahead[position]
+        rest = self._ahead[:] if position is None else self._ahead[position + 1 :]
+        given_s = math.nan
+        if phase.share:
+            self._ahead = [phase, *rest]
+            self._shares = self._shares or sum(phase_ahead.share for phase_ahead in self._ahead)
+            self._weight_s = self._seconds_of_a_share()
+            least_s = _LEAST_OF_BUDGET * self._budget_s / self._shares
+            given_s = phase.share * max(self._weight_s, least_s)
+        self._ahead = rest
+        if not phase.share:
+            given_s = self.left_s
+        start_s, self._is_empty = self._clock(), False
+        self._running = phase, start_s
+        is_over = False
+        try:
+            yield given_s
+            is_over = True
+        finally:
+            (corrected, _), self._running = self._running, None
+            self._done.append((corrected, given_s, self._clock() - start_s))
+            if is_over and not self._is_empty:
+                self._keep(phase, *self._done[-1])
+
+    def _keep(self, phase: Phase, corrected: Phase, given_s: float, took_s: float) -> None:
+        """Keeps the length of a phase that is over."""
+        if phase.is_cut and took_s >= given_s:
+            self._cut.add(phase.key)
+        if not phase.key:
+            return
+        if phase.share:
+            if took_s > given_s or self.durations.of(phase.key):
+                self.durations.keep(phase.key, max(took_s - given_s, 0.0))
+        elif corrected is not phase:  # what was announced within it is done once; it takes the rest each time
+            self.durations.keep(phase.key, max(took_s - (corrected.seconds or 0.0), 0.0))
+        elif all(phase.key != phase_ahead.key for phase_ahead in self._ahead):
+            of_key_s = sum(took for done, _, took in self._done if done.key == phase.key)
+            least_s = self.durations.known(phase.key, 0.0) if phase.key in self._cut else 0.0
+            self.durations.keep(phase.key, max(of_key_s, least_s))
+
+    def tell(self, line: str) -> None:
+        """Says a line, in which brackets are no markup."""
+        HEARTBEAT.said()
+        self.console.print(rich.text.Text(line), soft_wrap=True)
+
+    def progress(self, title: str, budget: Budget) -> ConsoleProgress:
+        """What shows a search."""
+        return ConsoleProgress(title, budget, self.console)
+
+    def correct(self, seconds: float, is_once: bool) -> None:
+        """Corrects the length of the running phase, and whether it is in the budget."""
+        assert self._running is not None  # it says so itself
+        phase, since_s = self._running
+        self._running = dataclasses.replace(phase, seconds=seconds, is_once=is_once), since_s
+
+    def leave_out(self) -> None:
+        """Notes that the running phase does nothing, so that its length says nothing."""
+        self._is_empty = True
+
+    def took_s(self, name: str) -> float:
+        """Seconds that the phases of a name took so far."""
+        return sum(took_s for phase, _, took_s in self._done if phase.name == name)
+
+    def given_s(self, name: str) -> float:
+        """Seconds that the phases of a name had so far."""
+        return sum(given_s for phase, given_s, _ in self._done if phase.name == name)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since it began."""
+        return self._clock() - self._begun_s
+
+    @property
+    def remaining_s(self) -> float:
+        """About how long the phases of known length still take, never negative.
+
+        What is found rather than decided takes longer where it did so far.
+        """
+        return sum(self._expected_s(phase) or 0.0 for phase in self._planned()) + self._running_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget before what must follow the running phase has to begin, never negative."""
+        return max(self.until_s - sum(self._must_s(phase) for phase in self._ahead), 0.0)
+
+    @property
+    def until_s(self) -> float:
+        """Seconds until the budget is used up, negative from then on."""
+        return self._budget_s + self._once_s - self.elapsed_s
+
+    @property
+    def _once_s(self) -> float:
+        """Seconds that were not in the budget so far."""
+        done_s = sum(took_s for phase, _, took_s in self._done if phase.is_once)
+        running = self._running
+        return done_s + (self._clock() - running[1] if running is not None and running[0].is_once else 0.0)
+
+    @property
+    def _running_s(self) -> float:
+        """Time left of the running phase."""
+        running = self._running  # read once: other threads show what is left
+        if running is None:
+            return 0.0
+        phase, since_s = running
+        length_s = self._expected_s(phase) if phase.share else self._unlimited_s(phase)
+        return max((length_s or 0.0) - (self._clock() - since_s), 0.0)
+
+    def _planned(self) -> list[Phase]:
+        """Those ahead but for optional ones that take longer than the others with shares would have beside them."""
+        if not any(phase.share for phase in self._ahead):
+            return self._ahead
+        room_s = self._room_s([phase for phase in self._ahead if not phase.is_optional])
+        return [p for p in self._ahead if not p.is_optional or 2 * (p.seconds or 0.0) <= room_s]
+
+    def _seconds_of_a_share(self) -> float:
+        """Of what is left; no more than before where they are equal, though others took less time."""
+        shares = sum(phase.share for phase in self._ahead)
+        weight_s = self._room_s(self._planned()) / shares
+        return min(self._weight_s, weight_s) if self._is_equal else weight_s
+
+    def _room_s(self, phases: Sequence[Phase]) -> float:
+        """Seconds for the shares besides these phases; in need, those that can be cut leave them some."""
+        left_s, cut_s = self._left_ahead_s, self._cut_s
+        cut_s += sum(phase.seconds or 0.0 for phase in phases if phase.is_optional)
+        return max(left_s - cut_s, _LEAST_SHARE * left_s)
+
+    @property
+    def _left_ahead_s(self) -> float:
+        """What is left for phases ahead with a share and such that can be cut."""
+        running = self._running
+        running_s = 0.0 if running is None or running[0].is_once else self._running_s
+        return max(self.left_s - running_s, 0.0)
+
+    @property
+    def _cut_s(self) -> float:
+        """What phases ahead that can be cut would take."""
+        return sum(self._unlimited_s(phase) for phase in self._ahead if phase.is_cut)
+
+    def _must_s(self, phase: Phase) -> float:
+        """What a phase takes of the budget in any case."""
+        if phase.is_cut or phase.is_optional or phase.is_once:
+            return 0.0
+        return (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
+
+    def _expected_s(self, phase: Phase) -> float | None:
+        """The length of a phase as the budget stands."""
+        if phase.seconds is None:
+            return None
+        if phase.share:
+            is_ahead = any(phase_ahead is phase for phase_ahead in self._ahead)
+            return phase.seconds + phase.share * (self._seconds_of_a_share() if is_ahead else self._weight_s)
+        expected_s = self._unlimited_s(phase)
+        if not phase.is_cut or not self._cut_s:
+            return expected_s
+        searching = _LEAST_SHARE if any(phase_ahead.share for phase_ahead in self._ahead) else 0.0
+        return expected_s * min(1.0, (1 - searching) * self._left_ahead_s / self._cut_s)
+
+    def _unlimited_s(self, phase: Phase) -> float:
+        """The length of a phase without a share, were there no budget."""
+        return (phase.seconds or 0.0) * (self._pace if phase.key else 1.0)
+
+    @property
+    def _pace(self) -> float:
+        """Ratio of actual to estimated time of the phases whose length is found and was not cut."""
+        done = [
+            (phase.seconds, took_s)
+            for phase, _, took_s in self._done
+            if phase.key and phase.seconds and not (phase.share or phase.is_cut or phase.is_once)
+        ]
+        thought_s = sum(thought for thought, _ in done)
+        if thought_s < _ENOUGH_S:
+            return 1.0
+        return min(max(sum(took_s for _, took_s in done) / thought_s, _LEAST_PACE), _MOST_PACE)
+
+    def _line(self) -> rich.text.Text:
+        """Progress line."""
+        now = self._running
+        if now is None:
+            return rich.text.Text("")
+        running = now[0]
+        phases = [*(done for done, *_ in self._done), running, *self._planned()]
+        names = list(dict.fromkeys(phase.name for phase in phases))
+        is_known = all(phase.seconds is not None for phase in (running, *self._planned()))
+        wait = roughly(self.remaining_s, is_known)
+        text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {wait} left' if wait else ''}"
+        return rich.text.Text(text, no_wrap=True)
+
+
+def _list(seconds_of_name: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {about(seconds)}" for name, seconds in seconds_of_name.items())
+
+
+def roughly(seconds: float, is_all: bool = True) -> str:
+    """``"about 42 s"``, ``"less than a second"``; where it is not all of it, ``"at least 42 s"``, or nothing."""
+    if seconds < _UNDER_S:
+        return "less than a second" if is_all else ""
+    return f"{'about' if is_all else 'at least'} {about(seconds)}"
+
+
+def about(seconds: float | None) -> str:
+    """``"under 1 s"``, ``"42 s"``, ``"5 min"``; ``"unknown"`` for None."""
+    if seconds is None:
+        return "unknown"
+    if seconds < _UNDER_S:
+        return "under 1 s"
+    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_S else f"{seconds / 60:.0f} min"
+
+
+def begun_s() -> float:
+    """Start of the work that is waited for, on the clock of ``time.monotonic``; now if none was set."""
+    start_s = _begun_s.get()
+    return time.monotonic() if start_s is None else start_s
+
+
+@contextlib.contextmanager
+def begins_at(when_s: float) -> Iterator[None]:
+    """Work that began then, on the clock of ``time.monotonic``."""
+    token = _begun_s.set(when_s)
+    try:
+        yield
+    finally:
+        _begun_s.reset(token)
+
+
+def process_start_s() -> float:
+    """Start of this process, on the clock of ``time.monotonic``: importing takes seconds, which are waited."""
+    fields = pathlib.Path("/proc/self/stat").read_text(encoding="utf8").rpartition(")")[2].split()
+    since_boot_s = int(fields[_STAT_START_TIME]) / os.sysconf("SC_CLK_TCK")
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot_s
+    return time.monotonic() - max(age_s, 0.0)

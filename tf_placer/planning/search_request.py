@@ -1,0 +1,128 @@
+"""What is asked for: a program, devices, a method and a budget, of a command or of a function's first call."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tf_placer.base.files import Cache
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.fleet.address import FleetAddress
+from tf_placer.graph.item import Item
+from tf_placer.planning.request import FASTEST, OP
+from tf_placer.problem.pins import Pin
+from tf_placer.problem.placement import PlanFile
+from tf_placer.search.methods import NO_ORDER, WHOLE, Budget, Objective
+
+# Method -> setting -> value.
+MethodSettings = Mapping[str, Mapping[str, Any]]
+LEAST_S = 1e-3  # of a search of whose time nothing is left: it makes a round in any case
+CONTROL_SHARE = 0.1  # of the time of all searches, for random search
+
+
+class Program(Protocol):
+    """Source of a program."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports, under which durations are kept."""
+
+    @property
+    def graph(self) -> str | None:
+        """File of a graph that was profiled elsewhere; there is no program behind it."""
+
+    @property
+    def is_anew(self) -> bool:
+        """True if its graph is traced anew, which takes long."""
+
+    @property
+    def parts(self) -> int:
+        """Parts of the batch, before any search; 1 for the program as it is."""
+
+    @property
+    def batch_statistics(self) -> str:
+        """Of the ``"whole"`` batch, or of each ``"part"``."""
+
+    @property
+    def as_it_is(self) -> Item | None:
+        """The program before its batch was put in parts; None where it is whole."""
+
+    def item(self) -> Item:
+        """Reads or builds it, and splits its batch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Program to place, devices, and all settings of the run."""
+
+    source: Program
+    cluster: Cluster  # a live one is also measured on
+    budget: Budget  # most seconds and evaluations
+    seed: int = 0  # of the search
+    costs: str | None = None  # a word of ``build_problem``
+    pins: tuple[Pin, ...] = ()  # ops that must be on some device
+    plan: PlanFile | None = None  # a plan to apply instead of searching one
+    # What the plan does not say of this graph is searched, and what it says of ops that are not
+    # there is ignored; else such a plan is refused.
+    complete_plan: bool = False
+    # Ops that ask for a device in the program itself are on such a device; False places them
+    # anew. What is not kept is told; None leaves them alone and says nothing.
+    respect_devices: bool | None = None
+    # Op name -> device, of ops that have their place already; the program need not have them all.
+    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Method -> setting -> value, of those that take part; the others have their defaults.
+    settings: MethodSettings = dataclasses.field(default_factory=dict)
+    # Whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
+    write: str = FASTEST
+    # What the plan that is written is made of: each ``"op"`` where it is best, or every
+    # ``"layer"`` whole.
+    by: str = OP
+    # What is sought; the plan of least memory is the one written where that is asked for.
+    objective: Objective = dataclasses.field(default_factory=Objective)
+    # Its seconds are of the ``"whole"``, from the start of the command to the results, or those
+    # of each ``"search"``, for comparisons; its evaluations are those of each search in any case.
+    budget_of: str = WHOLE
+    tries_parts: bool = False  # the batch is also split over the devices, and the faster form is written
+    # The plan is searched, and written, that is best in the mean over draws of what is not known.
+    robust: bool = False
+    order: str = NO_ORDER  # of execution, as ``search`` takes it
+    fuse: bool = False  # clusters of the plan's ops are searched, too
+    # Where plans are measured besides this machine; None for this one alone.
+    fleet: FleetAddress | None = None
+    folder: pathlib.Path | None = None  # of the results, and of the fleet's journals
+    profiles: Cache = dataclasses.field(default_factory=Cache)  # where measured costs are kept
+    method: str = ""  # that searches; "" where methods are compared, or nothing is searched
+    compared: tuple[str, ...] = ()  # methods that get the same budget each
+    # Of a function's first call: no step is traced, plans of least memory do not race, and settings have no dashes.
+    is_call: bool = False
+
+    @property
+    def is_profiled(self) -> bool:
+        """True if costs are measured, as far as is known before the program is read."""
+        return self.cluster.is_live and self.costs in (None, "profiled")
+
+    @property
+    def is_applied(self) -> bool:
+        """A plan is given that says where all goes."""
+        return self.plan is not None and not self.complete_plan
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of everything together."""
+        return self.budget.seconds if self.budget_of == WHOLE else math.inf
+
+    @property
+    def where(self) -> str:
+        """Key of durations that depend on the cluster."""
+        return f"{self.source.name} on {self.cluster.name}"
+
+    def budget_in(self, seconds: float) -> Budget:
+        """Requested budget, cut to so many seconds, if there are any."""
+        return Budget(min(max(seconds, LEAST_S), self.budget.seconds), self.budget.evaluations)
+
+    def control_s(self, seconds: float) -> float:
+        """Seconds for random search, whose share is of everything, also where others leave more."""
+        return min(seconds, CONTROL_SHARE * self.whole_s)
