@@ -27,14 +27,14 @@ from absl import flags
 from experiments.main_program import out_flag, run_program, seed_flag
 from experiments.pretraining.course import Program, read_course, without
 from tf_placer import workloads
-from tf_placer.agents.weights import Student, weights_bytes
+from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.grouper.groups import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.methods import configured, recorded
-from tf_placer.training.teach import Epoch, lesson_of, teach
+from tf_placer.training.teach import Epoch, Student, lesson_of, teach
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
 _OUT = out_flag(None, "File of weights to write; the training is kept beside it.")

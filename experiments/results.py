@@ -23,7 +23,7 @@ from absl import flags
 
 from experiments.main_program import out_flag, run
 from tf_placer import costs
-from tf_placer.agents.weights import command_of_weights
+from tf_placer.agents.weights import weights_header
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import preset_path
 
@@ -82,9 +82,9 @@ def steps(only: str | None = None, teaches: bool = False) -> list[Step]:
 def _lesson(path: pathlib.Path) -> Step:
     """What the file says that it was taught by, for the place where it is."""
     file = str(path.relative_to(ROOT))
-    words = [word for word in shlex.split(command_of_weights(path)) if not word.startswith("--out=")]
-    command = shlex.join([*words, f"--out={file}"])
-    return Step(file.removesuffix(".npz").replace("/", "_"), command, file)
+    command = weights_header(path)["history"]["command"]
+    words = [word for word in shlex.split(command) if not word.startswith("--out=")]
+    return Step(file.removesuffix(".npz").replace("/", "_"), shlex.join([*words, f"--out={file}"]), file)
 
 
 def command_of(page: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import SMALL
 from tf_placer.agents.colocrl import (
     ColocRlConfig,
-    ColocRlInputs,
     ColocRlPolicy,
     colocated_groups,
     colocrl_inputs,
@@ -25,13 +25,12 @@ from tf_placer.agents.hdp_policy import (
     HdpConfig,
     HdpInputs,
     HdpPolicy,
-    HdpStart,
     hdp_inputs,
 )
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
-from tf_placer.agents.mars import MarsConfig, MarsInputs, MarsPolicy, mars_groups, mars_inputs
-from tf_placer.agents.placeto_policy import Actions as Episodes
-from tf_placer.agents.placeto_policy import (
+from tf_placer.agents.mars import MarsConfig, MarsPolicy, mars_groups, mars_inputs
+from tf_placer.agents.placeto import Actions as Episodes
+from tf_placer.agents.placeto import (
     PlacetoConfig,
     PlacetoInputs,
     PlacetoPolicy,
@@ -93,14 +92,7 @@ METHODS = (
     MethodDescriptor("cem", CemConfig(samples=64), evaluations=2000),
     MethodDescriptor(
         "colocrl",
-        ColocRlConfig(
-            max_groups=8,
-            largest_share=0.3,
-            hidden=8,
-            placements=16,
-            learning_rate=1e-2,
-            start_probability=0.6,
-        ),
+        dataclasses.replace(SMALL["colocrl"], placements=16, learning_rate=1e-2, start_probability=0.6),
         evaluations=800,
     ),
     # What it proves on a small program is no matter of the seed; stretches of large ones are drawn.
@@ -126,14 +118,7 @@ METHODS = (
     MethodDescriptor("go_zero_shot", GoZeroShotConfig(samples=8, steps=4), of_optimum=1.98, is_traced=True),
     MethodDescriptor(
         "hdp",
-        HdpConfig(
-            num_groups=8,
-            placer_hidden=8,
-            groups_per_step=4,
-            landmarks=2,
-            placements=10,
-            regroup_after=10,
-        ),
+        dataclasses.replace(SMALL["hdp"], num_groups=8, landmarks=2, placements=10, regroup_after=10),
         evaluations=800,
         of_optimum=1.3,
     ),
@@ -146,16 +131,15 @@ METHODS = (
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
     MethodDescriptor(
         "mars",
-        MarsConfig(
-            num_groups=8,
-            encoder_width=8,
+        dataclasses.replace(
+            SMALL["mars"],
             pretrain_iterations=0,
-            hidden=8,
             segment=8,
             groups_per_step=4,
             placements=16,
             minibatches=1,
             learning_rate=1e-2,
+            elites=8,
             start_probability=0.6,
         ),
         evaluations=800,
@@ -187,236 +171,240 @@ def _noise(*shape: int) -> tf.Tensor:
     return tf.random.stateless_normal(shape, seed=[len(shape), sum(shape)])
 
 
-class Drawn(NamedTuple):
-    """What a policy drew: placements [B, U], their log-probabilities [B], and those by teacher forcing [B]."""
-
-    placements: np.ndarray
-    log_prob: np.ndarray
-    scored: np.ndarray
-
-
 @dataclasses.dataclass(frozen=True)
 class PolicyDescriptor:
-    """The policy of one learned method, with untrained weights.
+    """The policy of one learned method; its draws are actions, a nest of tensors with B placements.
 
     Attributes:
       method: its name.
-      draw: what it draws for a problem with a seed.
-      whole: the probabilities of all that it could decide for a problem of at most 3 units and 2 devices, added up.
+      read: a problem as the policy sees it.
+      make: the policy with untrained weights; those of a problem it was not made with serve it, too, if ``is_general``.
+      sample: draws of a seed, and their log-probabilities [B]: policy, inputs, seed.
+      score: log-probabilities [B] of given actions: policy, inputs, actions.
+      placements: [B, U] of actions: policy, inputs, actions.
+      every: all that could be decided about a problem of at most 3 units and 2 devices, as actions: inputs.
     """
 
     method: str
-    draw: Callable[[Problem, int], Drawn]
-    whole: Callable[[Problem], float]
+    read: Callable[[Problem], Any]
+    make: Callable[[Any], snt.Module]
+    sample: Callable[[Any, Any, tf.Tensor], tuple[Any, tf.Tensor]]
+    score: Callable[[Any, Any, Any], tf.Tensor]
+    placements: Callable[[Any, Any, Any], tf.Tensor]
+    every: Callable[[Any], Any]
+    is_general: bool = True
 
 
-def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
-    config = HdpConfig(
-        num_groups=4,
-        group_probability=0.7,
-        placer_hidden=8,
-        groups_per_step=2,
-        landmarks=2,
-        groupings=1,
-        placements=20,
-        incumbent=False,
+def _devices(legal: tf.Tensor) -> tf.Tensor:
+    """[B, G] all devices of G groups."""
+    groups, devices = legal.shape
+    return tf.constant(list(itertools.product(range(devices), repeat=groups)), tf.int32)
+
+
+def _first_legal(legal: tf.Tensor) -> tf.Tensor:
+    return tf.argmax(tf.cast(legal, tf.int32), axis=1, output_type=tf.int32)
+
+
+def _of_sequence(method: str, read: Any, make: Any) -> PolicyDescriptor:
+    """One of a ``SequencePolicy``."""
+
+    def sample(policy: Any, inputs: Any, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        drawn = policy.sample(inputs, 40, seed)
+        return drawn.actions[0], drawn.log_prob()[0]
+
+    return PolicyDescriptor(
+        method,
+        read,
+        make,
+        sample,
+        score=lambda policy, inputs, actions: policy.score(inputs, actions).log_prob()[0],
+        placements=lambda policy, inputs, actions: policy.placements(inputs, actions),
+        every=lambda inputs: _devices(inputs.choices.legal),
     )
-    config = dataclasses.replace(config, **changes)
-    groups = unit_groups(problem, config.num_groups, config.groups)
-    inputs = hdp_inputs(problem, config, HdpStart(groups, groups.legal.argmax(axis=1)), seed=0)
-    return HdpPolicy(config, 0, max(config.num_groups, inputs.class_of_group.shape[0])), inputs
 
 
-def _draw_hdp(problem: Problem, seed: int) -> Drawn:
-    policy, inputs = _hdp(problem)
-    noise = policy.draw_noise(inputs, tf.constant(1.0), tf.constant([seed, 1]))
-    actions, scores = policy.sample(inputs, noise, tf.constant([seed, 2]))
-    both = [
-        (one.group_log_prob[:, tf.newaxis] + one.device_log_prob).numpy().ravel()
-        for one in (scores, policy.score(inputs, actions, noise))
-    ]
-    return Drawn(policy.placements(inputs, actions).numpy(), *both)
+def _read_colocrl(problem: Problem) -> Any:
+    groups = colocated_groups(problem, _COLOCRL)
+    return colocrl_inputs(problem, groups, _COLOCRL, groups.legal.argmax(axis=1))
 
 
-def _whole_hdp(problem: Problem) -> float:
-    groupings = list(itertools.product(range(2), repeat=problem.num_units))
-    devices = list(itertools.product(range(problem.num_devices), repeat=2))
-    policy, inputs = _hdp(problem, num_groups=2, groupings=len(groupings), placements=len(devices))
-    actions = Actions(
-        tf.constant(groupings, tf.int32), tf.tile(tf.constant([devices], tf.int32), [len(groupings), 1, 1])
-    )
-    scores = policy.score(inputs, actions, policy.draw_noise(inputs, tf.constant(0.0), tf.constant([0, 0])))
-    return float(tf.reduce_sum(tf.exp(scores.group_log_prob[:, tf.newaxis] + scores.device_log_prob)))
+def _read_mars(problem: Problem) -> Any:
+    groups = mars_groups(problem, _MARS)
+    return mars_inputs(problem, groups, groups.legal.argmax(axis=1), _MARS, 0)
 
 
-def _tabular(problem: Problem, num_groups: int = 6) -> tuple[TabularPolicy, TabularInputs]:
-    groups = unit_groups(problem, num_groups)
-    inputs = tabular_inputs(groups, np.zeros(groups.count, np.int32), start_probability=0.0)
-    policy = TabularPolicy(groups.count, problem.num_devices)
+def _read_hdp(problem: Problem) -> Any:
+    groups = unit_groups(problem, _HDP.num_groups)
+    return hdp_inputs(problem, _HDP, groups, groups.legal.argmax(axis=1), seed=0)
+
+
+def _read_post(problem: Problem) -> Any:
+    return GroupedPlans(problem, parts=4, levels=1, one_kind=True)
+
+
+def _read_tabular(problem: Problem) -> Any:
+    groups = unit_groups(problem, 6)
+    return tabular_inputs(groups, np.zeros(groups.count, np.int32), start_probability=0.0)
+
+
+_COLOCRL = ColocRlConfig(max_groups=12, colocate=False, hidden=8, start_probability=0.0)
+_MARS = MarsConfig(
+    num_groups=8, encoder_width=8, hidden=8, segment=3, groups_per_step=1, start_probability=0.0
+)
+_HDP = HdpConfig(
+    num_groups=4,
+    group_probability=0.7,
+    placer_hidden=8,
+    groups_per_step=2,
+    landmarks=2,
+    placements=20,
+    incumbent=False,
+)
+_GO = GoConfig(granularity="units", graph_width=8, width=8, segment=5, passes=2, keep_probability=0.5)
+_PLACETO = PlacetoConfig(parts=12, width=8, rounds=1, landmarks=2, keep_probability=0.5)
+
+
+def _hdp_noise(policy: HdpPolicy, inputs: HdpInputs) -> Any:
+    return policy.draw_noise(inputs, tf.constant(1.0), tf.constant([3, 1]))
+
+
+def _hdp_log_prob(scores: Any) -> tf.Tensor:
+    return tf.reshape(scores.group_log_prob[:, tf.newaxis] + scores.device_log_prob, [-1])
+
+
+def _sample_hdp(policy: HdpPolicy, inputs: HdpInputs, seed: tf.Tensor) -> tuple[Actions, tf.Tensor]:
+    actions, scores = policy.sample(inputs, _hdp_noise(policy, inputs), seed)
+    return actions, _hdp_log_prob(scores)
+
+
+def _every_hdp(inputs: HdpInputs) -> Actions:
+    devices = _devices(inputs.choices.legal)
+    groupings = itertools.product(range(inputs.choices.legal.shape[0]), repeat=inputs.dense.shape[0])
+    grouping = tf.constant(list(groupings), tf.int32)
+    return Actions(grouping, tf.repeat(devices[tf.newaxis], len(grouping), axis=0))
+
+
+def _go_begin(inputs: GoInputs) -> tf.Tensor:
+    """A part of the nodes is decided at first."""
+    return tf.where(tf.range(inputs.legal.shape[0]) % 3 > 0, _first_legal(inputs.legal), NOWHERE)
+
+
+def _sample_go(policy: GoPolicy, inputs: GoInputs, seed: tf.Tensor) -> tuple[Chain, tf.Tensor]:
+    chain, scores = policy.sample(inputs, _go_begin(inputs), 20, seed)
+    return chain, tf.reduce_sum(scores.log_prob, axis=[1, 2])
+
+
+def _every_go(inputs: GoInputs) -> Chain:
+    """All chains of two passes."""
+    rows = _devices(inputs.legal).numpy()
+    return Chain(_go_begin(inputs), tf.constant(list(itertools.product(rows, repeat=2))))
+
+
+def _placeto_begin(inputs: PlacetoInputs, episodes: int) -> tf.Tensor:
+    return tf.tile(_first_legal(inputs.choices.legal)[tf.newaxis], [episodes, 1])
+
+
+def _sample_placeto(
+    policy: PlacetoPolicy, inputs: PlacetoInputs, seed: tf.Tensor
+) -> tuple[Episodes, tf.Tensor]:
+    actions, scores = policy.sample(inputs, _placeto_begin(inputs, 20), seed)
+    return actions, tf.reduce_sum(scores.log_prob, axis=1)
+
+
+def _score_placeto(policy: PlacetoPolicy, inputs: PlacetoInputs, actions: Episodes) -> tf.Tensor:
+    scores = policy.score(inputs, actions, tf.constant(0), policy.steps_at_once(inputs))
+    return tf.reduce_sum(scores.log_prob, axis=1)
+
+
+def _every_placeto(inputs: PlacetoInputs) -> Episodes:
+    episodes = _devices(tf.gather(inputs.choices.legal, inputs.visited))
+    return Episodes(_placeto_begin(inputs, len(episodes)), episodes)
+
+
+def _make_post(plans: GroupedPlans) -> PostPolicy:
+    """A table that is not uniform."""
+    legal = plans.level(0).legal
+    policy = PostPolicy(legal.shape[1])
+    policy.become(np.random.default_rng(0).uniform(0.1, 1, legal.shape))
+    return policy
+
+
+def _sample_post(policy: PostPolicy, plans: GroupedPlans, seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    legal = tf.constant(plans.level(0).legal)
+    actions = policy.sample(legal, 20, seed)
+    table = policy.probability(legal).numpy()
+    return actions, np.log(table[np.arange(len(table)), actions]).sum(axis=1)
+
+
+def _make_tabular(inputs: TabularInputs) -> TabularPolicy:
+    policy = TabularPolicy(*inputs.legal.shape)
     policy.logits.assign(_noise(*policy.logits.shape))
-    return policy, inputs
+    return policy
 
 
-def _draw_tabular(problem: Problem, seed: int) -> Drawn:
-    policy, inputs = _tabular(problem)
-    actions = policy.sample(inputs, 20, tf.constant([seed, 2]))
+def _sample_tabular(policy: TabularPolicy, inputs: TabularInputs, seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    actions = policy.sample(inputs, 20, seed)
     # By hand: a product of what each group's row says.
     rows = policy.log_probabilities(inputs).numpy()
-    by_hand = rows[np.arange(len(rows)), actions.numpy()].sum(axis=1)
-    placements = policy.placements(inputs, actions).numpy()
-    return Drawn(placements, by_hand, policy.score(inputs, actions).numpy())
-
-
-def _whole_tabular(problem: Problem) -> float:
-    policy, inputs = _tabular(problem)
-    every = list(itertools.product(range(problem.num_devices), repeat=inputs.legal.shape[0]))
-    return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(every, tf.int32)))))
-
-
-def _colocrl(problem: Problem) -> tuple[ColocRlPolicy, ColocRlInputs]:
-    config = ColocRlConfig(max_groups=8, colocate=False, hidden=8, start_probability=0.0)
-    groups = colocated_groups(problem, config)
-    inputs = colocrl_inputs(problem, groups, config, groups.legal.argmax(axis=1))
-    return ColocRlPolicy(config, 0, groups.count), inputs
-
-
-def _draw_colocrl(problem: Problem, seed: int) -> Drawn:
-    policy, inputs = _colocrl(problem)
-    drawn = policy.sample(inputs, 40, tf.constant([seed, 2]))
-    scored = policy.score(inputs, drawn.actions[0])
-    placements = policy.placements(inputs, drawn.actions[0]).numpy()
-    return Drawn(placements, drawn.log_prob()[0].numpy(), scored.log_prob()[0].numpy())
-
-
-def _whole_colocrl(problem: Problem) -> float:
-    policy, inputs = _colocrl(problem)
-    devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
-    return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(devices, tf.int32)).log_prob())))
-
-
-def _go(problem: Problem) -> tuple[GoPolicy, GoInputs, tf.Tensor]:
-    """With a part of the nodes decided at first."""
-    config = GoConfig(
-        granularity="units",
-        graph_width=8,
-        width=8,
-        segment=5,
-        passes=2,
-        keep_probability=0.5,
-    )
-    inputs = go_inputs(problem, ordered_groups(problem, config.most_nodes))
-    first = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
-    begin = tf.where(tf.range(first.shape[0]) % 3 > 0, first, NOWHERE)
-    return GoPolicy(config, seed=0), inputs, begin
-
-
-def _draw_go(problem: Problem, seed: int) -> Drawn:
-    policy, inputs, begin = _go(problem)
-    chain, scores = policy.sample(inputs, begin, 20, tf.constant([seed, 1]))
-    scored = policy.score(inputs, chain)
-    both = [tf.reduce_sum(one.log_prob, axis=[1, 2]).numpy() for one in (scores, scored)]
-    return Drawn(inputs.placements(chain.executed).numpy(), *both)
-
-
-def _whole_go(problem: Problem) -> float:
-    """Of all chains of two passes."""
-    policy, inputs, begin = _go(problem)
-    once = list(itertools.product(range(problem.num_devices), repeat=inputs.legal.shape[0]))
-    chains = tf.constant(list(itertools.product(once, repeat=2)), tf.int32)
-    scores = policy.score(inputs, Chain(begin, chains))
-    return float(tf.reduce_sum(tf.exp(tf.reduce_sum(scores.log_prob, axis=[1, 2]))))
-
-
-def _mars(problem: Problem) -> tuple[MarsPolicy, MarsInputs, tf.Tensor]:
-    config = MarsConfig(
-        num_groups=8,
-        encoder_width=8,
-        hidden=8,
-        segment=3,
-        groups_per_step=1,
-        start_probability=0.0,
-    )
-    groups = mars_groups(problem, config)
-    inputs = mars_inputs(problem, groups, groups.legal.argmax(axis=1), config, 0)
-    policy = MarsPolicy(config, 0)
-    return policy, inputs, policy.embed(inputs)
-
-
-def _draw_mars(problem: Problem, seed: int) -> Drawn:
-    policy, inputs, groups = _mars(problem)
-    drawn = policy.sample(inputs, 40, tf.constant([seed, 2]), groups)
-    scored = policy.score(inputs, drawn.actions[0], groups)
-    placements = policy.placements(inputs, drawn.actions[0]).numpy()
-    return Drawn(placements, drawn.log_prob()[0].numpy(), scored.log_prob()[0].numpy())
-
-
-def _whole_mars(problem: Problem) -> float:
-    policy, inputs, groups = _mars(problem)
-    devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
-    scored = policy.score(inputs, tf.constant(devices, tf.int32), groups)
-    return float(tf.reduce_sum(tf.exp(scored.log_prob())))
-
-
-def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
-    """A table that is not uniform, and its groups."""
-    plans = GroupedPlans(problem, parts=4, levels=1, one_kind=True)
-    policy, legal = PostPolicy(problem.num_devices), plans.level(0).legal
-    policy.become(np.random.default_rng(0).uniform(0.1, 1, legal.shape))
-    return policy, plans, tf.constant(legal)
-
-
-def _draw_post(problem: Problem, seed: int) -> Drawn:
-    policy, plans, legal = _post(problem)
-    actions = policy.sample(legal, 20, tf.constant([seed, 1]))
-    by_table = np.log(policy.probability(legal).numpy()[np.arange(len(legal)), actions]).sum(axis=1)
-    scored = tf.reduce_sum(policy.score(legal, actions), axis=1).numpy()
-    return Drawn(plans.rows(0, actions.numpy()), by_table, scored)
-
-
-def _whole_post(problem: Problem) -> float:
-    policy, _, legal = _post(problem)
-    every = list(itertools.product(range(problem.num_devices), repeat=len(legal)))
-    return float(tf.reduce_sum(tf.exp(tf.reduce_sum(policy.score(legal, tf.constant(every)), axis=1))))
-
-
-def _placeto(problem: Problem, **changes: Any) -> tuple[PlacetoPolicy, PlacetoInputs]:
-    config = PlacetoConfig(parts=12, width=8, rounds=1, landmarks=2, keep_probability=0.5)
-    config = dataclasses.replace(config, **changes)
-    return PlacetoPolicy(config, seed=0), placeto_inputs(
-        problem, config, group_graph(problem, config.parts), 0
-    )
-
-
-def _first_legal(inputs: PlacetoInputs, episodes: int) -> tf.Tensor:
-    begin = tf.argmax(tf.cast(inputs.choices.legal, tf.int32), axis=1, output_type=tf.int32)
-    return tf.tile(begin[tf.newaxis], [episodes, 1])
-
-
-def _draw_placeto(problem: Problem, seed: int) -> Drawn:
-    policy, inputs = _placeto(problem)
-    actions, scores = policy.sample(inputs, _first_legal(inputs, 20), tf.constant([seed, 1]))
-    scored = policy.score(inputs, actions, tf.constant(0), policy.steps_at_once(inputs))
-    last = episode_states(inputs, actions)[:, -1]
-    both = [tf.reduce_sum(one.log_prob, axis=1).numpy() for one in (scores, scored)]
-    return Drawn(tf.gather(last, inputs.group_of_unit, axis=1).numpy(), *both)
-
-
-def _whole_placeto(problem: Problem) -> float:
-    policy, inputs = _placeto(problem)
-    episodes = list(itertools.product(range(problem.num_devices), repeat=inputs.visited.shape[0]))
-    actions = Episodes(_first_legal(inputs, len(episodes)), tf.constant(episodes, tf.int32))
-    scores = policy.score(inputs, actions, tf.constant(0), policy.steps_at_once(inputs))
-    return float(tf.reduce_sum(tf.exp(tf.reduce_sum(scores.log_prob, axis=1))))
+    return actions, rows[np.arange(len(rows)), actions.numpy()].sum(axis=1)
 
 
 POLICIES = (
-    PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
-    PolicyDescriptor("go", _draw_go, _whole_go),
-    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
-    PolicyDescriptor("mars", _draw_mars, _whole_mars),
-    PolicyDescriptor("placeto", _draw_placeto, _whole_placeto),
-    PolicyDescriptor("post", _draw_post, _whole_post),
-    PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
+    _of_sequence("colocrl", _read_colocrl, lambda inputs: ColocRlPolicy(_COLOCRL, 0, 12)),
+    PolicyDescriptor(
+        "go",
+        lambda problem: go_inputs(problem, ordered_groups(problem, None)),
+        lambda inputs: GoPolicy(_GO, seed=0),
+        _sample_go,
+        score=lambda policy, inputs, chain: tf.reduce_sum(policy.score(inputs, chain).log_prob, [1, 2]),
+        placements=lambda policy, inputs, chain: inputs.placements(policy.state(chain)),
+        every=_every_go,
+    ),
+    PolicyDescriptor(
+        "hdp",
+        _read_hdp,
+        lambda inputs: HdpPolicy(_HDP, 0, max(_HDP.num_groups, inputs.class_of_group.shape[0])),
+        _sample_hdp,
+        score=lambda policy, inputs, actions: _hdp_log_prob(
+            policy.score(inputs, actions, _hdp_noise(policy, inputs))
+        ),
+        placements=lambda policy, inputs, actions: policy.placements(inputs, actions),
+        every=_every_hdp,
+    ),
+    _of_sequence("mars", _read_mars, lambda inputs: MarsPolicy(_MARS, 0)),
+    PolicyDescriptor(
+        "placeto",
+        lambda problem: placeto_inputs(problem, _PLACETO, group_graph(problem, _PLACETO.parts), 0),
+        lambda inputs: PlacetoPolicy(_PLACETO, seed=0),
+        _sample_placeto,
+        _score_placeto,
+        placements=lambda policy, inputs, actions: tf.gather(
+            episode_states(inputs, actions)[:, -1], inputs.group_of_unit, axis=1
+        ),
+        every=_every_placeto,
+    ),
+    PolicyDescriptor(
+        "post",
+        _read_post,
+        _make_post,
+        _sample_post,
+        score=lambda policy, plans, actions: tf.reduce_sum(
+            policy.score(tf.constant(plans.level(0).legal), actions), axis=1
+        ),
+        placements=lambda policy, plans, actions: plans.rows(0, actions.numpy()),
+        every=lambda plans: _devices(plans.level(0).legal),
+        is_general=False,
+    ),
+    PolicyDescriptor(
+        "tabular",
+        _read_tabular,
+        _make_tabular,
+        _sample_tabular,
+        score=lambda policy, inputs, actions: policy.score(inputs, actions),
+        placements=lambda policy, inputs, actions: policy.placements(inputs, actions),
+        every=lambda inputs: _devices(inputs.legal),
+        is_general=False,
+    ),
 )
 
 

@@ -68,10 +68,6 @@ def test_the_list_is_complete() -> None:
         assert spec.summary.endswith(".") and len(spec.summary) < 120, spec.name
         assert spec.goes_on == (spec.kind != Kind.CONSTRUCTIVE), spec.name
         assert recorded(configured(spec)) or not has_settings
-        if has_settings:
-            assert "Attributes:" in str(spec.config.__doc__), (
-                f"{spec.config.__name__}: what are its settings?"
-            )
 
 
 @EVERY

@@ -16,7 +16,7 @@ import tf_placer.grouper
 import tf_placer.networks
 from tests.conformance.descriptors import LOSSES, NETWORKS, LossDescriptor, NetworkDescriptor
 from tf_placer.agents import losses
-from tf_placer.agents.graph_inputs import draw_weights
+from tf_placer.agents.features import draw_weights
 
 EVERY = pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 EVERY_LOSS = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.loss.__name__)

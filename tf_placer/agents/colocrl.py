@@ -9,16 +9,25 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.features import DEVICE_NUMBERS, FEATURES_VERSION, NUM_TYPES, op_levels, type_numbers
-from tf_placer.agents.graph_inputs import SequencePolicy, draw_weights, one_device, prior_choices
+from tf_placer.agents.features import (
+    DEVICE_NUMBERS,
+    FEATURES_VERSION,
+    NUM_TYPES,
+    SequencePolicy,
+    build_placer,
+    draw_weights,
+    op_levels,
+    prior_choices,
+    type_numbers,
+)
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
 from tf_placer.agents.losses import (
-    ControllerBaselines,
-    EntropySteering,
+    MovingAverageBaseline,
     cross_entropy_loss,
     elites,
     reinforce_loss,
     standardized_advantage,
+    steered_weight,
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
@@ -26,7 +35,6 @@ from tf_placer.grouper.groups import Groups, costliest_ops
 from tf_placer.grouper.rules import tied_by_rules, tied_groups
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import unit_graph
 
 # Keras' name prefixes of ops that belong to one convolution; layers that the papers' workloads
 # repeat.
@@ -45,80 +53,49 @@ _ENTROPY_END, _ENTROPY_RATE = 0.02, 0.1
 class ColocRlConfig(Settings):
     """Mirhoseini et al. 2017, "Device Placement Optimization with Reinforcement Learning", section 3.
 
-    ``preset="paper"`` gives the paper's values, with these departures:
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, with these departures: controllers
+    take turns in one process, with one set of weights, and none learns from a stale one; the reward
+    is relative to a reference time, and so is the failing signal (``square_root_reward``); more than
+    1024 groups are folded, where the paper has at most 280; the width of the LSTMs is a guess.
 
-    - controllers take turns in one process, with one set of weights, and none learns from a stale
-      one;
-    - the reward is relative to a reference time, and so is the failing signal
-      (``square_root_reward``);
-    - more than 1024 groups are folded, where the paper has at most 280;
-    - the width of the LSTMs is a guess: the paper does not say.
-
-    ``preset="ours"``, the default, departs further. docs/results/colocrl_groups.md has the effect
-    of all departures together; none has been undone alone.
-
-    - largest_share 0.1 for 1: a graph with one sink, such as an inference step, does not end as one
-      group, nor do the first convolutions of Inception-V3, 29 % of its work;
-    - max_groups 256: the decoder's steps dominate the time of an update;
-    - work_features: the policy sees times, memory and slack of a group;
-    - hidden 64 for 256: more updates in the same time;
-    - start_probability 0.9 for an unbiased decoder: a search begins at the best plan that costs
-      nothing;
-    - controllers 1 and placements 64 for 20 and 8: one process has one batch;
-    - learning_rate 2e-3 for 0.1: the policy does not collapse;
-    - standardize: the advantage is the deviation from the batch's own mean, not from the baseline;
-    - elite_share 0.1: the policy also moves to the best of each batch;
-    - entropy_start 0.3 for no steering: the policy explores for as long as it should.
-
-    Attributes:
-      preset: "ours" or "paper"; the values of fields that are not given.
-      max_groups: most groups; more groups are folded by min cut.
-      colocate: the three rules decide the groups; else the min cut alone.
-      step_pattern: regular expression of where the name scope of one step of an unrolled layer ends
-        (``unrolled_calls``); "" for none.
-      layer_pattern: regular expression; names of one layer capture the same (``name_scope``); ""
-        for none.
-      largest_share: share of all work that groups by the rule of the only reader may have at most.
-      work_features: embeddings have a group's share of work and memory, its levels and its slack.
-      hidden: H.
-      start_probability: how often an untrained policy chooses each group's device of the starting
-        plan; 0 leaves it unbiased.
-      controllers: that take turns, each with a baseline of its own.
-      placements: K, that a controller draws for an update: its workers.
-      learning_rate: Adam's.
-      baseline_starts_failing: baselines begin at the failing signal, else at a controller's first
-        mean.
-      standardize: advantages are relative to the batch; baselines are only updated.
-      elite_share: share of a batch that the policy also moves to, by cross entropy; 0 for none.
-      entropy_start: mean entropy of a decision, in nats, from which it is steered to 0.02; 0 for no
-        steering.
-      entropy_updates: over this many updates.
-      valid_only_after: updates after which a failing placement does not teach.
+    The preset also decides, without a field: in the paper's the policy sees no work, memory and
+    levels of groups, baselines begin at the failing signal, and an advantage is the deviation from
+    the baseline, not from the batch's own mean. docs/results/colocrl_groups.md has the effect of all
+    departures together; none has been undone alone.
     """
 
+    # Most groups; more are folded by min cut. The decoder's steps dominate the time of an update.
     max_groups: int = setting(256, paper=1024, least=1)
-    preset: str = setting("ours", words=("ours", "paper"))
-    colocate: bool = setting(True)
+    preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
+    colocate: bool = setting(True)  # the three rules decide the groups; else the min cut alone
+    # Regular expression of where the name scope of one step of an unrolled layer ends
+    # (``unrolled_calls``); "" for none.
     step_pattern: str = setting(_STEPS, remedy=_PATTERN)
+    # Regular expression; names of one layer capture the same (``name_scope``); "" for none.
     layer_pattern: str = setting(_LAYERS, remedy=_PATTERN)
+    # Share of all work that groups by the rule of the only reader may have at most. Else a graph
+    # with one sink, such as an inference step, ends as one group, and so do the first convolutions
+    # of Inception-V3, 29 % of its work.
     largest_share: float = setting(0.1, paper=1.0, above=0, most=1)
-    work_features: bool = setting(True, paper=False)
-    hidden: int = setting(64, paper=256, least=1, even=True)
+    hidden: int = setting(64, paper=256, least=1, even=True)  # H
+    # How often an untrained policy chooses each group's device of the starting plan, so that a
+    # search begins at the best plan that costs nothing; 0 leaves it unbiased.
     start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
-    controllers: int = setting(1, paper=20, least=1)
-    placements: int = setting(64, paper=8, least=1)
-    learning_rate: float = setting(2e-3, paper=0.1, least=0)
-    baseline_starts_failing: bool = setting(False, paper=True)
-    standardize: bool = setting(True, paper=False)
+    controllers: int = setting(1, paper=20, least=1)  # that take turns, each with a baseline of its own
+    placements: int = setting(64, paper=8, least=1)  # K, that a controller draws for an update: its workers
+    learning_rate: float = setting(2e-3, paper=0.1, least=0)  # Adam's
+    # Share of a batch that the policy also moves to, by cross entropy; 0 for none.
     elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    # Mean entropy of a decision, in nats, from which it is steered to 0.02; 0 for no steering.
     entropy_start: float = setting(0.3, paper=0.0, least=0)
-    entropy_updates: int = setting(400, least=0)
+    # Updates after which a failing placement does not teach.
     valid_only_after: int = setting(500, paper=5000, least=0)
 
     # The paper's, in every preset.
     tanh_constant: ClassVar[float] = 5.0  # C of the bounded logits
     temperature: ClassVar[float] = 10.0  # T of the bounded logits
     gradient_clip: ClassVar[float] = 1.0
+    entropy_updates: ClassVar[int] = 400  # over which the entropy is steered to its end
     failing_reward: ClassVar[float] = -10.0  # the failing signal
 
     def __post_init__(self) -> None:
@@ -174,17 +151,13 @@ def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_fea
     if work_features:
         output_bytes = np.zeros(problem.num_units)
         np.add.at(output_bytes, problem.unit_of_op[problem.tensor_producer], problem.tensor_bytes)
-        of_group = [
-            groups.sums(amount) for amount in (problem.work_ns(), problem.resident_bytes, output_bytes)
-        ]
-        shares = [amount / max(amount.sum(), 1.0) for amount in of_group[:2]]
+        shares = [groups.sums(amount) for amount in (problem.work_ns(), problem.resident_bytes)]
+        shares = [amount / max(amount.sum(), 1.0) for amount in shares]
         levels = [np.where(leader >= 0, level[leader], 0.0) for level in op_levels(problem)[:3]]
-        work = np.stack([*shares, np.log10(1 + of_group[2]) / 10, *levels], axis=1)
-    edges = groups.group_of_unit[unit_graph(problem).edges.reshape(-1, 2)]
-    edges = edges[(edges < count).all(axis=1) & (edges[:, 0] != edges[:, 1])]
+        work = np.stack([*shares, np.log10(1 + groups.sums(output_bytes)) / 10, *levels], axis=1)
+    edges = groups.edges[(groups.edges < count).all(axis=1)]
     adjacency = np.zeros((count, max_groups))
-    adjacency[edges[:, 0], edges[:, 1]] = 1.0
-    adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    adjacency[edges, edges[:, ::-1]] = 1.0
     columns = [np.log1p(types[:count]), sizes.reshape(count, _SIZES), work, adjacency]
     return np.concatenate(columns, axis=1).astype(np.float32)
 
@@ -204,7 +177,7 @@ def colocrl_inputs(
     """Describes a problem, its groups, and legal devices [G] to begin with."""
     width = max(config.max_groups, groups.count)
     return ColocRlInputs(
-        embeddings=tf.constant(group_embeddings(problem, groups, width, config.work_features)),
+        embeddings=tf.constant(group_embeddings(problem, groups, width, config.preset != "paper")),
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
         choices=prior_choices(problem, groups.legal, device_of_group, config),
@@ -228,7 +201,7 @@ class ColocRlPolicy(SequencePolicy):
         self.max_groups = max(config.max_groups, groups)
         self.placer = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
         # Widths are the same for every problem: the layers can be made now.
-        self.placer.greedy(tf.zeros([1, 2, NUM_TYPES + _SIZES + _WORK + self.max_groups]), one_device(2))
+        build_placer(self.placer, NUM_TYPES + _SIZES + _WORK + self.max_groups)
         draw_weights(self, seed)
 
     def embed(self, inputs: ColocRlInputs) -> tf.Tensor:
@@ -265,9 +238,12 @@ class ColocRlLearner(PolicyLearner):
         inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        initial = config.failing_reward if config.baseline_starts_failing else None
-        self.baselines = ControllerBaselines(config.controllers, _BASELINE_DECAY, initial)
-        self.steering = EntropySteering(_ENTROPY_RATE)
+        self.baseline = MovingAverageBaseline(
+            _BASELINE_DECAY,
+            controllers=config.controllers,
+            first=config.failing_reward if config.preset == "paper" else None,
+        )
+        self.entropy_weight = tf.Variable(1.0, trainable=False, name="entropy_weight")
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
         # [K, G]
@@ -284,8 +260,8 @@ class ColocRlLearner(PolicyLearner):
         config = self._config
         log_prob = decoded.log_prob()[0]
         may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
-        advantage = self.baselines.advantage(reward, may_teach, self.updates % config.controllers)
-        if config.standardize:
+        advantage = self.baseline.advantage(reward, may_teach, self.updates % config.controllers)
+        if config.preset != "paper":
             advantage = standardized_advantage(reward, may_teach)
         loss = reinforce_loss(log_prob, advantage, may_teach)
         if config.elite_share:
@@ -295,7 +271,8 @@ class ColocRlLearner(PolicyLearner):
             entropy = tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2]
             fade = self._fade(config.entropy_updates)
             target = _ENTROPY_END + (config.entropy_start - _ENTROPY_END) * fade
-            loss -= self.steering.bonus(entropy, target)
+            self.entropy_weight.assign(steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE))
+            loss -= self.entropy_weight * entropy
         return loss
 
 
@@ -307,5 +284,5 @@ SPEC = MethodSpec(
     config=ColocRlConfig,
     ignores=("single units of a group",),
     uses_start=True,
-    versions={"network": 2, "features": FEATURES_VERSION},
+    versions={"network": 3, "features": FEATURES_VERSION},
 )

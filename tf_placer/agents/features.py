@@ -1,21 +1,27 @@
-"""Features of units, groups and devices for every agent; a column means the same on every graph and cluster.
+"""Inputs of policies: features of units, groups and devices, a problem as tensors, and weights that any problem fits.
 
 ``unit_features`` are of one graph alone. ``relative_features`` name no unit and no place, for
-policies that are taught on other graphs.
+policies that are taught on other graphs. A column means the same on every graph and cluster.
 """
 
 from __future__ import annotations
 
 import collections
+import math
+import pathlib
+import tomllib
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import sonnet as snt
+import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import DEVICE_TYPES, MAX_DEVICES
-from tf_placer.grouper.groups import Groups, costliest_ops
+from tf_placer.grouper.groups import Groups, costliest_ops, expanded
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import (
     UnitGraph,
@@ -23,6 +29,7 @@ from tf_placer.problem.unit_graph import (
     held_bytes,
     landmark_distances,
     local_edges,
+    unit_graph,
 )
 
 
@@ -62,8 +69,7 @@ UNIT_COLUMNS = {
     "work": slice(39, 40),
     "resident": slice(40, 41),
 }
-FIXED_WIDTH = 41
-"""Columns before those of landmarks."""
+FIXED_WIDTH = 41  # columns before those of landmarks
 
 
 def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int) -> np.ndarray:
@@ -124,61 +130,11 @@ def _neighbor_ranks(neighbors: list[np.ndarray], ranks: np.ndarray) -> np.ndarra
     return table
 
 
-FEATURES_VERSION = 1
-"""Raised when a column or a type is added, moved or redefined, so that no weights of other features are used."""
+FEATURES_VERSION = (
+    1  # raised when a column or a type is added, moved or redefined: weights of others are refused
+)
 
-_NAMED_TYPES = """
-    Abs Acos AccumulateNV2 Add AddN AddV2 Angle Asin Atan Atan2 BesselI0e Ceil Cos Cosh Cross
-    Cumprod Cumsum Div DivNoNan Digamma Einsum Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv
-    InvGrad Lgamma Log Log1p Maximum Minimum Mod Mul MulNoNan Ndtri Neg Pow RealDiv Reciprocal
-    ReciprocalGrad Rint Round Rsqrt RsqrtGrad Sign Sin Sinh Sqrt SqrtGrad Square SquaredDifference
-    Sub Tan TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta All Any ArgMax ArgMin Bincount
-    DenseBincount Max Mean Min Prod Sum ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf
-    IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr NotEqual Select SelectV2 Where BatchMatMul
-    BatchMatMulV2 BatchMatMulV3 Cholesky CholeskyGrad MatMul MatrixBandPart MatrixDiagPartV3
-    MatrixDiagV3 MatrixInverse MatrixSetDiagV3 MatrixTriangularSolve Qr SelfAdjointEigV2
-    SparseTensorDenseMatMul Svd XlaDotV2 _FusedMatMul AvgPool AvgPoolGrad BiasAdd BiasAddGrad
-    BiasAddV1 BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv2D Conv2DBackpropFilter
-    Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 CTCLoss CudnnRNN
-    CudnnRNNBackprop CudnnRNNBackpropV3 CudnnRNNV3 DepthwiseConv2dNative
-    DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dilation2D Elu EluGrad
-    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
-    FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad InTopKV2 L2Loss LRN LRNGrad LSTMBlockCell
-    LSTMBlockCellGrad LeakyRelu LeakyReluGrad LogSoftmax MaxPool MaxPoolGrad MaxPoolGradGrad
-    MaxPoolGradWithArgmax MaxPoolWithArgmax Relu Relu6 Relu6Grad ReluGrad Selu SeluGrad Sigmoid
-    SigmoidGrad Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad
-    SparseSoftmaxCrossEntropyWithLogits Tanh TanhGrad TopK TopKV2 XlaConvV2 _FusedConv2D
-    BatchToSpaceND Bitcast BroadcastGradientArgs BroadcastTo Cast CheckNumerics ClipByValue Concat
-    ConcatOffset ConcatV2 Const DepthToSpace DynamicPartition DynamicStitch EnsureShape ExpandDims
-    Fill Gather GatherNd GatherV2 Identity IdentityN InvertPermutation LinSpace MirrorPad
-    MirrorPadGrad OneHot OnesLike Pack Pad PadV2 ParallelDynamicStitch Placeholder
-    PlaceholderWithDefault PreventGradient Range Rank Reshape ResizeBilinear ResizeBilinearGrad
-    ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Roll ScatterNd
-    SegmentMax SegmentMean SegmentSum Shape ShapeN Size Slice Snapshot SpaceToBatchND SpaceToDepth
-    SparseSegmentMean SparseSegmentSum Split SplitV Squeeze StopGradient StridedSlice
-    StridedSliceGrad TensorScatterAdd TensorScatterUpdate Tile Transpose TruncatedNormal Unique
-    UniqueV2 Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum ZerosLike
-    Assign AssignAdd AssignAddVariableOp AssignSub AssignSubVariableOp AssignVariableOp
-    DestroyResourceOp ReadVariableOp ResourceApplyAdagradV2 ResourceApplyAdam ResourceApplyFtrlV2
-    ResourceApplyGradientDescent ResourceApplyKerasMomentum ResourceApplyMomentum
-    ResourceApplyRMSProp ResourceGather ResourceGatherNd ResourceScatterAdd ResourceScatterSub
-    ResourceScatterUpdate ResourceSparseApplyAdagradV2 ResourceSparseApplyKerasMomentum
-    ResourceSparseApplyMomentum VarHandleOp VarIsInitializedOp VariableShape VariableV2 Multinomial
-    ParameterizedTruncatedNormal RandomGamma RandomShuffle RandomStandardNormal RandomUniform
-    RandomUniformInt StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomNormalV2
-    StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2 StatelessRandomUniformV2
-    StatelessTruncatedNormalV2 Assert Case Enter Exit If LoopCond Merge NextIteration NoOp
-    PartitionedCall Print PrintV2 StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile
-    Switch TensorListElementShape TensorListFromTensor TensorListGather TensorListGetItem
-    TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
-    TensorListSetItem TensorListStack TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3
-    TensorArrayScatterV3 TensorArraySizeV3 TensorArrayV3 TensorArrayWriteV3 While CollectiveReduceV2
-    NcclAllReduce Recv Send _Arg _Recv _Retval _Send AsString DecodeJpeg EagerPyFunc HashTableV2
-    IteratorGetNext IteratorV2 LookupTableFindV2 LookupTableSizeV2 ParseExampleV2 PyFunc ReadFile
-    RegexReplace StaticRegexReplace StringJoin StringSplitV2 StringToHashBucketFast StringToNumber
-"""
-OP_TYPES = ("", *_NAMED_TYPES.split())
-"""By number, one list for all problems, so that weights mean the same everywhere; 0 is for unknown types."""
+OP_TYPES = ("", *tomllib.loads(pathlib.Path(__file__).with_name("op_types.toml").read_text("utf8"))["types"])
 OTHER_TYPES = 8  # numbers shared by all other types
 NUM_TYPES = len(OP_TYPES) + OTHER_TYPES
 
@@ -192,15 +148,14 @@ def type_numbers(op_types: Sequence[str]) -> np.ndarray:
     return np.array(numbers, np.int32)
 
 
-RELATIVE_VERSION = 1
-"""As ``FEATURES_VERSION``, for the columns of ``relative_features``."""
+RELATIVE_VERSION = 1  # as ``FEATURES_VERSION``, for the columns of ``relative_features``
 
 _RELATIVE_NAMES = """
     top bottom slack work slowdown resident held in_time out_time in_degree out_degree choice
     parallelism pressure message devices
 """
+# Name -> column. From "parallelism" on they are of the problem, the same for all units.
 RELATIVE_COLUMNS = {name: column for column, name in enumerate(_RELATIVE_NAMES.split())}
-"""Name -> column. From "parallelism" on they are of the problem, the same for all units."""
 RELATIVE_WIDTH = len(RELATIVE_COLUMNS)
 
 _DECADES = 6  # shares below a millionth count as a millionth
@@ -370,3 +325,178 @@ def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     slowness = np.clip(np.log10((time_ns + 1) / (fastest_ns + 1)), 0, _SLOWEST)
     load = np.minimum(np.stack([share, memory], axis=2), 10.0**_SLOWEST)
     return load.astype(np.float32), slowness.astype(np.float32)
+
+
+class GraphInputs(NamedTuple):
+    """One problem as tensors. Sizes N, U, E and D differ from problem to problem; widths do not.
+
+    It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
+    """
+
+    unit_features: tf.Tensor  # [U, F] float32, see ``UNIT_COLUMNS``
+    # [U, R] float32, see ``RELATIVE_COLUMNS``; for policies taught on other graphs
+    relative_features: tf.Tensor
+    type_of_unit: tf.Tensor  # [U] int32, op type of its costliest op, in [0, ``NUM_TYPES``)
+    type_of_op: tf.Tensor  # [N] int32
+    unit_of_op: tf.Tensor  # [N] int32
+    edges: tf.Tensor  # [E, 2] int32 producer unit, consumer unit; distinct
+    edge_bytes: tf.Tensor  # [E] float32
+    device_features: tf.Tensor  # [D, K] float32, see ``DEVICE_COLUMNS``
+    # [D] int32 in [0, ``DEVICE_NUMBERS``), which tell equal devices apart
+    device_numbers: tf.Tensor
+
+
+def graph_inputs(problem: Problem, landmarks: int, seed: int) -> GraphInputs:
+    """Describes a problem, with a number of seeded landmark columns behind the fixed unit features."""
+    graph = unit_graph(problem)
+    type_of_op = type_numbers(problem.op_types)
+    return GraphInputs(
+        unit_features=tf.constant(unit_features(problem, graph, landmarks, seed)),
+        relative_features=tf.constant(relative_features(problem, graph)),
+        type_of_unit=tf.constant(type_of_op[costliest_ops(problem)]),
+        type_of_op=tf.constant(type_of_op),
+        unit_of_op=tf.constant(problem.unit_of_op),
+        edges=tf.constant(graph.edges.reshape(-1, 2)),
+        edge_bytes=tf.constant(graph.edge_bytes, tf.float32),
+        device_features=tf.constant(device_features(problem.cluster)),
+        device_numbers=tf.constant(device_numbers(problem.cluster)),
+    )
+
+
+def one_device(groups: int) -> DeviceChoices:
+    """One device for a number of groups, to make layers with: widths are the same for every problem."""
+    legal = tf.ones([groups, 1], tf.bool)
+    return DeviceChoices(tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), legal, tf.zeros([groups, 1]))
+
+
+def build_placer(placer: Seq2SeqPlacer, width: int) -> None:
+    """Makes the layers of a placer of group embeddings of a width, which is the same for every problem."""
+    no_noise = tf.zeros([1, 1, 1, 1])
+    placer.score(tf.zeros([1, 2, width]), one_device(2), tf.zeros([1, 1, 2], tf.int32), no_noise)
+
+
+def prior_choices(
+    problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
+) -> DeviceChoices:
+    """The devices of a problem for groups that lean to a plan.
+
+    ``legal`` is [G, D] bool, the plan [G] legal devices. Of the settings start_probability,
+    tanh_constant and temperature are read, see ``bounded_prior_logits``.
+    """
+    prior_logits = bounded_prior_logits(
+        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
+    )
+    return DeviceChoices(
+        features=tf.constant(device_features(problem.cluster)),
+        number=tf.constant(device_numbers(problem.cluster)),
+        legal=tf.constant(legal),
+        prior_logits=tf.constant(prior_logits),
+    )
+
+
+def bounded_prior_logits(
+    device_of_group: np.ndarray,
+    legal: np.ndarray,
+    probability: float,
+    tanh_constant: float,
+    temperature: float,
+) -> np.ndarray:
+    """[G, D] float32, added to the logits of an untrained policy, which then draws each group's device about as often.
+
+    For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and
+    each of the others, where q is their share of 1 - p; as near as C allows.
+
+    Args:
+      device_of_group: [G].
+      legal: [G, D] bool.
+      probability: p; 0 leans to nothing.
+      tanh_constant: C.
+      temperature: T.
+    """
+    rows = np.zeros(legal.shape, np.float32)
+    if not probability:
+        return rows
+    for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
+        alternative = (1.0 - probability) / max(count - 1, 1)
+        bounded = np.clip(
+            math.log(probability / alternative) / 2, -0.99 * tanh_constant, 0.99 * tanh_constant
+        )
+        bias = temperature * math.atanh(float(bounded) / tanh_constant)
+        row[:] = -bias
+        row[device] = bias
+    return rows
+
+
+class Mean(NamedTuple):
+    """Weighted means over some groups for each of G groups, as a sparse matrix [G, G]."""
+
+    pairs: tf.Tensor  # [P, 2] int64 (group, member of its mean), by group
+    weight: tf.Tensor  # [P] float32; the sum is 1 over the members of a group
+
+    @staticmethod
+    def of(pairs: np.ndarray, amounts: np.ndarray, groups: int) -> Mean:
+        """Weighs members by amounts [P], above 0."""
+        total = np.bincount(pairs[:, 0], amounts, groups)
+        weight = amounts / total[pairs[:, 0]]
+        return Mean(tf.constant(pairs, tf.int64), tf.constant(weight, tf.float32))
+
+    def over(self, values: tf.Tensor) -> tf.Tensor:
+        """[G, B, W] -> [G, B, W], linear in the pairs; 0 for a mean over no group."""
+        shape = tf.shape(values)
+        size = tf.cast(shape[0], tf.int64)
+        matrix = tf.SparseTensor(self.pairs, self.weight, tf.stack([size, size]))
+        columns = tf.reshape(values, [shape[0], -1])
+        means = tf.reshape(tf.sparse.sparse_dense_matmul(matrix, columns), shape)
+        means.set_shape(values.shape)
+        return means
+
+
+class SequencePolicy(snt.Module):
+    """p(devices | groups) of one sequence of groups, decoded by a ``Seq2SeqPlacer``: M is 1.
+
+    Each group draws a device that is legal for all its units, so each drawn placement is legal, and
+    its probability is exact. Inputs have ``choices``, ``group_of_unit`` and ``only_device``.
+    """
+
+    placer: Seq2SeqPlacer
+
+    def embed(self, inputs: Any) -> tf.Tensor:
+        """[G, F] embeddings of the groups: all that the placer sees of the graph."""
+        raise NotImplementedError
+
+    def sample(self, inputs: Any, count: int, seed: tf.Tensor, groups: tf.Tensor | None = None) -> Decoded:
+        """Draws placements of embedded groups [G, F] (default: ``embed``): actions [1, count, G]."""
+        groups = self.embed(inputs) if groups is None else groups
+        return self.placer.sample(groups[tf.newaxis], inputs.choices, count, tf.zeros([1, 1, 1, 1]), seed)
+
+    def score(self, inputs: Any, device_of_group: tf.Tensor, groups: tf.Tensor | None = None) -> Decoded:
+        """Teacher forcing: the logits under which devices [K, G] would be drawn."""
+        groups = self.embed(inputs) if groups is None else groups
+        actions, no_noise = device_of_group[tf.newaxis], tf.zeros([1, 1, 1, 1])
+        return self.placer.score(groups[tf.newaxis], inputs.choices, actions, no_noise)
+
+    def placements(self, inputs: Any, device_of_group: tf.Tensor) -> tf.Tensor:
+        """[K, U] int32: the device of each unit's group [K, G], or its only legal one."""
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
+
+
+def draw_weights(module: snt.Module, seed: int) -> None:
+    """Draws every weight of two and more dimensions anew: truncated normal of deviation 1 / sqrt(fan-in).
+
+    Sonnet draws linear, recurrent and convolutional layers so, but from TensorFlow's global seed,
+    which stays as it is here. Embeddings, which Sonnet starts at deviation 1, start as small as the
+    layers. Vectors (biases, scales) keep their values. Fan-in is the product of all dimensions but
+    the last. The module is built, so that its weights exist.
+
+    Raises:
+      ValueError: a weight has no dimension, and so no fan-in.
+    """
+    for number, variable in enumerate(module.trainable_variables):
+        if variable.shape.rank == 0:
+            raise ValueError(
+                f"weight {variable.name!r} is a number without dimensions; draw it where it is made"
+            )
+        if variable.shape.rank >= 2:
+            deviation = math.prod(variable.shape[:-1]) ** -0.5
+            draw = tf.random.stateless_truncated_normal(variable.shape, seed=[seed, number], stddev=deviation)
+            variable.assign(draw)

@@ -41,68 +41,38 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
 _BASELINE_DECAY = 0.9
-
-MOST_CHANGES = 8
-"""Groups of the incumbent that one sample puts on other devices, at most."""
-
-MOST_MOVES = 4
-"""Moves of units in one sample, at most."""
-
-MOVES_DEVICES = 4
-"""Once units move, every fourth sample still puts groups on other devices."""
-
-PIECES = (300, 1200)
-"""Parts that moves are made of, coarse and fine; single units are the finest."""
-
-
-class Incumbent(Best):
-    """The best decisions so far, and random changes of them.
-
-    Changes are no draws of the policy and have no advantage: a faster one becomes the incumbent,
-    which is imitated.
-    """
-
-    def __init__(self, group_of_unit: np.ndarray, device_of_group: np.ndarray):
-        """Begins with decisions whose time is not known: [U] int32, and [G'] int32, legal."""
-        super().__init__(group_of_unit, device_of_group)
-        self.group_of_unit, self.device_of_group = self.decisions
-
-    def changed(self, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
-        """[K, G'] int32 devices of the incumbent, with 1 to 8 groups on other legal ones, each number as often.
-
-        Args:
-          legal: [G', D].
-          samples: K.
-          seed: [2] int32.
-        """
-        groups, devices = legal.shape
-        seeds = tf.random.split(seed, 3)
-        most = min(MOST_CHANGES, groups)
-        numbers = 1 + tf.random.stateless_uniform([samples, 1], seeds[0], 0, most, tf.int32)
-        priority = tf.random.stateless_uniform([samples, groups], seeds[1])
-        largest = tf.math.top_k(priority, most).values
-        changes = priority >= tf.gather(largest, numbers - 1, batch_dims=1)
-        is_current = tf.one_hot(self.device_of_group, devices, True, False)
-        is_other = tf.logical_and(legal, tf.logical_not(is_current))
-        uniform = masked.masked(tf.zeros([groups, devices]), is_other)
-        elsewhere = masked.draw(tf.broadcast_to(uniform, [samples, groups, devices]), seeds[2])
-        movable = tf.reduce_any(is_other, axis=1)
-        return tf.where(tf.logical_and(changes, movable), elsewhere, self.device_of_group)
+MOST_CHANGES = 8  # groups of the best plan that one sample puts on other devices, at most
+MOST_MOVES = 4  # moves of units in one sample, at most
+MOVES_DEVICES = 4  # once units move, every fourth sample still puts groups on other devices
+PIECES = (300, 1200)  # parts that moves are made of, coarse and fine; single units are the finest
 
 
 class Moves(NamedTuple):
     """Pieces of units that C samples move: the first ``count`` of J in each sample."""
 
-    border: tf.Tensor  # [C, J] int32, row of ``Regrouping.borders``
-    size: tf.Tensor  # [C, J] int32, row of ``Regrouping.pieces``
+    border: tf.Tensor  # [C, J] int32, row of ``Changes.borders``
+    size: tf.Tensor  # [C, J] int32, row of ``Changes.pieces``
     count: tf.Tensor  # [C] int32
 
 
-class Regrouping:
-    """Moves pieces of groups into neighboring groups that are on another device.
+class Executed(NamedTuple):
+    """Executed batch: samples that the policy drew, and changes of the best plan."""
 
-    A border is an edge of the graph, in either direction, between two such groups. A move draws one
-    by the Grouper,
+    # M groupings and K placements of each, for the policy to score. With changes the last grouping
+    # and its placements are the best plan's, which were executed before; the changes are executed
+    # in their place.
+    drawn: Actions
+    moves: Any  # ``Moves`` of K samples; () without changes
+    changed: Any  # ``Actions``, K groupings and a placement of each; () without changes
+
+
+class Changes:
+    """Random changes of the best plan: groups go to other devices, or units to neighboring groups.
+
+    Changes are no draws of the policy: a faster one becomes the best plan, which is imitated.
+
+    A border is an edge of the graph, in either direction, between two groups on different devices.
+    A move draws one by the Grouper,
 
       p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l its network's logits,
 
@@ -110,8 +80,16 @@ class Regrouping:
     v. So the Grouper's preference for one unit is rewarded by the gain of that unit's own move.
     """
 
-    def __init__(self, problem: Problem):
-        """Finds pieces and neighbors of a problem; units of different legality have no group in common."""
+    def __init__(self, problem: Problem, best: Best, legal: tf.Tensor, first_update: int):
+        """Finds pieces and borders.
+
+        Args:
+          problem: units of different legality have no group in common.
+          best: groups [U] int32, G' for a unit in no group; and their devices [G'] int32.
+          legal: [G', D] bool.
+          first_update: update at which units begin to move; 0 for never.
+        """
+        self._best, self._legal, self._first_update = best, legal, first_update or tf.int32.max
         parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
         # [L, U]
         self.pieces = tf.constant(np.stack([*parts, np.arange(problem.num_units)]), tf.int32)
@@ -122,28 +100,23 @@ class Regrouping:
             edges = np.zeros((1, 2), np.int32)  # a border from a unit to itself moves nothing
         self.borders = tf.constant(np.concatenate([edges, edges[:, ::-1]]), tf.int32)  # [R, 2]
 
-    def logits(
-        self, group_logits: tf.Tensor, group_of_unit: tf.Tensor, device_of_group: tf.Tensor
-    ) -> tf.Tensor:
-        """[R] of each border, ``masked.ILLEGAL`` where both ends are on one device.
+    def draw(
+        self, group_logits: tf.Tensor, samples: int, updates: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Moves, Actions]:
+        """C changes and their decisions. Once units move, most move units, by the Grouper's logits [U, G']."""
+        group_of_unit, device_of_group = self._best.fastest
+        seeds = tf.random.split(seed, 2)
+        moves_devices = tf.logical_or(tf.range(samples) % MOVES_DEVICES == 0, updates < self._first_update)
+        moves = self.draw_moves(self.border_logits(group_logits), samples, seeds[0])
+        moves = moves._replace(count=tf.where(moves_devices, 0, moves.count))
+        devices = changed_devices(device_of_group, self._legal, samples, seeds[1])
+        devices = tf.where(moves_devices[:, tf.newaxis], devices, device_of_group)
+        return moves, Actions(self.moved(group_of_unit, moves), devices[:, tf.newaxis])
 
-        Args:
-          group_logits: [U, G'].
-          group_of_unit: [U] int32 of the plan that is changed; G' for a unit in no group.
-          device_of_group: [G'] int32 of this plan.
-        """
-        highest = tf.maximum(device_of_group.shape[0] - 1, 0)
-        group = tf.minimum(tf.gather(group_of_unit, self.borders), highest)  # [R, 2]
-        device = tf.gather(device_of_group, group)
-        # One look-up for both ends: its gradient is a table as large as the logits.
-        unit = tf.repeat(self.borders[:, :1], 2, axis=1)
-        stay_leave = tf.gather_nd(group_logits, tf.stack([unit, group], axis=2))
-        return masked.masked(stay_leave[:, 1] - stay_leave[:, 0], device[:, 0] != device[:, 1])
-
-    def draw(self, logits: tf.Tensor, samples: int, seed: tf.Tensor) -> Moves:
+    def draw_moves(self, border_logits: tf.Tensor, samples: int, seed: tf.Tensor) -> Moves:
         """1 to ``MOST_MOVES`` moves of each sample, by the logits [R] of borders; numbers and sizes are uniform."""
         seeds = tf.random.split(seed, 3)
-        border = masked.draw_each(logits[tf.newaxis], samples * MOST_MOVES, seeds[0])
+        border = masked.draw_each(border_logits[tf.newaxis], samples * MOST_MOVES, seeds[0])
         shape = [samples, MOST_MOVES]
         return Moves(
             border=tf.reshape(border, shape),
@@ -163,11 +136,54 @@ class Regrouping:
             groups = tf.where(goes, tf.gather(group_of_unit, neighbor)[:, tf.newaxis], groups)
         return groups
 
-    def log_prob(self, logits: tf.Tensor, moves: Moves) -> tf.Tensor:
-        """[C] log-probability of the borders of exactly these moves, under logits [R]."""
-        log_prob = tf.gather(tf.nn.log_softmax(logits), moves.border)
+    def border_logits(self, group_logits: tf.Tensor) -> tf.Tensor:
+        """[R] of the best plan's borders by logits [U, G'], ``masked.ILLEGAL`` where both ends are on one device."""
+        group_of_unit, device_of_group = self._best.fastest
+        highest = tf.maximum(device_of_group.shape[0] - 1, 0)
+        group = tf.minimum(tf.gather(group_of_unit, self.borders), highest)  # [R, 2]
+        device = tf.gather(device_of_group, group)
+        # One look-up for both ends: its gradient is a table as large as the logits.
+        unit = tf.repeat(self.borders[:, :1], 2, axis=1)
+        stay_leave = tf.gather_nd(group_logits, tf.stack([unit, group], axis=2))
+        return masked.masked(stay_leave[:, 1] - stay_leave[:, 0], device[:, 0] != device[:, 1])
+
+    def log_prob(self, group_logits: tf.Tensor, moves: Moves) -> tf.Tensor:
+        """[C] log-probability of the borders of exactly these moves; 0 where devices change, which no network draws."""
+        log_prob = tf.gather(tf.nn.log_softmax(self.border_logits(group_logits)), moves.border)
         is_made = tf.range(MOST_MOVES) < moves.count[:, tf.newaxis]
         return tf.reduce_sum(tf.where(is_made, log_prob, 0.0), axis=1)
+
+    def advantage(self, moves: Moves, runtime_s: tf.Tensor, counts: tf.Tensor, unit_s: float) -> tf.Tensor:
+        """[C] standardized gains of regroupings: how much faster than the best plan they are, at least 0.
+
+        A mean time would be best for regroupings that change nothing; the aim is a better plan.
+
+        Args:
+          moves: executed ones.
+          runtime_s: [C] step times; not read where they do not count.
+          counts: [C] bool, the change was executed and runs.
+          unit_s: reference time of the gains.
+        """
+        gain = (self._best.runtime_s[0] - tf.cast(runtime_s, tf.float64)) / unit_s
+        has_gain = counts & (moves.count > 0) & tf.math.is_finite(gain)
+        gain = tf.where(has_gain, tf.maximum(gain, 0.0), 0.0)
+        return standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
+
+
+def changed_devices(device_of_group: tf.Tensor, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
+    """[K, G'] int32 devices [G'] with 1 to 8 groups on other ``legal`` [G', D] ones, each number as often."""
+    groups, devices = legal.shape
+    seeds = tf.random.split(seed, 3)
+    most = min(MOST_CHANGES, groups)
+    numbers = 1 + tf.random.stateless_uniform([samples, 1], seeds[0], 0, most, tf.int32)
+    priority = tf.random.stateless_uniform([samples, groups], seeds[1])
+    largest = tf.math.top_k(priority, most).values
+    changes = priority >= tf.gather(largest, numbers - 1, batch_dims=1)
+    is_other = tf.logical_and(legal, tf.one_hot(device_of_group, devices, False, True))
+    uniform = masked.masked(tf.zeros([groups, devices]), is_other)
+    elsewhere = masked.draw(tf.broadcast_to(uniform, [samples, groups, devices]), seeds[2])
+    movable = tf.reduce_any(is_other, axis=1)
+    return tf.where(tf.logical_and(changes, movable), elsewhere, device_of_group)
 
 
 def exchanged(prior_logits: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
@@ -186,110 +202,7 @@ def exchanged(prior_logits: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.T
     return tf.tensor_scatter_nd_add(prior_logits, tf.concat(cells, axis=0), tf.concat([-lead, lead], axis=0))
 
 
-class Tries(NamedTuple):
-    """Changes of the incumbent, C samples."""
-
-    moves: Moves  # of units between its groups; none where devices change
-    device_of_group: tf.Tensor  # [C, G'] int32
-
-
-class Executed(NamedTuple):
-    """Executed batch: samples that the policy drew, and changes of the incumbent."""
-
-    # M groupings and K placements of each, for the policy to score. With ``tries`` the last
-    # grouping and its placements are the incumbent's, which were executed before; the tries are
-    # executed in their place.
-    drawn: Actions
-    tries: Any  # ``Tries``, K samples; () without any
-
-
-class Changes:
-    """Draws and scores changes of the incumbent."""
-
-    def __init__(self, incumbent: Incumbent, regrouping: Regrouping, legal: tf.Tensor, config: HdpConfig):
-        """Takes the incumbent, moves of the same problem, legality [G', D] bool, and the settings."""
-        self._incumbent = incumbent
-        self._regrouping = regrouping
-        self._legal = legal
-        self._begin = config.regroup_after or tf.int32.max  # update at which units begin to move
-        self._placements = config.placements
-        # samples, the first ones, that the policy draws
-        self.own = config.groupings * config.placements
-
-    def execute(
-        self, drawn: Actions, group_logits: tf.Tensor, updates: tf.Tensor, seed: tf.Tensor
-    ) -> Executed:
-        """Adds K changes to the policy's draws: its groupings, and placements of each."""
-        devices = tf.repeat(self._incumbent.device_of_group[tf.newaxis], self._placements, axis=0)
-        with_incumbent = Actions(
-            tf.concat([drawn.group_of_unit, self._incumbent.group_of_unit[tf.newaxis]], axis=0),
-            tf.concat([drawn.device_of_group, devices[tf.newaxis]], axis=0),
-        )
-        return Executed(with_incumbent, self.draw(group_logits, self._placements, updates, seed))
-
-    def decided(self, executed: Executed, index: tf.Tensor) -> Actions:
-        """One grouping and one placement: the actions that fixed placement number ``index``."""
-        drawn = drawn_actions(executed.drawn, index, self._placements)
-        number = tf.maximum(index - self.own, 0)
-        one_try = tf.nest.map_structure(lambda tensor: tensor[number : number + 1], executed.tries)
-        return tf.nest.map_structure(
-            lambda changed, own: tf.where(index >= self.own, changed, own), self.actions(one_try), drawn
-        )
-
-    def draw(self, group_logits: tf.Tensor, samples: int, updates: tf.Tensor, seed: tf.Tensor) -> Tries:
-        """C changes. Once units move, most changes move units, by the Grouper's logits [U, G']."""
-        seeds = tf.random.split(seed, 2)
-        moves = self._regrouping.draw(self._borders(group_logits), samples, seeds[0])
-        devices = tf.logical_or(tf.range(samples) % MOVES_DEVICES == 0, updates < self._begin)
-        changed = self._incumbent.changed(self._legal, samples, seeds[1])
-        return Tries(
-            Moves(moves.border, moves.size, tf.where(devices, 0, moves.count)),
-            tf.where(devices[:, tf.newaxis], changed, self._incumbent.device_of_group),
-        )
-
-    def actions(self, tries: Tries) -> Actions:
-        """Decisions of the tries: C groupings and a placement of each."""
-        groups = self._regrouping.moved(self._incumbent.group_of_unit, tries.moves)
-        return Actions(groups, tries.device_of_group[:, tf.newaxis])
-
-    def log_prob(self, group_logits: tf.Tensor, tries: Tries) -> tf.Tensor:
-        """[C] log-probability of exactly these moves; 0 where devices change, which no network draws."""
-        return self._regrouping.log_prob(self._borders(group_logits), tries.moves)
-
-    def advantage(self, tries: Tries, runtime_s: tf.Tensor, counts: tf.Tensor, unit_s: float) -> tf.Tensor:
-        """[C] standardized gains of regroupings: how much faster than the incumbent they are, at least 0.
-
-        A mean time would be best for regroupings that change nothing; the aim is a better plan.
-
-        Args:
-          tries: executed changes.
-          runtime_s: [C] step times; not read where they do not count.
-          counts: [C] bool, the change was executed and runs.
-          unit_s: reference time of the gains.
-        """
-        regrouped = tf.logical_and(counts, tries.moves.count > 0)
-        gain = (self._incumbent.runtime_s - tf.cast(runtime_s, tf.float64)) / unit_s
-        has_gain = tf.logical_and(regrouped, tf.math.is_finite(gain))
-        gain = tf.where(has_gain, tf.maximum(gain, 0.0), 0.0)
-        return standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
-
-    def _borders(self, group_logits: tf.Tensor) -> tf.Tensor:
-        """[R] logits of the incumbent's borders."""
-        incumbent = self._incumbent
-        return self._regrouping.logits(group_logits, incumbent.group_of_unit, incumbent.device_of_group)
-
-
-def drawn_actions(drawn: Actions, index: tf.Tensor, placements: int) -> Actions:
-    """One grouping and one placement: number ``index`` among M groupings of K ``placements``."""
-    grouping, sample = index // placements, index % placements
-    return Actions(
-        drawn.group_of_unit[grouping][tf.newaxis],
-        drawn.device_of_group[grouping, sample][tf.newaxis, tf.newaxis],
-    )
-
-
-LEAST_PROBABILITY = 1e-3
-"""Lower probabilities are not lowered further: a policy that is sure of all groups would only repeat itself."""
+LEAST_PROBABILITY = 1e-3  # falls no further: a policy that is sure of all groups would only repeat itself
 
 
 def shift_to_elites(
@@ -325,27 +238,26 @@ class Lesson(NamedTuple):
 
     advantage: tf.Tensor  # [B] of samples that the policy drew; 0 for others
     may_teach: tf.Tensor  # [B] 1 or 0
-    elite: tf.Tensor  # [B] 1 for the best of the policy's samples, and for the incumbent
-    tries_advantage: tf.Tensor  # [C] of regroupings among themselves; [0] without any
+    elite: tf.Tensor  # [B] 1 for the best of the policy's samples, and for the best plan
+    moves_advantage: tf.Tensor  # [C] of regroupings among themselves; [0] without any
 
 
 class HdpLearner(PolicyLearner):
     """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2).
 
-    gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
-    gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
+    gradient_groups  = grad log p(g) 1/k sum_j A_j
+    gradient_devices = 1/k sum_j grad log p(d_j | g) A_j,   A = R - moving average of R
 
     Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss
-      is a sum over
-    thousands of units and one norm for both starved the Placer; noise is one draw for all samples
-    of a grouping, and fades to 0 instead of stopping. With ``standardize`` A is standardized by
-    batch (with one grouping the Grouper then learns nothing by REINFORCE).
+    is a sum over thousands of units and one norm for both starved the Placer; noise is one draw for
+    all samples, and fades to 0 instead of stopping. With the loss ``cross_entropy`` A is
+    standardized by batch, so that the Grouper learns nothing by REINFORCE.
 
-    With ``incumbent`` as many additional samples as a grouping has change the best plan so far:
-    they put groups on other devices, and after ``regroup_after`` updates most move units between
-    its groups (``Regrouping``). The gradient of the log-probability of those moves, times their
-    gain, is then the Grouper's. The Grouper leans to the groups of the best plan, and with
-    ``cross_entropy`` the Placer imitates its devices.
+    With ``incumbent`` as many additional samples change the best plan so far: they put groups on
+    other devices, and after ``regroup_after`` updates most move units between its groups
+    (``Changes``). The gradient of the log-probability of those moves, times their gain, is then the
+    Grouper's. The Grouper leans to the groups of the best plan, and with ``cross_entropy`` the
+    Placer imitates its devices.
     """
 
     def __init__(
@@ -356,46 +268,49 @@ class HdpLearner(PolicyLearner):
         seed: int,
         policy: HdpPolicy | None = None,
     ):
-        start = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
-        inputs = hdp_inputs(problem, config, start, seed)
-        groups = start.groups.count
+        groups, device_of_group = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
+        inputs = hdp_inputs(problem, config, groups, device_of_group, seed)
         if policy is None:
             # A problem of more kinds of units than groups has more groups.
-            policy = HdpPolicy(config, seed, max(config.num_groups, groups))
-            policy.grouper.sharpen(config.grouper_sharpness)
-        elif policy.num_groups < groups:
+            policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
+            # A Grouper that leans to groups begins with small logits of its own.
+            policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
+        elif policy.num_groups < groups.count:
             raise InputError(
-                f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups}; give a policy "
-                "with at least as many"
+                f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups.count}; give a "
+                "policy with at least as many"
             )
         super().__init__("hdp_learner", policy, config, warm_start, [seed, 0x4D5], inputs=inputs)
-        self.start = start
-        # B = (m + 1) k where a part of the samples changes the incumbent, else m k.
-        self.samples_per_update = (config.groupings + config.incumbent) * config.placements
+        # B = 2 k where half of the samples change the best plan, else k.
+        self.samples_per_update = (1 + config.incumbent) * config.placements
         self._trains(
             (policy.placer.network_variables, config.learning_rate),
             (policy.grouper.trainable_variables, config.grouper_learning_rate),
             clip=config.gradient_clip,
         )
-        self.incumbent = Incumbent(start.groups.group_of_unit, start.device_of_group)
-        changes = None
+        self.best = Best(groups.group_of_unit, device_of_group)
+        self.changes = None
         if config.incumbent:
-            changes = Changes(self.incumbent, Regrouping(problem), inputs.choices.legal, config)
-        self._of_problem.changes = changes
-        self._of_problem.first_group = tf.constant(start.groups.group_of_unit)
-        self.baseline = MovingAverageBaseline(_BASELINE_DECAY, normalize=False)
+            self.changes = Changes(problem, self.best, inputs.choices.legal, config.regroup_after)
+        self._first_group = tf.constant(groups.group_of_unit)
+        self.baseline = MovingAverageBaseline(_BASELINE_DECAY)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
-        inputs, changes = self._leaning_inputs(), self._of_problem.changes
+        inputs, samples = self._leaning_inputs(), self._config.placements
         noise, seeds = self._noise(seed)
         drawn, scores = self.policy.sample(inputs, noise, seeds[0])
-        if changes is None:
-            return Proposal(Executed(drawn, ()), self.policy.placements(inputs, drawn))
-        actions = changes.execute(drawn, scores.network_logits, self.updates, seeds[1])
-        drawn = Actions(*(tensor[:-1] for tensor in actions.drawn))
-        changed = changes.actions(actions.tries)
-        placements = [self.policy.placements(inputs, decisions) for decisions in (drawn, changed)]
-        return Proposal(actions, tf.concat(placements, axis=0))
+        placements = self.policy.placements(inputs, drawn)
+        if self.changes is None:
+            return Proposal(Executed(drawn, (), ()), placements)
+        moves, changed = self.changes.draw(scores.network_logits, samples, self.updates, seeds[1])
+        group_of_unit, device_of_group = self.best.fastest
+        devices = tf.repeat(device_of_group[tf.newaxis], samples, axis=0)
+        with_best = Actions(
+            tf.concat([drawn.group_of_unit, group_of_unit[tf.newaxis]], axis=0),
+            tf.concat([drawn.device_of_group, devices[tf.newaxis]], axis=0),
+        )
+        placements = tf.concat([placements, self.policy.placements(inputs, changed)], axis=0)
+        return Proposal(Executed(with_best, moves, changed), placements)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         lesson = self._lesson(reward, runtime_s, valid, actions)
@@ -415,17 +330,12 @@ class HdpLearner(PolicyLearner):
                 self._config.row_step,
             )
             self.policy.placer.shift_rows(shift, choices.number)
-        self._remember(actions, runtime_s, valid)
-
-    def _remember(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Keeps the fastest plan of all."""
-        times, changes = executed_times(runtime_s, valid), self._of_problem.changes
-        fastest = tf.argmin(times, output_type=tf.int32)
-        if changes is None:
-            decided = drawn_actions(actions.drawn, fastest, self._config.placements)
-        else:
-            decided = changes.decided(actions, fastest)
-        self.incumbent.take([decided.group_of_unit[0], decided.device_of_group[0, 0]], times[fastest])
+        groups = tf.repeat(actions.drawn.group_of_unit[:1], self._config.placements, axis=0)
+        devices = actions.drawn.device_of_group[0]
+        if self.changes is not None:
+            groups = tf.concat([groups, actions.changed.group_of_unit], axis=0)
+            devices = tf.concat([devices, actions.changed.device_of_group[:, 0]], axis=0)
+        self.best.take([groups, devices], executed_times(runtime_s, valid))
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
@@ -435,12 +345,11 @@ class HdpLearner(PolicyLearner):
         return tf.reduce_mean(scores.device_entropy)
 
     def _leaning_inputs(self) -> HdpInputs:
-        """The problem, with a Grouper that leans to the incumbent's groups if there are changes."""
-        inputs, first_group = self.inputs, self._of_problem.first_group
-        if self._of_problem.changes is None:
-            return inputs
-        prior = exchanged(inputs.group_prior_logits, first_group, self.incumbent.group_of_unit)
-        return inputs._replace(group_prior_logits=prior)
+        """The problem, with a Grouper that leans to the best plan's groups if there are changes."""
+        if self.changes is None:
+            return self.inputs
+        prior = exchanged(self.inputs.group_prior_logits, self._first_group, self.best.fastest[0])
+        return self.inputs._replace(group_prior_logits=prior)
 
     def _noise(self, seed: tf.Tensor) -> tuple[Noise, tf.Tensor]:
         """Exploration noise of an update, and two seeds of its samples."""
@@ -450,38 +359,35 @@ class HdpLearner(PolicyLearner):
 
     def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
         """Advantages and elites of a batch; an invalid sample teaches only in the first updates."""
-        config, changes, samples = self._config, self._of_problem.changes, self.samples_per_update
-        drawn_count = config.groupings * config.placements
-        drawn = tf.cast(tf.range(samples) < drawn_count, tf.float32)
+        config, count, samples = self._config, self._config.placements, self.samples_per_update
+        drawn = tf.cast(tf.range(samples) < count, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)
         may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
-        elite = elites(reward, runs, max(1, min(round(config.elites * drawn_count), drawn_count - 1)))
-        tries_advantage = tf.zeros([0])
-        if changes is not None:
-            tries_advantage = changes.advantage(
-                actions.tries, runtime_s[drawn_count:], valid[drawn_count:], self._reference_s
+        elite = elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
+        moves_advantage = tf.zeros([0])
+        if self.changes is not None:
+            moves_advantage = self.changes.advantage(
+                actions.moves, runtime_s[count:], valid[count:], self._reference_s
             )
-            # The first sample of its grouping stands for the incumbent.
-            is_timed = tf.cast(tf.math.is_finite(self.incumbent.runtime_s), tf.float32)
-            elite += is_timed * tf.one_hot(drawn_count, samples)
-        if config.standardize:
+            # The first sample after the policy's own stands for the best plan.
+            elite += self.best.known * tf.one_hot(count, samples)
+        if config.loss == "cross_entropy":
             advantage = standardized_advantage(reward, may_teach)
         else:
             advantage = self.baseline.advantage(reward, may_teach)
-        return Lesson(advantage, may_teach, elite, tries_advantage)
+        return Lesson(advantage, may_teach, elite, moves_advantage)
 
     def _loss(self, scores: Scores, lesson: Lesson, actions: Executed) -> tf.Tensor:
         """Loss of the Placer plus loss of the Grouper."""
-        config, changes = self._config, self._of_problem.changes
         log_prob = tf.reshape(scores.device_log_prob, [-1])
-        if config.loss == "cross_entropy":
+        if self._config.loss == "cross_entropy":
             loss = cross_entropy_loss(log_prob, lesson.elite)
         else:
             loss = reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
-        if changes is not None and config.regroup_after:
+        if self.changes is not None and self._config.regroup_after:
             # Each move is worth its gain.
-            group_log_prob = changes.log_prob(scores.network_logits, actions.tries)
-            advantage = lesson.tries_advantage
+            group_log_prob = self.changes.log_prob(scores.network_logits, actions.moves)
+            advantage = lesson.moves_advantage
         else:
             # Each grouping is worth the mean of its placements.
             group_log_prob = scores.group_log_prob
@@ -498,5 +404,5 @@ SPEC = MethodSpec(
     config=HdpConfig,
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": 5, "features": FEATURES_VERSION},
+    versions={"network": 6, "features": FEATURES_VERSION},
 )

@@ -1,4 +1,4 @@
-"""Learned methods: their protocol, the update loop of policies, gradient steps, and memories of good plans."""
+"""Learned methods: their protocol, the update loop of policies, gradient steps, and a memory of good plans."""
 
 from __future__ import annotations
 
@@ -61,20 +61,14 @@ class Learner(Protocol):
 
 
 class PolicyLearner(snt.Module):
-    """Update loop of every agent; a ``Learner``. An agent adds what to draw and what to learn from rewards.
+    """Update loop of every agent; a ``Learner`` (docs/extending.md). An agent adds what to draw and what to learn.
 
-        class MyLearner(PolicyLearner):
-            def __init__(self, problem, config, warm_start, seed):
-                policy, inputs = ... super().__init__("my_learner", policy, config, warm_start,
-                [seed, 0x3E], inputs=inputs) self._trains((policy.trainable_variables,
-                config.learning_rate), clip=config.gradient_clip)
+        def _draw(self, seed):
+            actions = self.policy.sample(self.inputs, self._config.samples, seed)
+            return Proposal(actions, self.policy.placements(self.inputs, actions))
 
-            def _draw(self, seed):
-                actions = self.policy.sample(self.inputs, self._config.samples, seed)
-                return Proposal(actions, self.policy.placements(self.inputs, actions))
-
-            def _update_gradients(self, actions, reward, runtime_s, valid):
-                return self._gradients_of(lambda: ...)
+        def _update_gradients(self, actions, reward, runtime_s, valid):
+            return self._gradients_of(lambda: ...)
 
     The agents of tf_placer are built by ``Agent(problem, config, warm_start, seed, policy=None)``.
     They lean to the fastest of the plans of ``warm_start``, once each group is on one device.
@@ -137,11 +131,9 @@ class PolicyLearner(snt.Module):
 
     def _learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """``learn``, untraced."""
-        self._update(actions, self._reward(runtime_s, valid), runtime_s, valid)
+        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
+        self._update(actions, reward, runtime_s, valid)
         self.updates.assign_add(1)
-
-    def _reward(self, runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-        return square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
 
     def _now(self) -> tf.Tensor:
         """[2] the seed of this update."""
@@ -164,7 +156,9 @@ class PolicyLearner(snt.Module):
 
     def _gradients_of(self, loss: Callable[[], tf.Tensor]) -> list[list[tf.Tensor]]:
         """Gradients of a loss in the variables of each optimizer."""
-        return loss_gradients(loss, self._optimizers)[1]
+        with tf.GradientTape() as tape:
+            value = loss()
+        return tape.gradient(value, [variables for variables, _ in self._optimizers])
 
     def _fade(self, updates: int) -> tf.Tensor:
         """Factor that falls from 1 to 0 over a number of updates."""
@@ -197,16 +191,10 @@ def descend(loss: Callable[[], tf.Tensor], steps: Steps, clip: float | None = No
       steps: variables and their optimizer.
       clip: global norm of each optimizer's gradient.
     """
-    value, gradients = loss_gradients(loss, steps)
-    apply_gradients(gradients, steps, clip)
-    return value
-
-
-def loss_gradients(loss: Callable[[], tf.Tensor], steps: Steps) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-    """A scalar loss, and its gradients in the variables of each optimizer."""
     with tf.GradientTape() as tape:
         value = loss()
-    return value, tape.gradient(value, [variables for variables, _ in steps])
+    apply_gradients(tape.gradient(value, [variables for variables, _ in steps]), steps, clip)
+    return value
 
 
 def apply_gradients(
@@ -246,51 +234,38 @@ def summed_gradients(
 
 
 class Best(snt.Module):
-    """The fastest decisions that were executed, in variables, and their step time."""
-
-    def __init__(self, *decisions: np.ndarray):
-        """Begins with decisions whose time is not known: int32 arrays of any shapes."""
-        super().__init__(name="best")
-        self.decisions = [
-            tf.Variable(array, trainable=False, dtype=tf.int32, name="decisions") for array in decisions
-        ]
-        self.runtime_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="runtime_s")
-
-    def take(self, decisions: Sequence[tf.Tensor], runtime_s: tf.Tensor) -> None:
-        """Becomes these decisions if they are faster; the time of a failing plan is infinite."""
-        runtime_s = tf.cast(runtime_s, tf.float64)
-        faster = runtime_s < self.runtime_s
-        self.runtime_s.assign(tf.where(faster, runtime_s, self.runtime_s))
-        for variable, tensor in zip(self.decisions, decisions, strict=True):
-            variable.assign(tf.where(faster, tensor, variable))
-
-
-class BestPlans(snt.Module):
-    """The E fastest decisions that were executed, in variables: self-imitation (Oh et al. 2018).
+    """The E fastest decisions that were executed, in variables, and their step times.
 
     Only the first of several with the same time is kept: a confident policy draws the same plan
-    again and again.
+    again and again. With several it is for self-imitation (Oh et al. 2018).
     """
 
-    def __init__(self, device_of_group: np.ndarray, count: int):
-        """Begins with E copies of legal devices [G] int32, whose time is not known."""
-        super().__init__(name="best_plans")
-        rows = np.tile(device_of_group, (count, 1))
-        self.device_of_group = tf.Variable(rows, trainable=False, dtype=tf.int32, name="device_of_group")
-        self.runtime_s = tf.Variable(np.full(count, np.inf), trainable=False, name="runtime_s")
+    def __init__(self, *decisions: np.ndarray, count: int = 1):
+        """Begins with E = ``count`` copies of decisions whose time is not known: int32 arrays of any shapes."""
+        super().__init__(name="best")
+        self.decisions = [  # [E, ...] each
+            tf.Variable(np.repeat(array[np.newaxis], count, axis=0), trainable=False, dtype=tf.int32)
+            for array in decisions
+        ]
+        self.runtime_s = tf.Variable(np.full(count, np.inf), trainable=False, name="runtime_s")  # [E]
 
-    def take(self, device_of_group: tf.Tensor, runtime_s: tf.Tensor) -> None:
-        """Merges decisions [B, G] with step times [B]; infinite where they do not run."""
-        count = self.runtime_s.shape[0]
-        rows = tf.concat([self.device_of_group, device_of_group], axis=0)
+    def take(self, decisions: Sequence[tf.Tensor], runtime_s: tf.Tensor) -> None:
+        """Merges B decisions, [B, ...] each, with step times [B]; infinite where they do not run."""
         times = tf.concat([self.runtime_s, tf.cast(runtime_s, tf.float64)], axis=0)
         order = tf.argsort(times, stable=True)
         ranked = tf.gather(times, order)
         is_repeated = tf.concat([[False], ranked[1:] == ranked[:-1]], axis=0)
         ranked = tf.where(is_repeated, tf.constant(np.inf, tf.float64), ranked)
-        best = tf.argsort(ranked, stable=True)[:count]
-        self.device_of_group.assign(tf.gather(rows, tf.gather(order, best)))
+        best = tf.argsort(ranked, stable=True)[: self.runtime_s.shape[0]]
+        rows = tf.gather(order, best)
+        for variable, batch in zip(self.decisions, decisions, strict=True):
+            variable.assign(tf.gather(tf.concat([variable, batch], axis=0), rows))
         self.runtime_s.assign(tf.gather(ranked, best))
+
+    @property
+    def fastest(self) -> list[tf.Tensor]:
+        """The decisions of the fastest plan."""
+        return [variable[0] for variable in self.decisions]
 
     @property
     def known(self) -> tf.Tensor:

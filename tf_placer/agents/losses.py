@@ -1,4 +1,8 @@
-"""Rewards, baselines and losses of policies: returns, policy gradients, entropy bonus, divergence penalty."""
+"""Rewards, baselines and losses of policies: returns, policy gradients, entropy bonus, divergence penalty.
+
+Batches are of one problem: ``reward`` [B], and ``weight`` [B], 1 where a sample may teach, 0 where it
+may not. Losses are scalars; they are differentiated in ``log_prob`` [B] of the executed actions alone.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,8 @@ _LEAST_SPREAD = 1e-6
 def standardized_advantage(reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
     """A = (R - mean R) / deviation of R, over the samples of a batch that may teach.
 
-    Gradients keep their size while samples become more alike, and no average lags behind.
-
-    Args:
-      reward: [B], all of one problem.
-      weight: [B] 1 where the sample may teach, 0 where it may not.
-
-    Returns:
-      [B] advantages; 0 where the sample may not teach.
+    Gradients keep their size while samples become more alike, and no average lags behind. [B]; 0
+    where a sample may not teach.
     """
     count = tf.reduce_sum(weight)
     off = weight * (reward - tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count))
@@ -28,13 +26,7 @@ def standardized_advantage(reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
 
 
 def elites(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
-    """[B] float32, 1 for the ``count`` best samples that may teach, the first of equals.
-
-    Args:
-      reward: [B].
-      weight: [B] 1 where the sample may teach, 0 where it may not.
-      count: at most B; there are fewer elites where fewer may teach.
-    """
+    """[B] float32, 1 for the ``count`` <= B best samples that may teach, the first of equals."""
     ranked = tf.where(weight > 0, reward, reward.dtype.min)
     best = tf.math.top_k(ranked, count).indices
     return weight * tf.scatter_nd(best[:, tf.newaxis], tf.ones([count]), tf.shape(reward))
@@ -43,45 +35,46 @@ def elites(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
 class MovingAverageBaseline(snt.Module):
     """Exponential moving average of rewards (Mirhoseini et al. 2017, section 3.1; 2018, section 3.2).
 
-    A = R - B, B <- decay B + (1 - decay) mean R; the first batch's mean is the first B.
+    A = R - B, B <- decay B + (1 - decay) mean R of the samples that may teach; the first batch's
+    mean is the first B, if no other is given.
     """
 
-    def __init__(self, decay: float, normalize: bool):
+    def __init__(
+        self, decay: float, normalize: bool = False, controllers: int = 1, first: float | None = None
+    ):
         """Creates the averages.
 
         Args:
-          decay: of both averages.
+          decay: of the averages.
           normalize: divide A by the root of the moving average of A^2 (a departure: gradients
             keep their size while the policy's samples draw closer to each other).
+          controllers: C, each with averages of its own.
+          first: the first B, such as the failing signal, with which every placement that runs is
+            reinforced at first.
         """
         super().__init__(name="baseline")
         self._decay = decay
         self._normalize = normalize
-        self._started = tf.Variable([False], trainable=False, name="started")
-        self.average = tf.Variable(tf.zeros([1]), trainable=False, name="average")
-        self._square = tf.Variable(tf.ones([1]), trainable=False, name="square")
+        self._started = tf.Variable([first is not None] * controllers, trainable=False, name="started")
+        self.average = tf.Variable([first or 0.0] * controllers, trainable=False, name="average")  # [C]
+        self._square = tf.Variable(tf.ones([controllers]), trainable=False, name="square")
 
-    def advantage(self, reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-        """Compares rewards with the baseline, then adds them to the averages.
-
-        Args:
-          reward: [B].
-          weight: [B] 1 where the sample may teach; the others leave both averages alone.
-
-        Returns:
-          [B] advantages.
-        """
-        started = self._started[0]
+    def advantage(self, reward: tf.Tensor, weight: tf.Tensor, controller: tf.Tensor | int = 0) -> tf.Tensor:
+        """[B] rewards of a controller in [0, C) less the baseline; they are then added to the averages."""
+        started = self._started[controller]
         count = tf.reduce_sum(weight)
         mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
-        average = tf.where(started, self.average[0], mean)
+        average = tf.where(started, self.average[controller], mean)
         advantage = reward - average
         mean_square = tf.math.divide_no_nan(tf.reduce_sum(weight * tf.square(advantage)), count)
-        square = tf.where(started, self._square[0], mean_square)
+        square = tf.where(started, self._square[controller], mean_square)
         keep = tf.where(count > 0, self._decay, 1.0)
-        self.average[0].assign(keep * average + (1.0 - keep) * mean)
-        self._square[0].assign(keep * square + (1.0 - keep) * mean_square)
-        self._started[0].assign(tf.logical_or(started, count > 0))
+        for variable, value in (
+            (self.average, keep * average + (1.0 - keep) * mean),
+            (self._square, keep * square + (1.0 - keep) * mean_square),
+            (self._started, tf.logical_or(started, count > 0)),
+        ):
+            variable.scatter_nd_update([[controller]], [value])
         return advantage / (tf.sqrt(square) + 1e-6) if self._normalize else advantage
 
 
@@ -134,65 +127,14 @@ class TurnBaseline(snt.Module):
         return advantage
 
 
-class ControllerBaselines(snt.Module):
-    """A moving average of rewards for each controller (Mirhoseini et al. 2017, section 3.1).
-
-    A = R - B_c, B_c <- decay B_c + (1 - decay) mean R of the samples that may teach. B_c begins at
-    the failing signal, so that at first every placement that runs is reinforced; or at the
-    controller's first mean.
-    """
-
-    def __init__(self, controllers: int, decay: float, first: float | None):
-        """Creates the averages.
-
-        Args:
-          controllers: C.
-          decay: of the averages.
-          first: their first value; None for the first mean of each controller.
-        """
-        super().__init__(name="baselines")
-        self._decay = decay
-        self._started = tf.Variable([first is not None] * controllers, trainable=False, name="started")
-        self.average = tf.Variable([first or 0.0] * controllers, trainable=False, name="average")  # [C]
-
-    def advantage(self, reward: tf.Tensor, weight: tf.Tensor, controller: tf.Tensor) -> tf.Tensor:
-        """Compares rewards with one controller's baseline, then adds them to the average.
-
-        Args:
-          reward: [B], all of that controller.
-          weight: [B] 1 where the sample may teach; the others leave the average alone.
-          controller: scalar int32 in [0, C).
-
-        Returns:
-          [B] advantages.
-        """
-        count = tf.reduce_sum(weight)
-        mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
-        started = self._started[controller]
-        average = tf.where(started, self.average[controller], mean)
-        keep = tf.where(count > 0, self._decay, 1.0)
-        self.average.scatter_nd_update([[controller]], [keep * average + (1.0 - keep) * mean])
-        self._started.scatter_nd_update([[controller]], [tf.logical_or(started, count > 0)])
-        return reward - average
-
-
 def square_root_reward(
     runtime_s: tf.Tensor, valid: tf.Tensor, reference_s: float, failing_reward: float
 ) -> tf.Tensor:
     """R = -sqrt(r / r_ref), or the failing reward (Mirhoseini et al. 2018, section 3).
 
-    Departure: relative to a reference time (the best single device), where the papers use seconds,
-      so that rewards
-    and learning rates mean the same on every graph and machine.
-
-    Args:
-      runtime_s: [B] step times, of any float type.
-      valid: [B] bool, False where the placement does not run.
-      reference_s: r_ref.
-      failing_reward: R of a placement that does not run.
-
-    Returns:
-      [B] float32, higher is better; -1 is the reference itself.
+    Departure: relative to a reference time in seconds (the best single device), where the papers use
+    seconds, so that rewards and learning rates mean the same on every graph and machine. Of step
+    times [B] of any float type, not read where not ``valid`` [B]; [B] float32, -1 is the reference.
     """
     return tf.where(valid, -tf.sqrt(tf.cast(runtime_s / reference_s, tf.float32)), failing_reward)
 
@@ -209,16 +151,7 @@ def discounted_returns(rewards: tf.Tensor, discount: float) -> tf.Tensor:
 
 
 def reinforce_loss(log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-    """-sum_b w_b A_b log p_b / B, whose gradient is REINFORCE's estimate (Williams 1992).
-
-    Args:
-      log_prob: [B] log-probability of the executed actions; differentiated.
-      advantage: [B] reward minus baseline; not differentiated.
-      weight: [B] 1 where the sample may teach, 0 where it may not.
-
-    Returns:
-      Scalar loss.
-    """
+    """-sum_b w_b A_b log p_b / B, whose gradient is REINFORCE's estimate (Williams 1992)."""
     return -tf.reduce_mean(tf.stop_gradient(weight * advantage) * log_prob)
 
 
@@ -232,20 +165,9 @@ def ppo_loss(
     """-sum_b w_b min(r_b A_b, clip(r_b, 1 - c, 1 + c) A_b) / B with r_b = p_b / old p_b (Schulman et al. 2017).
 
     At the first epoch, where r = 1, its gradient is that of ``reinforce_loss``. A placement is many
-    decisions, and the ratio of all together leaves the clip's range after a small step: give
-    log-probabilities [B, G] of each decision, advantages [B, 1] and weights [B, 1], and each
-    decision is clipped by itself.
-
-    Args:
-      log_prob: [B] log-probability of the executed actions; differentiated. Or [B, G], of each
-        decision.
-      old_log_prob: of the same shape, under the policy that drew them; not differentiated.
-      advantage: broadcastable to it; not differentiated.
-      weight: broadcastable to it, 1 where the sample may teach, 0 where it may not.
-      clip: c.
-
-    Returns:
-      Scalar loss: the mean over samples, of sums over decisions.
+    decisions, and the ratio of all together leaves the clip's range after a small step: given
+    log-probabilities [B, G] of each decision, advantages [B, 1] and weights [B, 1], each decision
+    is clipped by itself, and the loss is the mean over samples of sums over decisions.
     """
     ratio = tf.exp(log_prob - tf.stop_gradient(old_log_prob))
     clipped = tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip)
@@ -257,15 +179,8 @@ def ppo_loss(
 def cross_entropy_loss(log_prob: tf.Tensor, elite: tf.Tensor) -> tf.Tensor:
     """-sum_b e_b log p_b / sum_b e_b: the policy moves to the elite samples (Rubinstein 1999).
 
-    A table of independent decisions moves to the elites' frequencies.
-
-    Args:
-      log_prob: [B] log-probability of the actions; differentiated.
-      elite: [B] 1 for elite samples (``elites``), 0 for others; any weights of at least 0. The loss
-        is 0 without any.
-
-    Returns:
-      Scalar loss.
+    A table of independent decisions moves to the elites' frequencies. ``elite`` [B] is 1 for elite
+    samples (``elites``), or any weight of at least 0; the loss is 0 without any.
     """
     elite = tf.stop_gradient(elite)
     return -tf.math.divide_no_nan(tf.reduce_sum(elite * log_prob), tf.reduce_sum(elite))
@@ -274,15 +189,8 @@ def cross_entropy_loss(log_prob: tf.Tensor, elite: tf.Tensor) -> tf.Tensor:
 def quantile_loss(log_prob: tf.Tensor, above: tf.Tensor) -> tf.Tensor:
     """-sum_b a_b log p_b / sum_b [a_b > 0], the risk-seeking policy gradient (Petersen et al. 2021).
 
-    Its gradient raises the mean reward of the best samples alone, not that of all.
-
-    Args:
-      log_prob: [B] log-probability of the executed actions; differentiated.
-      above: [B] how far each reward lies above a quantile of the batch, 0 for the others; not
-        differentiated. The loss is 0 where none is above.
-
-    Returns:
-      Scalar loss.
+    Its gradient raises the mean reward of the best samples alone, not that of all. ``above`` [B] is
+    the distance of each reward above a quantile of the batch, 0 for the others.
     """
     above = tf.stop_gradient(above)
     count = tf.reduce_sum(tf.cast(above > 0, above.dtype))
@@ -290,54 +198,27 @@ def quantile_loss(log_prob: tf.Tensor, above: tf.Tensor) -> tf.Tensor:
 
 
 MIN_WEIGHT, MAX_WEIGHT = 0.03, 1.0
-"""An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was learned. A smaller
-least weight grows too late for a policy that has settled on the single device."""
 
 
-class EntropySteering(snt.Module):
-    """Weighs an entropy bonus so that the entropy follows a target (Haarnoja et al. 2018, section 5).
+def steered_weight(weight: tf.Tensor, entropy: tf.Tensor, target: tf.Tensor, rate: float) -> tf.Tensor:
+    """Weight of an entropy bonus that makes the entropy follow a target (Haarnoja et al. 2018, section 5).
 
     weight <- weight exp(-rate clip(entropy / target - 1, -1, 1)): more bonus while the policy is
     surer than the target, less while it is less sure. A bonus of fixed weight either lets the
     policy collapse onto the single device or holds it at random placements.
     """
-
-    def __init__(self, rate: float):
-        super().__init__(name="entropy_steering")
-        self._rate = rate
-        self.weight = tf.Variable(1.0, trainable=False, name="weight")
-
-    def bonus(self, entropy: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Adapts the weight, then returns weight * entropy, a scalar to add to the objective."""
-        error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
-        weight = self.weight * tf.exp(-self._rate * error)
-        self.weight.assign(tf.clip_by_value(weight, MIN_WEIGHT, MAX_WEIGHT))
-        return self.weight * entropy
+    # An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was
+    # learned. A smaller least weight grows too late for a policy that has settled on one device.
+    error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
+    return tf.clip_by_value(weight * tf.exp(-rate * error), MIN_WEIGHT, MAX_WEIGHT)
 
 
-# a divergence is off if it is more than 1.5 times the target, or less than 1 / 1.5 of it
-_FAR = 1.5
-_MOST = 1e4
+def adapted_penalty(weight: tf.Tensor, divergence: tf.Tensor, target: float) -> tf.Tensor:
+    """Weight of a penalty on the divergence from the policy that drew (Schulman et al. 2017, section 4).
 
-
-class KlPenalty(snt.Module):
-    """Penalty on the divergence from the policy that drew the samples (Schulman et al. 2017, section 4).
-
-    The weight is doubled after an update that moved the policy further than 1.5 times the target,
-    and halved after one that moved it less than target / 1.5.
+    It is doubled after an update that moved the policy further than 1.5 times the target, and
+    halved after one that moved it less than target / 1.5.
     """
-
-    def __init__(self, weight: float, target: float):
-        """Begins with a weight, which a target of 0 keeps."""
-        super().__init__(name="kl_penalty")
-        self._target = target
-        self.weight = tf.Variable(weight, trainable=False, name="weight", dtype=tf.float32)
-
-    def adapt(self, divergence: tf.Tensor) -> None:
-        """Adapts the weight to the divergence after an update."""
-        if not self._target:
-            return
-        too_far = tf.cast(divergence > _FAR * self._target, tf.float32)
-        too_near = tf.cast(divergence < self._target / _FAR, tf.float32)
-        weight = self.weight * (1.0 + too_far) / (1.0 + too_near)
-        self.weight.assign(tf.clip_by_value(weight, 1.0 / _MOST, _MOST))
+    too_far = tf.cast(divergence > 1.5 * target, tf.float32)
+    too_near = tf.cast(divergence < target / 1.5, tf.float32)
+    return tf.clip_by_value(weight * (1.0 + too_far) / (1.0 + too_near), 1e-4, 1e4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,22 +13,19 @@ import tensorflow as tf
 
 from tf_placer.agents.features import (
     DEVICE_NUMBERS,
-    DEVICE_WIDTH,
     FEATURES_VERSION,
     NUM_TYPES,
     RELATIVE_VERSION,
     RELATIVE_WIDTH,
-)
-from tf_placer.agents.graph_inputs import (
     GraphInputs,
     SequencePolicy,
+    build_placer,
     draw_weights,
     graph_inputs,
-    one_device,
     prior_choices,
 )
 from tf_placer.agents.learner import (
-    BestPlans,
+    Best,
     PolicyLearner,
     Proposal,
     WarmStart,
@@ -49,7 +46,6 @@ from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.networks.graph_encoders import (
     DeepGraphInfomax,
     GraphConvolution,
-    infomax_accuracy,
     infomax_loss,
     mixed_up,
 )
@@ -63,74 +59,43 @@ class MarsConfig(Settings):
     """Lan et al. 2021, "Mars: Memory-based Reinforcement Learning for Device Placement".
 
     ``preset="paper"`` gives the paper's values, ``paper=`` below; values that we could not find in
-    it are marked as a guess. Departures of "ours", each undone by its field:
+    it are marked as a guess.
 
-    - num_groups 160 for 0: decides for min-cut parts split by slack, not unit by unit.
-    - encoder_width 32 for 256, hidden 64 for 512, segment 64 for 128, groups_per_step 16 for 1:
-      more updates in the same time.
-    - pretrain_iterations 100 for 1000: a second instead of minutes.
-    - encoder_goes_on: the encoder stays as it was pre-trained, so the graph is read once.
-    - start_probability 0.9 for an unbiased placer: a search begins near the best plan that costs
-      nothing.
-    - placements 32 for 10, minibatches 2 for 4: standardized advantages need samples.
-    - decisions_apart: the ratio of each group's decision is clipped by itself; that of a whole plan
-      is a product over groups, and says nothing where there are many.
-    - standardize: advantages are relative to the batch, not to a moving average.
-    - elites: the placer also moves to the best plans that were ever drawn.
-    - entropy 0.1 for 1e-3, learning_rate 5e-3 for 3e-4: it learns in a hundred updates, and
-      continues to explore.
-    - failing_reward -2 for -10: failing plans are bad, but do not dominate the others.
+    The preset also decides, without a field: in the paper's the encoder learns by rewards too, with
+    the placer, where ours stays as pre-trained, so that the graph is read once; PPO clips the ratio
+    of a whole plan (a guess), where ours clips that of each group's decision, since a product over
+    many groups says nothing; and a moving average is the baseline, where our advantages are
+    standardized by batch.
 
     Departures without a setting: units are described by relative quantities and a learned row of
     their op type, for the paper's one-hot types and output shapes, so that weights serve other
     graphs (``relative_features``); edges are read in both directions; rewards are relative to a
     reference time; devices are embedded by their features; and those in the docstrings of
     ``Seq2SeqPlacer`` and ``SegmentSeq2SeqPlacer``.
-
-    Attributes:
-      preset: "ours" or "paper"; the values of fields that are not given.
-      num_groups: most groups, min-cut parts split by slack; more where a problem has more kinds of
-        units; 0 decides for each unit (paper).
-      encoder_width: H of the GCN.
-      encoder_goes_on: the encoder learns by rewards too, with the placer (paper); else it stays as
-        pre-trained.
-      pretrain_iterations: steps of Deep Graph Infomax before the first proposal; 0 for none, which
-        is the paper's ablation.
-      weights: file that `train` wrote, whose encoder replaces a pre-trained one; "" for none.
-      hidden: width of the placer's LSTMs.
-      segment: groups of a segment.
-      groups_per_step: groups that the placer reads and places in one step.
-      start_probability: how often an untaught placer chooses each group's device of the starting
-        plan; 0 leaves it unbiased (paper).
-      placements: B, drawn for an update.
-      decisions_apart: clip the ratio of each decision; else that of the whole plan (paper: a
-        guess).
-      minibatches: of an epoch, an optimizer step each.
-      entropy: weight of the mean entropy of a decision.
-      learning_rate: Adam's.
-      standardize: advantages by batch; else a moving average is the baseline (paper).
-      elites: best plans of all updates, which the placer also moves to by cross entropy; 0 for none
-        (paper).
-      failing_reward: reward of a placement that does not run, below 0 (paper: a large penalty).
     """
 
-    preset: str = setting("ours", words=("ours", "paper"))
+    preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
+    # Most groups, min-cut parts split by slack; more where a problem has more kinds of units; 0
+    # decides for each unit.
     num_groups: int = setting(160, paper=0, least=0)
-    encoder_width: int = setting(32, paper=256, least=1)
-    encoder_goes_on: bool = setting(False, paper=True)
+    encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
+    # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
+    # File that `train` wrote, whose encoder replaces a pre-trained one; "" for none.
     weights: str = setting("", remedy=WEIGHTS_REMEDY)
-    hidden: int = setting(64, paper=512, least=1, even=True)
-    segment: int = setting(64, paper=128, least=1)
-    groups_per_step: int = setting(16, paper=1, least=1)
+    hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
+    segment: int = setting(64, paper=128, least=1)  # groups of a segment
+    groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
+    # How often an untaught placer chooses each group's device of the starting plan, so that a
+    # search begins near the best plan that costs nothing; 0 leaves it unbiased.
     start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
-    placements: int = setting(32, paper=10, least=1)
-    decisions_apart: bool = setting(True, paper=False)
-    minibatches: int = setting(2, paper=4, least=1)
-    entropy: float = setting(0.1, paper=1e-3, least=0)
-    learning_rate: float = setting(5e-3, paper=3e-4, least=0)
-    standardize: bool = setting(True, paper=False)
+    placements: int = setting(32, paper=10, least=1)  # B, drawn for an update
+    minibatches: int = setting(2, paper=4, least=1)  # of an epoch, an optimizer step each
+    entropy: float = setting(0.1, paper=1e-3, least=0)  # weight of the mean entropy of a decision
+    learning_rate: float = setting(5e-3, paper=3e-4, least=0)  # Adam's
+    # Best plans of all updates, which the placer also moves to by cross entropy.
     elites: int = setting(8, paper=0, least=0)
+    # Of a placement that does not run: bad, but ours does not dominate the others.
     failing_reward: float = setting(-2.0, paper=-10.0, below=0)
 
     # The paper's, in every preset; the number of epochs is a guess.
@@ -163,6 +128,7 @@ class UnitEncoder(snt.Module):
         super().__init__(name="unit_encoder")
         self._types = snt.Embed(NUM_TYPES, type_width, name="types")
         self._network = GraphConvolution(width, layers, name="convolution")
+        self._network(tf.zeros([1, type_width + RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
         self.width = width
 
     def features(self, graph: GraphInputs) -> tf.Tensor:
@@ -181,9 +147,7 @@ class UnitEncoder(snt.Module):
         return self.encode(self.features(graph), graph)
 
 
-NETWORK_VERSION = 2
-"""Of the networks' shape: variables that were saved with another one cannot be restored."""
-_ENCODER_VERSION = 1
+_ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
 
 
 def mars_kind(config: MarsConfig) -> PolicyKind:
@@ -263,21 +227,7 @@ class MarsPolicy(SequencePolicy):
             config.groups_per_step,
         )
         # Widths are the same for every problem: the layers can be made now.
-        zero = tf.zeros([1], tf.int32)
-        one_unit = GraphInputs(
-            unit_features=tf.zeros([1, 0]),
-            relative_features=tf.zeros([1, RELATIVE_WIDTH]),
-            type_of_unit=zero,
-            type_of_op=zero,
-            unit_of_op=zero,
-            edges=tf.zeros([0, 2], tf.int32),
-            edge_bytes=tf.zeros([0]),
-            device_features=tf.zeros([1, DEVICE_WIDTH]),
-            device_numbers=zero,
-            allowed=tf.ones([1, 1], tf.bool),
-        )
-        self.encoder(one_unit)
-        self.placer.greedy(tf.zeros([1, 2, 2 * config.encoder_width + SUMMARY_WIDTH]), one_device(2))
+        build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
         draw_weights(self, seed)
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
@@ -291,90 +241,55 @@ class MarsPolicy(SequencePolicy):
         return tf.concat([mean[:groups], tf.maximum(largest[:groups], 0.0), inputs.summaries], axis=1)
 
 
-class Pretraining(snt.Module):
-    """Deep Graph Infomax on graphs, without placements (Lan et al. 2021, section 3).
+class MarsStudent(snt.Module):
+    """Pre-trains the encoder by Deep Graph Infomax (Lan et al. 2021, section 3); a ``Student``.
 
-        pretraining = Pretraining(encoder, 1e-3, seed)
-        pretraining.run([graph], 1000)
-        pretraining.accuracy(held_out)
-
-    It trains the encoder and a discriminator, which has no use afterwards.
-    """
-
-    def __init__(self, encoder: UnitEncoder, learning_rate: float, seed: int):
-        """Draws the discriminator's weights; the encoder has its own. The seed also shuffles graphs."""
-        super().__init__(name="pretraining")
-        self._encoder = encoder
-        self._discriminator = DeepGraphInfomax(encoder.width)
-        self._discriminator(tf.zeros([1, encoder.width]), tf.zeros([1, encoder.width]))
-        draw_weights(self._discriminator, seed)
-        self._learning_rate = learning_rate
-        self._step_length = tf.Variable(learning_rate, trainable=False, name="step_length")
-        self._optimizer = adam(self._step_length, self._variables())
-        self._seed = tf.constant([seed, 0xD61], tf.int32)
-        self.iterations = tf.Variable(0, trainable=False, name="iterations")
-
-    def run(self, graphs: Sequence[GraphInputs], iterations: int) -> None:
-        """Takes ``iterations`` steps, each on the next of the graphs."""
-        for number in range(iterations):
-            self.step(graphs[number % len(graphs)], tf.constant(1.0))
-
-    def accuracy(self, graph: GraphInputs) -> tf.Tensor:
-        """Share of the nodes that are told from an untaught shuffle of the graph; 0.5 by chance."""
-        # Steps count from 0 up.
-        return infomax_accuracy(self._logits(graph, tf.random.fold_in(self._seed, -1)))
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def loss(self, graph: GraphInputs) -> tf.Tensor:
-        """Loss of telling the graph from itself shuffled, with an untaught shuffle; a scalar in nats."""
-        return infomax_loss(self._logits(graph, tf.random.fold_in(self._seed, -1)))
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def step(self, graph: GraphInputs, rate: tf.Tensor) -> tf.Tensor:
-        """Takes a step on a graph, of ``rate`` (scalar float32) times the learning rate; returns the loss before."""
-        seed = tf.random.fold_in(self._seed, self.iterations)
-        self._step_length.assign(self._learning_rate * rate)
-        steps = [(self._variables(), self._optimizer)]
-        loss = descend(lambda: infomax_loss(self._logits(graph, seed)), steps)
-        self.iterations.assign_add(1)
-        return loss
-
-    def _variables(self) -> tuple[tf.Variable, ...]:
-        return (*self._encoder.trainable_variables, *self._discriminator.trainable_variables)
-
-    def _logits(self, graph: GraphInputs, seed: tf.Tensor) -> tf.Tensor:
-        """[2, U]."""
-        features = self._encoder.features(graph)
-        return self._discriminator(
-            self._encoder.encode(features, graph), self._encoder.encode(mixed_up(features, seed), graph)
-        )
-
-
-class MarsStudent(Pretraining):
-    """Pre-trains the encoder on graphs of any programs (Lan et al. 2021, section 3); a ``Student``.
-
-    It teaches the encoder, not the placer: a step is one of Deep Graph Infomax and needs no plan.
+    A step takes a graph of any program and no plan. The discriminator has no use afterwards.
     """
 
     tasks = ()
     levels = 0
 
-    def __init__(self, config: MarsConfig, seed: int):
-        """Draws weights from the seed."""
-        encoder = MarsPolicy(config, seed).encoder
-        super().__init__(encoder, config.pretrain_rate, seed)
-        self.policy, self.kind = encoder, mars_kind(config)
-
-    def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32: nothing is placed, so any grouping would do."""
-        return np.arange(problem.num_units, dtype=np.int32)
+    def __init__(self, config: MarsConfig, seed: int, encoder: UnitEncoder | None = None):
+        """Draws weights from the seed, which also shuffles graphs; a given encoder has its own."""
+        super().__init__(name="pretraining")
+        self.policy = MarsPolicy(config, seed).encoder if encoder is None else encoder
+        self.kind = mars_kind(config)
+        self._discriminator = DeepGraphInfomax(self.policy.width)
+        self._discriminator(tf.zeros([1, self.policy.width]), tf.zeros([1, self.policy.width]))
+        draw_weights(self._discriminator, seed)
+        self._learning_rate = config.pretrain_rate
+        self._step_length = tf.Variable(config.pretrain_rate, trainable=False, name="step_length")
+        trained = (*self.policy.trainable_variables, *self._discriminator.trainable_variables)
+        self._optimizer = adam(self._step_length, trained)
+        self._seed = tf.constant([seed, 0xD61], tf.int32)
+        self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
     def meets(self, problem: Problem, plans: Any = None) -> GraphInputs:
         """The graph; plans are ignored."""
         return graph_inputs(problem, landmarks=0, seed=0)
 
-    learn = Pretraining.step
-    loss_of = Pretraining.loss
+    @tf.function(autograph=False, reduce_retracing=True)
+    def learn(self, lesson: GraphInputs, rate: tf.Tensor) -> tf.Tensor:
+        """Takes a step on a graph, of ``rate`` times the learning rate; returns the loss before, in nats."""
+        seed = tf.random.fold_in(self._seed, self.iterations)
+        self._step_length.assign(self._learning_rate * rate)
+        trained = (*self.policy.trainable_variables, *self._discriminator.trainable_variables)
+        loss = descend(lambda: infomax_loss(self.logits(lesson, seed)), [(trained, self._optimizer)])
+        self.iterations.assign_add(1)
+        return loss
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def loss_of(self, lesson: GraphInputs) -> tf.Tensor:
+        """The loss without a step, with a shuffle that no step has: steps count from 0 up."""
+        return infomax_loss(self.logits(lesson, tf.random.fold_in(self._seed, -1)))
+
+    def logits(self, graph: GraphInputs, seed: tf.Tensor) -> tf.Tensor:
+        """[2, U] that units belong to the graph, of the graph and of its shuffle."""
+        features = self.policy.features(graph)
+        return self._discriminator(
+            self.policy.encode(features, graph), self.policy.encode(mixed_up(features, seed), graph)
+        )
 
 
 class Executed(NamedTuple):
@@ -391,8 +306,7 @@ class MarsLearner(PolicyLearner):
 
     in several epochs over minibatches of the B placements of an update; with ``elites`` also the
     log-probability of the best plans so far. Before the first proposal the encoder is pre-trained
-    on the graph itself, unless the policy is given. It then continues to learn with the placer, or,
-    without ``encoder_goes_on``, the groups are embedded once.
+    on the graph itself, unless the policy is given.
     """
 
     def __init__(
@@ -411,16 +325,18 @@ class MarsLearner(PolicyLearner):
             if config.weights:
                 restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
             elif config.pretrain_iterations:
-                pretraining = Pretraining(policy.encoder, config.pretrain_rate, seed)
-                pretraining.run([inputs.graph], config.pretrain_iterations)
+                student = MarsStudent(config, seed, policy.encoder)
+                for _ in range(config.pretrain_iterations):
+                    student.learn(inputs.graph, tf.constant(1.0))
         super().__init__("mars_learner", policy, config, warm_start, [seed, 0x3A5], inputs=inputs)
+        self._is_paper = config.preset == "paper"
         # Embeddings of an encoder that continues to learn would become stale: none are stored.
-        stored = 0 if config.encoder_goes_on else groups.count
+        stored = 0 if self._is_paper else groups.count
         self.groups = tf.Variable(policy.embed(inputs)[:stored], trainable=False, name="groups")
-        trained = policy if config.encoder_goes_on else policy.placer
+        trained = policy if self._is_paper else policy.placer
         self._trains((trained.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=False)
-        self.best = BestPlans(start, config.elites)
+        self.baseline = MovingAverageBaseline(config.baseline_decay)
+        self.best = Best(start, count=config.elites)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
         drawn = self._drawn(seed)
@@ -432,13 +348,10 @@ class MarsLearner(PolicyLearner):
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        weight = tf.ones_like(reward)
-        if self._config.standardize:
-            advantage = standardized_advantage(reward, weight)
-        else:
-            advantage = self.baseline.advantage(reward, weight)
+        advantage_of = self.baseline.advantage if self._is_paper else standardized_advantage
+        advantage = advantage_of(reward, tf.ones_like(reward))
         if self._config.elites:
-            self.best.take(actions.device_of_group, executed_times(runtime_s, valid))
+            self.best.take([actions.device_of_group], executed_times(runtime_s, valid))
         for rows, weight in self._minibatches():
             self._step(*(tf.gather(tensor, rows) for tensor in (*actions, advantage)), weight)
 
@@ -455,9 +368,7 @@ class MarsLearner(PolicyLearner):
 
     def _embedded(self) -> tf.Tensor:
         """[G, F] the groups, by the current encoder."""
-        if self._config.encoder_goes_on:
-            return self.policy.embed(self.inputs)
-        return tf.convert_to_tensor(self.groups)
+        return self.policy.embed(self.inputs) if self._is_paper else tf.convert_to_tensor(self.groups)
 
     def _minibatches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Positions [b] of the samples of each minibatch of each epoch, and [b] 0 for padding, 1 for others."""
@@ -485,11 +396,11 @@ class MarsLearner(PolicyLearner):
     ) -> tf.Tensor:
         """Loss of a minibatch and of the best plans, which are scored together."""
         config, samples = self._config, actions.shape[0]
-        scored = tf.concat([actions, self.best.device_of_group], axis=0)
+        scored = tf.concat([actions, self.best.decisions[0]], axis=0)
         decoded = self.policy.score(self.inputs, scored, self._embedded())
         all_log_prob = decoded.decision_log_prob()[0]
         log_prob = all_log_prob[:samples]
-        if not config.decisions_apart:
+        if self._is_paper:
             log_prob, old_log_prob = (
                 tf.reduce_sum(terms, axis=1, keepdims=True) for terms in (log_prob, old_log_prob)
             )
@@ -510,7 +421,7 @@ SPEC = MethodSpec(
     ignores=("single units of a group",),
     uses_start=True,
     versions={
-        "network": NETWORK_VERSION,
+        "network": 3,
         "features": FEATURES_VERSION,
         "relative features": RELATIVE_VERSION,
     },

@@ -10,7 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, executed_times
-from tf_placer.agents.losses import KlPenalty, MovingAverageBaseline, ppo_loss
+from tf_placer.agents.losses import MovingAverageBaseline, adapted_penalty, ppo_loss
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
@@ -58,59 +58,41 @@ class PostPolicy(snt.Module):
 class PostConfig(Settings):
     """Gao, Chen & Li 2018, "Post: Device Placement with Cross-Entropy Minimization and Proximal Policy Optimization".
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below; we could not check
-    them against its text. Departures, and why (figures: docs/results/agent_probes.md):
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; we could not check them against
+    its text. With all of them a search of 20,000 evaluations ended where it began
+    (docs/results/agent_probes.md).
 
-    - samples 128 for 10: the simulator takes batches, and five elites of fifty soon agree. With all
-      of the paper's values a search of 20,000 evaluations ended where it began.
-    - cross_every 1 for 5, smoothing 0.15 for 1: many small cross-entropy steps instead of few whole
-      ones.
-    - epochs 3 for 10, learning_rate 0.1 for 1: larger steps learn sooner and end worse.
-    - clip 0.2 of each decision's ratio for none, kl_target 0 for 0.03: the ratio of a whole plan is
-      a product over groups, and says nothing where there are many.
-    - normalize_advantage: steps keep their size while samples become more alike.
-    - levels 4 for 1: where the table has converged the search continues with finer groups near the
-      best plan.
+    The preset also decides, without a field: in the paper's, PPO's ratio is of a whole plan, where
+    ours clips that of each group's decision, since a product over many groups says nothing; a
+    penalty is adapted to a divergence of 0.03 from the policy that drew; and a tenth of the uniform
+    distribution is mixed in after each cross-entropy step, which fades to 0. Our advantages are
+    divided by a moving estimate of their spread.
 
     Not settings: groups are min-cut parts split by slack and by legality, where the paper has
     others; rewards are square roots of relative times; where the load of a device exceeds its
     memory, units are moved (``GroupedPlans``), which the policy sees as part of the machine.
-
-    Attributes:
-      samples: K, plans of a batch, each followed by PPO steps.
-      parts: of the min cut at the coarsest level, each split by slack.
-      levels: of coarseness; each has twice the parts of the one before. With one the table stays
-        when it has converged.
-      epochs: PPO steps on each batch; 0 leaves cross-entropy alone.
-      learning_rate: of the plain gradient steps.
-      clip: of the ratios; 0 for none (paper).
-      decisions_apart: clip the ratio of each group's decision; else that of the whole plan (paper).
-      kl_target: divergence from the policy that drew, to which the weight of its penalty is
-        adapted; 0 for none.
-      normalize_advantage: divide by a moving estimate of its spread.
-      cross_every: batches between cross-entropy steps, which look at all of them; 0 for none.
-      smoothing: how far the table moves to the elites, 1 all the way (paper).
-      exploration: share of the uniform distribution mixed in after each cross-entropy step, which
-        fades to 0.
-      preset: "ours" or "paper"; the values of fields that are not given.
     """
 
+    # K, plans of a batch, each followed by PPO steps: five elites of fifty soon agree.
     samples: int = setting(128, paper=10, least=2, most=2**20)
+    # Of the min cut at the coarsest level, each split by slack.
     parts: int = setting(64, least=1, most=2**20)
+    # Of coarseness; each has twice the parts of the one before. Where the table has converged the
+    # search continues with finer groups near the best plan; with one level the table stays.
     levels: int = setting(4, paper=1, least=1, most=16)
+    # PPO steps on each batch; 0 leaves cross-entropy alone.
     epochs: int = setting(3, paper=10, least=0, most=2**20)
-    learning_rate: float = setting(0.1, paper=1.0, least=0)
-    clip: float = setting(0.2, paper=0.0, least=0)
-    decisions_apart: bool = setting(True, paper=False)
-    kl_target: float = setting(0.0, paper=0.03, least=0)
-    normalize_advantage: bool = setting(True, paper=False)
+    learning_rate: float = setting(0.1, paper=1.0, least=0)  # of the plain gradient steps
+    clip: float = setting(0.2, paper=0.0, least=0)  # of the ratios; 0 for none
+    # Batches between cross-entropy steps, which look at all of them; 0 for none.
     cross_every: int = setting(1, paper=5, least=0, most=2**20)
-    smoothing: float = setting(0.15, paper=1.0, least=0, most=1)
-    exploration: float = setting(0.0, paper=0.1, least=0, most=1)
-    preset: str = setting("ours", words=("ours", "paper"))
+    smoothing: float = setting(0.15, paper=1.0, least=0, most=1)  # how far the table moves to the elites
+    preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
     elites: ClassVar[float] = 0.1  # share of the samples that the table moves to, in every preset
     failing_reward: ClassVar[float] = -10.0
+    kl_target: ClassVar[float] = 0.03  # of the paper's preset
+    exploration: ClassVar[float] = 0.1  # of the paper's preset, at first
 
 
 class PostLearner(PolicyLearner):
@@ -137,9 +119,10 @@ class PostLearner(PolicyLearner):
         table = PostPolicy(problem.num_devices) if policy is None else policy
         super().__init__("post_learner", table, config, warm_start, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
+        self._is_paper = config.preset == "paper"
         self.best = Best(problem.everything_on(0))
-        self.baseline = MovingAverageBaseline(_BASELINE_DECAY, config.normalize_advantage)
-        self.kl_penalty = KlPenalty(1.0 if config.kl_target else 0.0, config.kl_target)
+        self.baseline = MovingAverageBaseline(_BASELINE_DECAY, normalize=not self._is_paper)
+        self.kl_weight = tf.Variable(1.0 if self._is_paper else 0.0, trainable=False, name="kl_weight")
         # Draws and times since the last cross-entropy step.
         batches = max(config.cross_every, 1)
         self.drawn = tf.Variable(
@@ -175,7 +158,9 @@ class PostLearner(PolicyLearner):
                 max(1, round(config.elites * len(times))),
                 config.smoothing,
             )
-            share = config.exploration * max(0.0, 1.0 - int(self.updates) / _EXPLORATION_UPDATES)
+            share = 0.0
+            if self._is_paper:
+                share = config.exploration * max(0.0, 1.0 - int(self.updates) / _EXPLORATION_UPDATES)
             self.policy.become((1 - share) * probability + share * table_near(self._legal, None))
             self._clear()
         if config.levels > 1 and self._probability().max(axis=1).mean() > CONVERGED:
@@ -183,16 +168,15 @@ class PostLearner(PolicyLearner):
             plans = self._of_problem.plans
             self.level.assign((self.level + 1) % plans.count)
             level = int(self.level)
-            best = plans.devices_of(level, self.best.decisions[0].numpy()) if level else None
+            best = plans.devices_of(level, self.best.fastest[0].numpy()) if level else None
             self.policy.become(table_near(self._legal, best))
             self._clear()
 
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         times = executed_times(runtime_s, valid).numpy()
-        fastest = int(np.argmin(times))
-        if times[fastest] < float(self.best.runtime_s):
+        if times.min() < float(self.best.runtime_s[0]):
             rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
-            self.best.take([tf.constant(rows[fastest])], tf.constant(times[fastest]))
+            self.best.take([tf.constant(rows)], tf.constant(times))
         number = int(self.updates) % self.times.shape[0]
         self.drawn[number].assign(actions)
         self.times[number].assign(times)
@@ -201,7 +185,8 @@ class PostLearner(PolicyLearner):
             legal, old = tf.constant(self._legal), tf.identity(self.policy.logits)
             for _ in range(self._config.epochs):
                 divergence = self._proximal_step(legal, actions, advantage, old)
-            self.kl_penalty.adapt(divergence)
+            if self._is_paper:
+                self.kl_weight.assign(adapted_penalty(self.kl_weight, divergence, self._config.kl_target))
 
     @property
     def _legal(self) -> np.ndarray:
@@ -236,11 +221,11 @@ class PostLearner(PolicyLearner):
             log_prob = self.policy.score(legal, actions)
             old_log_prob = masked.scored(masked.masked(old, legal), actions)
             gain = advantage[:, tf.newaxis]
-            if not config.decisions_apart:
+            if self._is_paper:
                 log_prob, old_log_prob = tf.reduce_sum(log_prob, axis=1), tf.reduce_sum(old_log_prob, axis=1)
                 gain = advantage
             loss = ppo_loss(log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip or _UNCLIPPED)
-            loss += self.kl_penalty.weight * self._divergence(legal, old)
+            loss += self.kl_weight * self._divergence(legal, old)
         table.assign_sub(config.learning_rate * tape.gradient(loss, table))
         return self._divergence(legal, old)
 
@@ -264,5 +249,5 @@ SPEC = MethodSpec(
     build=PostLearner,
     config=PostConfig,
     ignores=("single units", "order"),
-    versions={"table": 2},
+    versions={"table": 3},
 )

@@ -9,8 +9,16 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import DEVICE_NUMBERS, DEVICE_WIDTH, FEATURES_VERSION, FIXED_WIDTH, NUM_TYPES
-from tf_placer.agents.graph_inputs import GraphInputs, draw_weights, graph_inputs
+from tf_placer.agents.features import (
+    DEVICE_NUMBERS,
+    DEVICE_WIDTH,
+    FEATURES_VERSION,
+    FIXED_WIDTH,
+    NUM_TYPES,
+    GraphInputs,
+    draw_weights,
+    graph_inputs,
+)
 from tf_placer.agents.learner import adam, descend
 from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
 from tf_placer.base import masked
@@ -144,48 +152,35 @@ def _layer(inputs: int, outputs: int) -> snt.Linear:
 class RegalConfig(Settings):
     """Paliwal et al. 2020, "Reinforced Genetic Algorithm Learning for Optimizing Computation Graphs".
 
-    ``preset="paper"`` gives the paper's values where they are known to us. Departures (figures:
-    docs/results/agent_probes.md):
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, where they are known to us.
 
-    - One policy learns on one problem, within the search, where the paper trains over hundreds of
-      graphs and then searches; a trained policy can be given to ``RegalLearner``.
-    - actions_apart: every drawn plan has an action and a reward of its own, not every run. A run is
-      hundreds of evaluations, and its reward alone says little about hundreds of decisions.
-    - keep_elites: elites live on in the next run, so that a search does not begin anew every few
-      generations; of a run the policy then draws the mutants alone.
-    - a moving average is the baseline, where the paper has a network.
+    The preset also decides, without a field: in the paper's a run begins from nothing, and has one
+    action and one reward. In ours elites live on in the next run (else 1.06 of the step on one
+    device, for 0.73: docs/results/agent_probes.md), the policy then draws the mutants alone, and
+    every drawn plan has an action and a reward of its own: the reward of a run of hundreds of
+    evaluations says little about hundreds of decisions.
+
+    Other departures: one policy learns on one problem, within the search, where the paper trains
+    over hundreds of graphs and then searches; a trained policy can be given to ``RegalLearner``. A
+    moving average is the baseline, where the paper has a network. Keys decide groups of units
+    (min-cut parts split by slack and by legality) and not ops, devices alone and not priorities or
+    transfers. The bins of the Beta distributions are ours.
 
     Drawn plans are faster in the mean with the policy than with uniform keys, but the best plan was
     not: a policy that learns within one search did not pay where we tried it.
-
-    Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not
-    ops, devices alone and not priorities or transfers. The bins of the Beta distributions are ours.
-
-    Attributes:
-      population: plans of a generation.
-      generations: of a run; where it begins from nothing the policy alone draws the first.
-      parts: of the min cut, each split by slack.
-      mutants: share of a generation that is drawn anew.
-      hidden: width of the network.
-      learning_rate: Adam's.
-      actions_apart: see above.
-      keep_elites: see above.
-      preset: "ours" or "paper"; the values of fields that are not given.
     """
 
-    population: int = setting(64, least=4, most=2**20)
+    population: int = setting(64, least=4, most=2**20)  # plans of a generation
+    # Of a run; where it begins from nothing the policy alone draws the first.
     generations: int = setting(4, paper=20, least=1, most=2**20)
-    parts: int = setting(64, least=1, most=2**20)
-    mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)
-    hidden: int = setting(32, least=1, most=4096)
-    learning_rate: float = setting(5e-3, least=0)
-    actions_apart: bool = setting(True, paper=False)
-    keep_elites: bool = setting(True, paper=False)
-    preset: str = setting("ours", words=("ours", "paper"))
+    parts: int = setting(64, least=1, most=2**20)  # of the min cut, each split by slack
+    mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)  # share of a generation that is drawn anew
+    hidden: int = setting(32, least=1, most=4096)  # width of the network
+    learning_rate: float = setting(5e-3, least=0)  # Adam's
+    preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
     # In every preset.
-    # runs with uniform keys at the beginning, which rewards are relative to
-    plain_runs: ClassVar[int] = 1
+    plain_runs: ClassVar[int] = 1  # with uniform keys at the beginning, which rewards are relative to
     elites: ClassVar[float] = 0.2  # share of a generation that lives on
     bias: ClassVar[float] = 0.7  # probability that a child has a key from its elite parent
     mutation: ClassVar[float] = 0.01  # probability that a child's key is drawn anew, uniformly
@@ -193,14 +188,6 @@ class RegalConfig(Settings):
     gradient_clip: ClassVar[float] = 1.0
     entropy_weight: ClassVar[float] = 1e-2
     baseline_decay: ClassVar[float] = 0.9  # of the moving average of a run's reward
-
-    @property
-    def num_elites(self) -> int:
-        """Plans of a generation that live on."""
-        return max(1, round(self.elites * self.population))
-
-
-_NO_ACTIONS = -1  # of a plan that the policy did not draw
 
 
 class RegalLearner(snt.Module):
@@ -227,7 +214,7 @@ class RegalLearner(snt.Module):
     ) -> None:
         super().__init__(name="regal_learner")
         del start
-        self._config = config
+        self._config, self._is_paper = config, config.preset == "paper"
         self._plans = GroupedPlans(problem, config.parts, 1, one_kind=True)
         self._legal = self._plans.level(0).legal  # [G, D]
         self._inputs = regal_inputs(problem, self._plans.level(0))
@@ -235,6 +222,7 @@ class RegalLearner(snt.Module):
         self.policy = RegalPolicy(config.hidden, config.rounds, seed) if policy is None else policy
         self.optimizer = adam(config.learning_rate, self.policy.trainable_variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
+        self._elites = max(1, round(config.elites * config.population))  # plans that live on
         self._runs = 0  # that have ended
         self._reference_s = np.inf  # the best of runs without the policy
         # the fastest first
@@ -245,81 +233,75 @@ class RegalLearner(snt.Module):
         """A run: of the elites, or from nothing."""
         self._generation = 0
         self._choices: Choices | None = None  # the policy's, the same all through a run
-        if not self._config.keep_elites:
+        if self._is_paper:
             self._keys, self._times = self._keys[:0], self._times[:0]
-        self._offered, self._offered_actions = self._keys, self._no_actions(0)
         # The policy's draws of this run, and their times.
-        self._actions, self._drawn_s = self._no_actions(0), np.zeros(0)
+        self._actions, self._drawn_s = np.zeros((0, *self._legal.shape, 2), np.int32), np.zeros(0)
+        self._offered, self._offered_actions = self._keys, self._actions
 
     def propose(self) -> np.ndarray:
         """[B, U] int32 legal placements: the first generation of a run, or all of the next one but the elites."""
         config = self._config
         if len(self._keys) > 1:
-            elites = min(config.num_elites, len(self._keys) - 1)
+            elites = min(self._elites, len(self._keys) - 1)
             mutants = round(config.mutants * config.population)
-            count = config.population - config.num_elites - mutants
+            count = config.population - self._elites - mutants
             born = children(self._keys, elites, count, config.bias, config.mutation, self._generator)
-            drawn, actions = self._draw(mutants)
+            drawn, self._offered_actions = self.draw(mutants)
             self._offered = np.concatenate([drawn, born])
-            self._offered_actions = np.concatenate([actions, self._no_actions(count)])
         else:
-            self._offered, self._offered_actions = self._draw(config.population)
-        return self._plans.rows(0, self._devices(self._offered))
+            self._offered, self._offered_actions = self.draw(config.population)
+        return self._plans.rows(0, self.devices(self._offered))
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Joins what was proposed to the elites, and teaches the policy when the run ends."""
         del device_of_unit
-        runtime_s = np.array(runtime_s, np.float64)
-        by_policy = self._offered_actions[:, 0, 0, 0] != _NO_ACTIONS
-        self._actions = np.concatenate([self._actions, self._offered_actions[by_policy]])
-        self._drawn_s = np.concatenate([self._drawn_s, runtime_s[by_policy]])
-        elites = self._config.num_elites
-        self._keys, self._times = joined(
-            self._keys[:elites], self._times[:elites], self._offered, runtime_s, self._config.population
-        )
+        config, runtime_s = self._config, np.array(runtime_s, np.float64)
+        # The plans that the policy drew come first.
+        self._actions = np.concatenate([self._actions, self._offered_actions])
+        self._drawn_s = np.concatenate([self._drawn_s, runtime_s[: len(self._offered_actions)]])
+        elites = self._keys[: self._elites], self._times[: self._elites]
+        self._keys, self._times = joined(*elites, self._offered, runtime_s, config.population)
         self._generation += 1
-        if self._generation >= self._config.generations:
+        if self._generation >= config.generations:
             self._runs += 1
-            if self._runs <= self._config.plain_runs:
+            if self._runs <= config.plain_runs:
                 self._reference_s = min(self._reference_s, float(self._times[0]))
             elif len(self._actions):
                 self._teach()
             self._begin()
 
-    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Keys [count, G, D] and the actions that they are of; uniform keys at first."""
-        shape = (count, *self._legal.shape)
+    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Keys [count, G, D] and the actions that they are of; uniform keys, of no action, at first."""
         if self._runs < self._config.plain_runs:
-            return self._generator.random(shape), self._no_actions(count)
+            return self._generator.random((count, *self._legal.shape)), self._actions[:0]
         if self._choices is None:
             self._choices = self.policy(self._inputs)
-        if self._config.actions_apart:
+        if not self._is_paper:
             actions = draw_actions(self._choices, count, self._generator)
-        elif len(self._actions):
-            actions = np.repeat(self._actions[:1], count, axis=0)  # the run's own
-        else:
-            actions = np.repeat(draw_actions(self._choices, 1, self._generator), count, axis=0)
+        else:  # the run's own
+            action = (
+                self._actions[:1] if len(self._actions) else draw_actions(self._choices, 1, self._generator)
+            )
+            actions = np.repeat(action, count, axis=0)
         return draw_keys(actions, self._generator), actions
 
-    def _no_actions(self, count: int) -> np.ndarray:
-        return np.full((count, *self._legal.shape, 2), _NO_ACTIONS, np.int32)
-
-    def _devices(self, keys: np.ndarray) -> np.ndarray:
+    def devices(self, keys: np.ndarray) -> np.ndarray:
         """[B, G] the legal device of each group's largest key."""
         return np.where(self._legal, keys, -1.0).argmax(axis=2)
 
     def _teach(self) -> None:
         """A step of REINFORCE."""
         config = self._config
-        if config.actions_apart:
-            actions, rewards = self._actions, self._rewards(self._drawn_s)
-            advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-9)
-        else:
+        if self._is_paper:
             # One action, and one reward: how much less the run's best takes than that of a plain
             # run.
             actions = self._actions[:1]
             reward = tf.constant(self._rewards(self._times[:1]), tf.float32)
             advantage = self.baseline.advantage(reward, tf.ones(1)).numpy()
+        else:
+            actions, rewards = self._actions, self._rewards(self._drawn_s)
+            advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-9)
 
         def loss() -> tf.Tensor:
             choices = self.policy(self._inputs)

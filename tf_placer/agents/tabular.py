@@ -94,31 +94,23 @@ class TabularConfig(Settings):
 
     An agent that loses to it, at equal evaluations and over the same groups, has a network that
     hurts.
-
-    Attributes:
-      tasks: decisions to make, one of ``TASKS``; others stay as in the starting plan, without an
-        order or without clusters.
-      levels: K, of priorities and fusion priorities.
-      loss: ``reinforce``, with advantages standardized by batch and Adam; or ``cross_entropy``,
-        which moves the probabilities to the frequencies among the best samples (Post: Gao et al.
-        2018, without its proximal steps).
-      num_groups: most groups, min-cut parts split by slack.
-      samples: placements drawn per update.
-      learning_rate: Adam's, of ``reinforce``.
-      elites: share of the samples that ``cross_entropy`` moves to.
-      smoothing: how far it moves, 1 all the way.
-      start_probability: how often an untaught table chooses each group's device of the starting
-        plan, or the neutral level; 0 leaves it uniform.
     """
 
+    # Decisions to make, one of ``TASKS``; others stay as in the starting plan, without an order or
+    # without clusters.
     tasks: str = setting(DEVICES, words=TASKS)
-    levels: int = setting(8, least=2)
+    levels: int = setting(8, least=2)  # K, of priorities and fusion priorities
+    # ``reinforce``, with advantages standardized by batch and Adam; or ``cross_entropy``, which
+    # moves the probabilities to the frequencies among the best samples (Post: Gao et al. 2018,
+    # without its proximal steps).
     loss: str = setting("reinforce", words=("reinforce", "cross_entropy"))
-    num_groups: int = setting(160, least=1)
-    samples: int = setting(64, least=2)
-    learning_rate: float = setting(0.05, least=0)
-    elites: float = setting(0.1, above=0, most=1)
-    smoothing: float = setting(0.2, least=0, most=1)
+    num_groups: int = setting(160, least=1)  # most groups, min-cut parts split by slack
+    samples: int = setting(64, least=2)  # placements drawn per update
+    learning_rate: float = setting(0.05, least=0)  # Adam's, of ``reinforce``
+    elites: float = setting(0.1, above=0, most=1)  # share of the samples that ``cross_entropy`` moves to
+    smoothing: float = setting(0.2, least=0, most=1)  # how far it moves, 1 all the way
+    # How often an untaught table chooses each group's device of the starting plan, or the neutral
+    # level; 0 leaves it uniform.
     start_probability: float = setting(0.0, least=0, below=1)
 
     failing_reward: ClassVar[float] = -10.0

@@ -1,19 +1,17 @@
-"""Files of weights, with the kind of their policy; and the protocol of teaching a policy."""
+"""Files of weights, with the kind of their policy."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import sonnet as snt
-import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file
-from tf_placer.problem.problem import Problem
 
 SHIPPED = "shipped"
 """Stands for the file of weights that comes with tf_placer, which ``python -m experiments.pretrain`` makes."""
@@ -50,21 +48,10 @@ def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, An
     return array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays)
 
 
-def policy_of_weights(path: pathlib.Path) -> str:
-    """Class of the policy of a file's weights; raises InputError for other files."""
+def weights_header(path: pathlib.Path) -> dict[str, Any]:
+    """Kind and history of a file of weights; raises InputError for other files."""
     header, _ = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
-    return str(header.get("policy"))
-
-
-def command_of_weights(path: pathlib.Path) -> str:
-    """The command that made a file, by its history; raises InputError for other files."""
-    header, _ = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
-    return str(header["history"]["command"])
-
-
-def check_weights_file(path: pathlib.Path) -> None:
-    """Raises InputError unless the file has weights of some policy."""
-    read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
+    return header
 
 
 def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) -> Mapping[str, Any]:
@@ -121,44 +108,3 @@ def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
     entries = header.get(part)
     value = entries.get(name) if isinstance(entries, dict) else None
     return value if isinstance(value, (int, float, bool)) else str(value)[:60]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plans:
-    """Plans that a search found for one problem."""
-
-    device_of_unit: np.ndarray  # [K, U] int32, the fastest first
-    runtime_s: np.ndarray  # [K] float64, step times in the simulator
-    # [K, L, G] int32 of groups, in the tasks beyond devices (``JointPlans``); L may be 0
-    levels: np.ndarray
-
-
-class Student(Protocol):
-    """A ``tf.Module`` with a policy for any problem, all of whose state is in variables.
-
-        group_of_unit = student.groups_of(problem)  # for a search that finds plans of these groups, tasks and levels
-        lesson = student.meets(problem, plans)
-        loss = student.learn(lesson, tf.constant(1.0))
-
-    Draws of a step depend on the seed and the count of steps alone: a student with restored
-    variables continues as the saved one would have.
-    """
-
-    policy: snt.Module  # what is taught
-    kind: PolicyKind
-    tasks: tuple[
-        str, ...
-    ]  # tasks of the plans to learn from, in the order of ``JointPlans``; () without plans
-    levels: int  # K, of tasks beyond devices
-
-    def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32 from 0 on: units that the policy always places together have the same number."""
-
-    def meets(self, problem: Problem, plans: Plans | None) -> Any:
-        """A problem with good plans, if any are needed, as the policy sees them."""
-
-    def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one step, of ``rate`` (scalar float32) times the learning rate; returns the previous loss."""
-
-    def loss_of(self, lesson: Any) -> tf.Tensor:
-        """Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time."""

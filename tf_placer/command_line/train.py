@@ -11,7 +11,7 @@ from typing import Any
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.agents.weights import Student, check_weights_file, weights_bytes
+from tf_placer.agents.weights import weights_bytes, weights_header
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, user_cache_folder, write_atomically
 from tf_placer.base.quantities import known, milliseconds
@@ -24,7 +24,7 @@ from tf_placer.planning.request import Flags
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.methods import configured, recorded
-from tf_placer.training.teach import Epoch, lesson_of, teach
+from tf_placer.training.teach import Epoch, Student, lesson_of, teach
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"
 # Rules for what was never done on this machine, from an idle one with two cores.
@@ -54,7 +54,7 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
         raise InputError(f"{shared[0]!r} is taught and held out; give it in one of the two")
     if out.exists():
         try:
-            check_weights_file(out)
+            weights_header(out)
         except InputError:
             raise InputError(f"--out={out} is there and holds no weights; give another file") from None
     check_writable(out.parent, f"--out={out}")

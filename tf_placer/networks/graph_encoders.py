@@ -96,14 +96,10 @@ class DeepGraphInfomax(snt.Module):
 
     def __call__(self, embeddings: tf.Tensor, corrupted: tf.Tensor) -> tf.Tensor:
         """[2, V] logits that nodes are original, of embeddings [V, H] of the graph, and of the shuffled graph."""
-        towards = self._bilinear(readout(embeddings)[tf.newaxis])
+        whole = tf.sigmoid(tf.reduce_mean(embeddings, axis=0))
+        towards = self._bilinear(whole[tf.newaxis])
         stacked = tf.stack([embeddings, corrupted])
         return tf.reduce_sum(stacked * towards, axis=2) + self._bias
-
-
-def readout(embeddings: tf.Tensor) -> tf.Tensor:
-    """sigmoid(mean over nodes) of [V, H]: [H], the graph as a whole."""
-    return tf.sigmoid(tf.reduce_mean(embeddings, axis=0))
 
 
 def mixed_up(features: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -116,12 +112,6 @@ def infomax_loss(logits: tf.Tensor) -> tf.Tensor:
     """-mean_v (log sigmoid(original logit_v) + log(1 - sigmoid(shuffled logit_v))) / 2, of [2, V]; a scalar."""
     labels = tf.stack([tf.ones_like(logits[0]), tf.zeros_like(logits[1])])
     return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
-
-
-def infomax_accuracy(logits: tf.Tensor) -> tf.Tensor:
-    """Share of the 2 V nodes [2, V] that are classified correctly; 0.5 by chance."""
-    right = tf.stack([logits[0] > 0, logits[1] <= 0])
-    return tf.reduce_mean(tf.cast(right, tf.float32))
 
 
 _MASKED = -1e9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import sonnet as snt
@@ -208,22 +207,17 @@ class Seq2SeqPlacer(snt.Module):
         self.hidden_width = hidden_width
 
     @property
-    def row_variables(self) -> tuple[tf.Variable, ...]:
-        """The logits of each group."""
-        return () if self._rows is None else self._rows.trainable_variables
-
-    @property
     def network_variables(self) -> tuple[tf.Variable, ...]:
         """Variables without the logits of each group."""
-        rows = {id(variable) for variable in self.row_variables}
+        rows = set() if self._rows is None else {id(self._rows.embeddings)}
         return tuple(variable for variable in self.trainable_variables if id(variable) not in rows)
 
     def shift_rows(self, shift: tf.Tensor, number: tf.Tensor) -> None:
         """Adds [G', D] to the logits of each group, of devices with these numbers [D]."""
-        for table in self.row_variables:
-            rows, columns = table.shape
-            by_number = tf.linalg.matmul(shift, tf.one_hot(number, columns))
-            table.assign_add(tf.pad(by_number, [[0, rows - shift.shape[0]], [0, 0]]))
+        assert self._rows is not None, "a placer without group_rows"
+        table = self._rows.embeddings
+        by_number = tf.linalg.matmul(shift, tf.one_hot(number, table.shape[1]))
+        table.assign_add(tf.pad(by_number, [[0, table.shape[0] - shift.shape[0]], [0, 0]]))
 
     def sample(
         self,
@@ -237,22 +231,41 @@ class Seq2SeqPlacer(snt.Module):
 
         ``logits_noise``, broadcastable to [M, K, G, D], is added to the logits.
         """
+        count, per_step = groups.shape[1], self._groups_per_step
+        steps = self._steps_of(count)
+        encoded = self._encode(groups, choices, samples)
+        shape = [groups.shape[0], samples]
         # All noise in one op, outside the loop.
-        count = self._steps_of(groups.shape[1])
-        shape = [groups.shape[0], samples, count, self._groups_per_step, choices.legal.shape[1]]
-        gumbel = masked.gumbel(shape, seed)
-        return self._step_by_step(
-            groups,
-            choices,
-            samples,
-            logits_noise,
-            lambda step, logits: masked.largest(logits + gumbel[:, :, step]),
-        )
+        gumbel = masked.gumbel([*shape, steps, per_step, choices.legal.shape[1]], seed)
+        added = self._added(choices, logits_noise, count)
 
-    def greedy(self, groups: tf.Tensor, choices: DeviceChoices) -> Decoded:
-        """The most probable device at each step, K = 1."""
-        return self._step_by_step(
-            groups, choices, 1, tf.zeros([1, 1, 1, 1]), lambda step, logits: masked.largest(logits)
+        def body(step, action, state, all_actions, all_logits):
+            memory_gates = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
+            gates = memory_gates + self._device_gates(tf.reshape(action + 1, [-1, per_step]), encoded)
+            output, state = self._decoder(gates, state)
+            scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
+            addends = _Steps(
+                added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
+            )
+            logits = self._logits(scores, addends)
+            action = masked.largest(logits + gumbel[:, :, step])
+            return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
+
+        _, _, _, all_actions, all_logits = tf.while_loop(
+            lambda step, *_: step < steps,
+            body,
+            (
+                tf.constant(0),
+                tf.fill([*shape, per_step], -1),
+                encoded.state,
+                tf.TensorArray(tf.int32, steps, element_shape=[*shape, per_step]),
+                tf.TensorArray(tf.float32, steps, element_shape=[*shape, per_step, choices.legal.shape[1]]),
+            ),
+            maximum_iterations=steps,
+        )
+        return Decoded(
+            self._by_group(tf.transpose(all_actions.stack(), [1, 2, 0, 3]), count),
+            self._by_group(tf.transpose(all_logits.stack(), [1, 2, 0, 3, 4]), count),
         )
 
     def score(
@@ -352,50 +365,6 @@ class Seq2SeqPlacer(snt.Module):
             states.append(state)
         memory = tf.transpose(tf.concat(outputs, axis=2), [1, 0, 2])
         return memory, tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
-
-    def _step_by_step(
-        self,
-        groups: tf.Tensor,
-        choices: DeviceChoices,
-        samples: int,
-        logits_noise: tf.Tensor,
-        choose: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    ) -> Decoded:
-        """Runs the decoder; ``choose`` takes the step and its logits [M, K, c, D] to actions [M, K, c]."""
-        count, per_step = groups.shape[1], self._groups_per_step
-        steps = self._steps_of(count)
-        encoded = self._encode(groups, choices, samples)
-        shape = [groups.shape[0], samples]
-        added = self._added(choices, logits_noise, count)
-
-        def body(step, action, state, all_actions, all_logits):
-            memory_gates = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
-            gates = memory_gates + self._device_gates(tf.reshape(action + 1, [-1, per_step]), encoded)
-            output, state = self._decoder(gates, state)
-            scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
-            addends = _Steps(
-                added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
-            )
-            logits = self._logits(scores, addends)
-            action = choose(step, logits)
-            return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
-
-        _, _, _, all_actions, all_logits = tf.while_loop(
-            lambda step, *_: step < steps,
-            body,
-            (
-                tf.constant(0),
-                tf.fill([*shape, per_step], -1),
-                encoded.state,
-                tf.TensorArray(tf.int32, steps, element_shape=[*shape, per_step]),
-                tf.TensorArray(tf.float32, steps, element_shape=[*shape, per_step, choices.legal.shape[1]]),
-            ),
-            maximum_iterations=steps,
-        )
-        return Decoded(
-            self._by_group(tf.transpose(all_actions.stack(), [1, 2, 0, 3]), count),
-            self._by_group(tf.transpose(all_logits.stack(), [1, 2, 0, 3, 4]), count),
-        )
 
     def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
         """[M, R, H] attention of queries [M, R, H] to the memory [M, S, H].

@@ -1,4 +1,4 @@
-"""Teaching of a policy on many problems, epoch by epoch; resumes where it was stopped."""
+"""Teaching of a policy on many problems, epoch by epoch, by plans that are searched once and kept."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import itertools
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.weights import Plans, Student
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file, reserved, write_atomically
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.grouper.groups import DEVICES, FUSION, PRIORITIES, Groups, JointPlans
+from tf_placer.grouper.groups import DEVICES, FUSION, Groups, JointPlans
 from tf_placer.planners.order import priorities
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
@@ -29,21 +29,58 @@ from tf_placer.search.search import search
 
 _SAVED_EVERY_S = 30.0
 _SHORTEST = 0.05  # of the last steps, as a share of the first
+SCHEMA_VERSION = 2
+_KIND = "good plans of a tf_placer problem"
+_TRIES_EACH = 50  # evaluations of devices for one of levels: clusters take long to merge
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plans:
+    """Plans that a search found for one problem."""
+
+    device_of_unit: np.ndarray  # [K, U] int32, the fastest first
+    runtime_s: np.ndarray  # [K] float64, step times in the simulator
+    # [K, L, G] int32 of groups, in the tasks beyond devices (``JointPlans``); L may be 0
+    levels: np.ndarray
+
+
+class Student(Protocol):
+    """A ``tf.Module`` with a policy for any problem, all of whose state is in variables.
+
+        group_of_unit = student.groups_of(problem)  # for a search that finds plans of these groups, tasks and levels
+        lesson = student.meets(problem, plans)
+        loss = student.learn(lesson, tf.constant(1.0))
+
+    Draws of a step depend on the seed and the count of steps alone: a student with restored
+    variables continues as the saved one would have.
+    """
+
+    policy: snt.Module  # what is taught
+    kind: Any  # ``PolicyKind``
+    # Of the plans to learn from, in the order of ``JointPlans``; () without plans.
+    tasks: tuple[str, ...]
+    levels: int  # K, of tasks beyond devices
+
+    def groups_of(self, problem: Problem) -> np.ndarray:
+        """[U] int32 from 0 on: units that the policy always places together; not called without tasks."""
+
+    def meets(self, problem: Problem, plans: Plans | None) -> Any:
+        """A problem with good plans, if any are needed, as the policy sees them."""
+
+    def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
+        """Takes one step, of ``rate`` (scalar float32) times the learning rate; returns the previous loss."""
+
+    def loss_of(self, lesson: Any) -> tf.Tensor:
+        """Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """Once through all lessons.
+    """Once through all lessons."""
 
-    Attributes:
-      number: from 1 on.
-      loss: the mean of what the student says of each lesson before its step.
-      held_out: the same over problems that are not taught, after the epoch; nan without such.
-    """
-
-    number: int
-    loss: float
-    held_out: float
+    number: int  # from 1 on
+    loss: float  # the mean over lessons, of each before its step
+    held_out: float  # the mean over problems that are not taught, after the epoch; nan without such
 
 
 def teach(
@@ -55,18 +92,18 @@ def teach(
     checkpoint: pathlib.Path,
     show: Callable[[Epoch], None] = lambda epoch: None,
 ) -> list[Epoch]:
-    """Shows a student each lesson once in an epoch, in another order each time, with steps that become shorter.
+    """Shows a student each lesson once an epoch, in another order each time, with steps that become shorter.
 
-    The same call goes on where a killed one was, at the end of its last whole epoch that is kept.
+    The same call continues where a killed one stopped, at the end of its last epoch that was saved.
 
     Args:
       student: is changed.
-      lessons: what ``student.meets`` made of each problem, in an order that is the same in each call.
-      held_out: as many as there are, never taught.
-      epochs: in all, those of earlier calls included; steps become shorter over all of them, down to a twentieth.
+      lessons: what ``student.meets`` made of each problem, in the same order in each call.
+      held_out: the same of problems that are never taught.
+      epochs: in all; over them steps become shorter, down to a twentieth.
       seed: of the order.
-      checkpoint: folder of this one training, made if need be.
-      show: is given each epoch when it ends.
+      checkpoint: folder of this training.
+      show: called with each epoch when it ends.
 
     Returns:
       All epochs, those of earlier calls included.
@@ -84,7 +121,9 @@ def teach(
         history = [Epoch(*entry) for entry in (saved.recorder or {"history": []})["history"]]
         for number in range(len(history) + 1, last_epoch + 1):
             order = np.random.default_rng([seed, number]).permutation(len(lessons))
-            rate = tf.constant(_step_length((number - 1) / epochs))
+            # Half a cosine, from 1 on.
+            share = 0.5 * (1 + math.cos(math.pi * (number - 1) / epochs))
+            rate = tf.constant(_SHORTEST + (1 - _SHORTEST) * share)
             loss = float(np.mean([float(student.learn(lessons[place], rate)) for place in order]))
             unseen = [float(student.loss_of(lesson)) for lesson in held_out]
             history.append(Epoch(number, loss, float(np.mean(unseen)) if unseen else math.nan))
@@ -97,22 +136,10 @@ def teach(
     return history
 
 
-def _step_length(share: float) -> float:
-    """Step length of an epoch that begins after that share of all of them: half a cosine, from 1 on."""
-    return _SHORTEST + (1 - _SHORTEST) * 0.5 * (1 + math.cos(math.pi * share))
-
-
-# Good plans of problems, for policies to learn from: searched once, and kept.
-
-SCHEMA_VERSION = 2
-_KIND = "good plans of a tf_placer problem"
-_TRIES_EACH = 50  # evaluations of devices for one of levels: clusters take long to merge
-
-
 def lesson_of(
     student: Student, problem: Problem, searches: int, evaluations: int, folder: pathlib.Path
 ) -> tuple[Any, Plans | None]:
-    """A problem as a student meets it, with the plans that ``kept_plans`` finds for the student's groups, if any."""
+    """A problem as a lesson of a student, with the plans of ``kept_plans`` for the student's groups, if any."""
     if not student.tasks:
         return student.meets(problem, None), None
     groups = student.groups_of(problem)
@@ -129,7 +156,7 @@ def kept_plans(
     tasks: tuple[str, ...] = (DEVICES,),
     levels: int = 2,
 ) -> Plans:
-    """Good plans in which all units of a group are together; searched, or as an earlier call has found them.
+    """Good plans in which all units of a group are together; searched, or found by an earlier call.
 
     Devices are searched first, then levels for them (``improved_levels``).
 
@@ -138,7 +165,7 @@ def kept_plans(
       group_of_unit: [U] int32, from 0 on.
       searches: K, with seeds from 0 on.
       evaluations: of each, and a fiftieth as many of levels, which take longer.
-      folder: where they are kept, one file for each problem, grouping and budget.
+      folder: has a file for each problem, grouping and budget.
       tasks: what the plans decide (``JointPlans``).
       levels: of tasks beyond devices.
 
@@ -148,21 +175,21 @@ def kept_plans(
     """
     spec = methods.the(Role.LEAD)
     groups = hashlib.sha256(group_of_unit.astype(np.int32).tobytes()).hexdigest()
-    of: tuple[object, ...] = (
-        SCHEMA_VERSION,
-        problem.digest(),
-        groups,
-        spec.name,
-        sorted(spec.versions.items()),
-        searches,
-        evaluations,
+    versions, tries_of_levels = sorted(spec.versions.items()), max(1, evaluations // _TRIES_EACH)
+    key: tuple[object, ...] = (
+        *(SCHEMA_VERSION, problem.digest(), groups, spec.name, versions, searches, evaluations),
+        *(() if tasks == (DEVICES,) else (tasks, levels, tries_of_levels)),
     )
-    tries_of_levels = max(1, evaluations // _TRIES_EACH)
-    if tasks != (DEVICES,):
-        of = (*of, tasks, levels, tries_of_levels)
-    path = folder / f"{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.npz"
+    path = folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
     if path.is_file():
-        return _read(path, problem)
+        _, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, "delete it: it is searched anew")
+        try:
+            plans = Plans(arrays["device_of_unit"], arrays["runtime_s"], arrays["levels"])
+            for row in plans.device_of_unit:
+                problem.check_legal(row)
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{path} is damaged ({error}); delete it: it is searched anew") from error
+        return plans
     whole = Groups.of(problem, group_of_unit)
     coarse = whole.coarse_problem()
     results = [
@@ -187,13 +214,13 @@ def improved_levels(
 ) -> tuple[np.ndarray, float]:
     """Levels [L, G] int32 for a placement, and the plan's step time in seconds, in the simulator.
 
-    Begins with the best of what rules say: no order or HEFT's, nothing fused or all that can be. Then a group's level
-    in a task is changed, and stays changed where the step is shorter.
+    Begins with the best of what rules say: no order or HEFT's, nothing fused or all that can be.
+    Then a group's level in a task is changed, and stays changed where the step is shorter.
 
     Args:
       joint: groups, tasks and levels.
       device_of_unit: [U], the devices of all plans.
-      evaluations: how many plans are simulated, those of rules among them.
+      evaluations: number of plans that are simulated, those of rules among them.
       seed: of the changes.
     """
     evaluator, generator = SimulatedEvaluator(joint.groups.problem), np.random.default_rng(seed)
@@ -202,7 +229,17 @@ def improved_levels(
         measured = evaluator.evaluate(joint.decisions(device_of_unit[np.newaxis], levels[np.newaxis]))
         return float(measured.runtime_s[0]) if measured.status[0] == Status.OK else math.inf
 
-    rules = [_levels_by_rule(joint, device_of_unit, task) for task in joint.leveled]
+    groups, rules = joint.groups, []
+    for task, neutral, legal in zip(joint.leveled, joint.neutral, joint.legal, strict=True):
+        if task == FUSION:
+            rules.append([neutral, legal[:, 1].astype(np.int32)])
+        else:
+            rank = priorities("heft_rank", groups.problem, device_of_unit)
+            group_of_op = groups.group_of_unit[groups.problem.unit_of_op]
+            ops = np.maximum(np.bincount(group_of_op, minlength=groups.count), 1)
+            mean = np.bincount(group_of_op, rank, groups.count) / ops
+            place = np.argsort(np.argsort(mean, kind="stable"))
+            rules.append([neutral, (place * joint.levels // groups.count).astype(np.int32)])
     begins = [np.array(levels) for levels in itertools.product(*rules)][:evaluations]
     times_s = [seconds(levels) for levels in begins]
     best_s, best = min(times_s), begins[int(np.argmin(times_s))]
@@ -213,30 +250,3 @@ def improved_levels(
         if (changed_s := seconds(changed)) < best_s:
             best, best_s = changed, changed_s
     return best.astype(np.int32), best_s
-
-
-def _levels_by_rule(joint: JointPlans, device_of_unit: np.ndarray, task: str) -> list[np.ndarray]:
-    """Levels [G] of a task: those that decide nothing, and those of a rule."""
-    groups, number = joint.groups, joint.leveled.index(task)
-    if task == FUSION:
-        return [joint.neutral[number], joint.legal[number, :, 1].astype(np.int32)]
-    assert task == PRIORITIES
-    problem = groups.problem
-    rank = priorities("heft_rank", problem, device_of_unit)
-    group_of_op = groups.group_of_unit[problem.unit_of_op]
-    mean = np.bincount(group_of_op, rank, groups.count) / np.maximum(
-        np.bincount(group_of_op, minlength=groups.count), 1
-    )
-    place = np.argsort(np.argsort(mean, kind="stable"))
-    return [joint.neutral[number], (place * joint.levels // groups.count).astype(np.int32)]
-
-
-def _read(path: pathlib.Path, problem: Problem) -> Plans:
-    _, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, "delete it: it is searched anew")
-    try:
-        plans = Plans(arrays["device_of_unit"], arrays["runtime_s"], arrays["levels"])
-        for row in plans.device_of_unit:
-            problem.check_legal(row)
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it: it is searched anew") from error
-    return plans

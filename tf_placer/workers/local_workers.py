@@ -414,7 +414,7 @@ class LocalWorkers(Workers):
 
 
 def onednn_off() -> contextlib.AbstractContextManager[None]:
-    """Turns oneDNN off for workers that are started in the block: it fuses ops and reorders sums next to others."""
+    """Turns oneDNN off for workers started in the block: oneDNN fuses ops and reorders sums next to others."""
     return environment("TF_ENABLE_ONEDNN_OPTS", "0")
 
 

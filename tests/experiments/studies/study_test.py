@@ -25,7 +25,7 @@ quick_evaluations = 10
 quick_seeds = 1
 against = "shipped"
 [quick_settings]
-hdp = { placements = 4, groupings = 2 }
+hdp = { placements = 4, landmarks = 2 }
 [[row]]
 workload = "inception_v3"
 cluster = "k40x2"
@@ -67,8 +67,8 @@ def test_a_quick_study_is_of_what_stands_for_the_rows(tmp_path):
     assert [row.name for row in quick.rows] == ["dense_small on k40x2"]
     assert (quick.evaluations, quick.seeds) == (10, (3,))
     shipped, many = quick.candidates  # the third is run elsewhere alone
-    assert shipped.settings == {"placements": 4, "groupings": 2}
-    assert (many.settings, many.only) == ({"placements": 3, "groupings": 2}, ("dense_small on k40x2",))
+    assert shipped.settings == {"placements": 4, "landmarks": 2}
+    assert (many.settings, many.only) == ({"placements": 3, "landmarks": 2}, ("dense_small on k40x2",))
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)

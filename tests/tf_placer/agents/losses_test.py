@@ -1,51 +1,203 @@
-"""Losses by hand; REINFORCE also against finite differences and the exact gradient of a bandit."""
+"""Rewards, baselines and losses by hand; REINFORCE also against finite differences and a bandit."""
+
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.losses import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    MovingAverageBaseline,
+    TrialAverage,
+    TurnBaseline,
+    adapted_penalty,
+    cross_entropy_loss,
+    discounted_returns,
+    elites,
+    ppo_loss,
+    quantile_loss,
+    reinforce_loss,
+    square_root_reward,
+    standardized_advantage,
+    steered_weight,
+)
 
 
-def test_by_hand():
+def test_rewards_by_hand():
+    times = tf.constant([2.0, 8.0, 0.5, 8.0])
+    rewards = square_root_reward(times, tf.constant([True, True, True, False]), 2.0, -10.0)
+    # -sqrt(2 / 2), -sqrt(8 / 2), -sqrt(0.5 / 2), and the failing reward.
+    np.testing.assert_allclose(rewards, [-1.0, -2.0, -0.5, -10.0])
+
+
+def test_the_reward_does_not_depend_on_the_unit_of_time():
+    times, valid = np.array([1.0, 3.0], np.float32), tf.constant([True, True])
+    np.testing.assert_allclose(
+        square_root_reward(times, valid, 2.0, -10.0),
+        square_root_reward(1e-3 * times, valid, 2e-3, -10.0),
+        rtol=1e-6,
+    )
+
+
+def test_a_failure_without_a_time_is_still_a_reward():
+    times = tf.constant([float("nan"), float("inf")])
+    assert square_root_reward(times, tf.constant([False, False]), 1.0, -7.0).numpy().tolist() == [-7.0, -7.0]
+
+
+def test_returns_are_what_follows_less_the_later_it_comes():
+    rewards = tf.constant([[1.0, 2.0, 4.0]])
+    np.testing.assert_allclose(discounted_returns(rewards, 1.0), [[7, 6, 4]])
+    np.testing.assert_allclose(discounted_returns(rewards, 0.5), [[1 + 1 + 1, 2 + 2, 4]])
+    np.testing.assert_allclose(discounted_returns(rewards, 0.0), [[1, 2, 4]])
+
+
+def test_undiscounted_gains_add_up_to_what_the_end_is_above_the_step():
+    drops = tf.constant(np.diff([[-4.0, -3.0, -3.5, -1.0]]))
+    # -1 less -4, -3 and -3.5.
+    np.testing.assert_allclose(discounted_returns(drops, 1.0), [[3, 2, 2.5]])
+
+
+def advantage(baseline, *rewards):
+    """All of the rewards may teach."""
+    return baseline.advantage(tf.constant(rewards), tf.ones(len(rewards)))
+
+
+def test_the_first_batch_is_its_own_baseline():
+    baseline = MovingAverageBaseline(decay=0.9, normalize=False)
+    np.testing.assert_allclose(advantage(baseline, -1.0, -3.0), [1.0, -1.0])
+    assert float(baseline.average[0]) == pytest.approx(-2.0)
+
+
+def test_later_batches_are_compared_with_the_past():
+    baseline = MovingAverageBaseline(decay=0.9, normalize=False)
+    advantage(baseline, -2.0)
+    # Against -2, not against a mean that has seen this batch already.
+    np.testing.assert_allclose(advantage(baseline, -1.0, -1.0), [1.0, 1.0])
+    assert float(baseline.average[0]) == pytest.approx(0.9 * -2 + 0.1 * -1)
+
+
+def test_normalized_advantages_have_the_same_size_on_every_scale():
+    rewards = [(-1.0, -3.0), (-2.0, -4.0)]
+    small, large = MovingAverageBaseline(0.9, True), MovingAverageBaseline(0.9, True)
+    for reward in rewards:
+        np.testing.assert_allclose(
+            advantage(small, *reward), advantage(large, *(100 * r for r in reward)), rtol=1e-4
+        )
+
+
+def test_equal_rewards_teach_nothing():
+    baseline = MovingAverageBaseline(0.9, True)
+    for _ in range(3):
+        assert np.abs(advantage(baseline, -10.0, -10.0)).max() == 0
+
+
+def test_what_may_not_teach_does_not_move_the_baseline():
+    baseline = MovingAverageBaseline(0.9, False)
+    baseline.advantage(tf.constant([-10.0, -10.0]), tf.zeros(2))
+    # Nothing has been seen yet, so the first that may teach is its own baseline.
+    np.testing.assert_allclose(
+        baseline.advantage(tf.constant([-1.0, -10.0]), tf.constant([1.0, 0.0]))[0], 0.0
+    )
+    assert float(baseline.average[0]) == pytest.approx(-1.0)
+    baseline.advantage(tf.constant([-10.0, -10.0]), tf.zeros(2))
+    assert float(baseline.average[0]) == pytest.approx(-1.0)
+
+
+def test_a_batch_is_standardized_by_those_that_may_teach():
+    # Of -1 and -3: mean -2, deviation 1.
+    reward, weight = tf.constant([-1.0, -3.0, -10.0]), tf.constant([1.0, 1.0, 0.0])
+    np.testing.assert_allclose(standardized_advantage(reward, weight), [1.0, -1.0, 0.0])
+    np.testing.assert_allclose(standardized_advantage(10 * reward, weight), [1.0, -1.0, 0.0])
+
+
+def test_a_batch_of_equal_rewards_or_of_none_teaches_nothing():
+    for weight in (tf.ones(2), tf.zeros(2)):
+        assert standardized_advantage(tf.constant([-10.0, -10.0]), weight).numpy().tolist() == [0, 0]
+
+
+def test_elites_are_the_best_that_may_teach():
+    reward = tf.constant([-2.0, -1.0, -3.0, -0.5, -1.0])
+    weight = tf.constant([1.0, 1.0, 1.0, 0.0, 1.0])
+    assert elites(reward, weight, 1).numpy().tolist() == [0, 1, 0, 0, 0]  # the first of two that are equal
+    assert elites(reward, weight, 3).numpy().tolist() == [1, 1, 0, 0, 1]
+    assert elites(reward, weight, 5).numpy().tolist() == [1, 1, 1, 0, 1]
+
+
+def test_a_trial_average_is_the_mean_of_all_earlier_trials():
+    average = TrialAverage()
+    # The first are compared with their own mean, 2; the next with it; then there were four, of mean 3.
+    np.testing.assert_allclose(average.advantage(tf.constant([1.0, 3.0])), [-1, 1])
+    np.testing.assert_allclose(average.advantage(tf.constant([2.0, 6.0])), [0, 4])
+    np.testing.assert_allclose(average.advantage(tf.constant([3.0])), [0])
+    np.testing.assert_allclose([average.average[0], average.count[0]], [3, 5])
+
+
+def test_the_first_update_is_its_own_baseline_step_by_step():
+    baseline = TurnBaseline(episodes=3, steps=2)
+    # Means 2 and 20.
+    np.testing.assert_allclose(
+        baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]])), [[-1, -10], [1, 10]]
+    )
+
+
+def test_later_ones_are_compared_with_the_episodes_before():
+    baseline = TurnBaseline(episodes=3, steps=2)
+    baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]]))
+    # Against (1 + 3) / 2 and (10 + 30) / 2, not against themselves.
+    np.testing.assert_allclose(baseline.advantage(tf.constant([[5.0, 0.0], [8.0, 20.0]])), [[3, -20], [6, 0]])
+    # Three are remembered: (3 + 5 + 8) / 3 = 16 / 3 and (30 + 0 + 20) / 3 = 50 / 3.
+    np.testing.assert_allclose(baseline.advantage(tf.constant([[0.0, 0.0]])), [[-16 / 3, -50 / 3]], rtol=1e-6)
+    assert int(baseline.count) == 3
+
+
+def test_an_update_may_have_more_episodes_than_are_remembered():
+    baseline = TurnBaseline(episodes=2, steps=1)
+    baseline.advantage(tf.constant([[1.0], [2.0], [4.0]]))
+    np.testing.assert_allclose(baseline.advantage(tf.constant([[3.0]])), [[0.0]])  # (2 + 4) / 2
+
+
+def of_controller(baseline, reward, controller, weight=None):
+    weight = np.ones(len(reward)) if weight is None else np.array(weight)
+    reward, weight = (tf.constant(row, tf.float32) for row in (reward, weight))
+    return baseline.advantage(reward, weight, tf.constant(controller)).numpy()
+
+
+def test_each_controller_has_its_own():
+    baseline = MovingAverageBaseline(0.5, controllers=2)
+    for reward, controller, expected in (
+        ([-1.0, -3.0], 0, [1, -1]),  # the first mean is the baseline
+        ([-8.0, -10.0], 1, [1, -1]),
+        ([-1.0, -1.0], 0, [1, 1]),  # of -2
+    ):
+        np.testing.assert_allclose(of_controller(baseline, reward, controller), expected)
+    np.testing.assert_allclose(baseline.average, [-1.5, -9])  # (-2 - 1) / 2
+    # What may not teach leaves it alone.
+    of_controller(baseline, [-10.0, -10.0], 0, [0, 0])
+    np.testing.assert_allclose(of_controller(baseline, [-2.0, -9.0], 0, [1, 0]), [-0.5, -7.5])
+    np.testing.assert_allclose(baseline.average, [-1.75, -9])
+
+
+def test_controllers_may_begin_at_the_failing_signal():
+    baseline = MovingAverageBaseline(0.9, controllers=2, first=-10.0)
+    np.testing.assert_allclose(of_controller(baseline, [-1.0, -10.0], 1), [9, 0])
+    assert baseline.average.numpy() == pytest.approx([-10, 0.9 * -10 + 0.1 * -5.5])
+
+
+def test_controllers_are_traced_as_a_tensor():
+    baseline = MovingAverageBaseline(0.5, controllers=3, first=0.0)
+    step = tf.function(lambda controller: baseline.advantage(tf.constant([2.0]), tf.ones([1]), controller))
+    for controller in (0, 2, 2):
+        step(tf.constant(controller))
+    np.testing.assert_allclose(baseline.average, [1, 0, 1.5])
+    assert step.experimental_get_tracing_count() == 1
+
+
+def test_reinforce_by_hand():
     loss = reinforce_loss(tf.constant([-1.0, -2.0]), tf.constant([3.0, 5.0]), tf.constant([1.0, 0.0]))
     # -(1 * 3 * -1 + 0 * 5 * -2) / 2
     assert float(loss) == 1.5
-
-
-def test_only_the_log_probability_is_differentiated():
-    log_prob, advantage, weight = tf.constant([-1.0, -2.0]), tf.constant([3.0, 5.0]), tf.constant([1.0, 0.5])
-    with tf.GradientTape() as tape:
-        tape.watch([log_prob, advantage, weight])
-        loss = reinforce_loss(log_prob, advantage, weight)
-    gradients = tape.gradient(loss, [log_prob, advantage, weight])
-    # d loss / d log p_b = -w_b A_b / B
-    np.testing.assert_allclose(gradients[0], [-1.5, -1.25])
-    assert gradients[1] is None and gradients[2] is None
-
-
-def test_gradient_against_finite_differences():
-    generator = np.random.default_rng(3)
-    inputs = tf.constant(generator.normal(size=[6, 4]))
-    actions = generator.integers(0, 3, 6)
-    advantage, weight = generator.normal(size=6), np.array([1.0, 1, 0, 1, 1, 0])
-    theta = tf.constant(generator.normal(size=[4, 3]))  # float64
-
-    def loss_of(theta):
-        log_p = tf.nn.log_softmax(tf.tanh(inputs @ theta))
-        return reinforce_loss(tf.gather(log_p, actions, batch_dims=1), advantage, weight)
-
-    with tf.GradientTape() as tape:
-        tape.watch(theta)
-        loss = loss_of(theta)
-    gradient = tape.gradient(loss, theta).numpy()
-    step = 1e-6
-    for position in np.ndindex(4, 3):
-        bump = np.zeros([4, 3])
-        bump[position] = step
-        numeric = float(loss_of(theta + bump) - loss_of(theta - bump)) / (2 * step)
-        # Central differences err by O(step^2) and by 1e-16 / step = 1e-10 of rounding.
-        assert gradient[position] == pytest.approx(numeric, abs=1e-8), position
 
 
 @pytest.mark.parametrize("baseline", [0.0, -1.5])
@@ -118,3 +270,23 @@ def test_the_quantile_loss_by_hand():
     # (0.5 * 1 + 2 * 3) / 2
     assert float(quantile_loss(tf.constant([-1.0, -2.0, -3.0]), tf.constant([0.5, 0.0, 2.0]))) == 3.25
     assert float(quantile_loss(tf.constant([-1.0]), tf.constant([0.0]))) == 0.0
+
+
+def test_the_weight_of_an_entropy_follows_its_target():
+    for weight, entropy, expected in (
+        (1.0, 4.0, math.exp(-0.1)),  # ten times the target counts as twice: error 1
+        (math.exp(-0.1), 0.2, math.exp(-0.1 + 0.05)),  # half of it: error -0.5
+        (1.0, 0.4, 1.0),
+        (MAX_WEIGHT, 0.0, MAX_WEIGHT),  # it never runs away
+        (MIN_WEIGHT, 9.0, MIN_WEIGHT),
+    ):
+        steered = steered_weight(tf.constant(weight), tf.constant(entropy), tf.constant(0.4), 0.1)
+        assert float(steered) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "divergence, weight",
+    [(0.031, 6.0), (0.029, 3.0), (0.014, 3.0), (0.013, 1.5)],  # 1.5 * 0.02 = 0.03, 0.02 / 1.5 = 0.0133
+)
+def test_the_weight_of_a_penalty_doubles_or_halves_outside_of_the_target(divergence, weight):
+    assert float(adapted_penalty(tf.constant(3.0), tf.constant(divergence), 0.02)) == weight

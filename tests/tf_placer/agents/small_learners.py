@@ -1,8 +1,8 @@
-"""A problem, times and checks that the tests of all learners share."""
+"""A problem, small settings of all agents, and times, that the tests of learners share."""
 
 from __future__ import annotations
 
-import pathlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +10,53 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.agents.colocrl import ColocRlConfig
+from tf_placer.agents.go.policy import GoConfig
+from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.agents.learner import Proposal, WarmStart
+from tf_placer.agents.mars import MarsConfig
+from tf_placer.agents.placeto import PlacetoConfig
+from tf_placer.agents.post import PostConfig
+from tf_placer.agents.tabular import TabularConfig
 from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
 
 PROBLEM = branches_problem(3, 4)
 OTHER = branches_problem(5, 2, num_devices=3)
+
+# By method; descriptors has what differs where a search is to find an optimum.
+SMALL: dict[str, Any] = {
+    "colocrl": ColocRlConfig(max_groups=8, largest_share=0.3, hidden=8, placements=6, start_probability=0.5),
+    "go": GoConfig(
+        num_groups=6,
+        graph_width=4,
+        width=4,
+        head_width=2,
+        inner_width=4,
+        keep_probability=0.6,
+        elite_share=0.0,
+        rollouts=6,
+        epochs=1,
+    ),
+    "hdp": HdpConfig(
+        num_groups=6, placer_hidden=8, groups_per_step=4, landmarks=4, placements=8, regroup_after=2
+    ),
+    "mars": MarsConfig(
+        num_groups=8,
+        encoder_width=8,
+        hidden=8,
+        segment=4,
+        groups_per_step=2,
+        placements=7,
+        minibatches=3,
+        elites=2,
+        start_probability=0.5,
+        pretrain_iterations=2,
+    ),
+    "placeto": PlacetoConfig(parts=4, width=4, rounds=1, landmarks=2, episodes=5, keep_probability=0.5),
+    "post": PostConfig(samples=64, parts=4, levels=2, epochs=2, learning_rate=0.5),
+    "tabular": TabularConfig(num_groups=6, samples=32, learning_rate=0.2, start_probability=0.9),
+}
 
 Evaluate = Callable[[tf.Tensor], tuple[Any, Any]]
 """Step times of placements, and whether each is valid."""
@@ -26,16 +68,34 @@ def warm_start_on(device: int, problem: Problem = PROBLEM) -> WarmStart:
     return WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
 
 
+def small_learner(
+    method: str,
+    problem: Problem = PROBLEM,
+    device: int = 0,
+    policy: Any = None,
+    seed: int = 3,
+    **changes: Any,
+) -> Any:
+    """A learner that begins with everything on one device; ``changes`` are of its settings."""
+    config = dataclasses.replace(SMALL[method], **changes)
+    given = {} if policy is None else {"policy": policy}
+    return methods.find(method).build(problem, config, warm_start_on(device, problem), seed, **given)
+
+
 def weighted_devices(placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """A time that tells placements apart, and valid where unit 0 is on device 0."""
     weight = tf.range(1, placements.shape[1] + 1, dtype=tf.float32)
     return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
 
 
-def off_device_1(placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Best where nothing is on device 1; all are valid."""
-    times = 1.0 + tf.reduce_mean(tf.cast(placements == 1, tf.float32), axis=1)
-    return times, tf.ones_like(times, tf.bool)
+def off_device(number: int) -> Evaluate:
+    """Times that are best, 1, where nothing is on a device, and 2 where everything is; all are valid."""
+
+    def evaluate(placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        times = 1.0 + tf.reduce_mean(tf.cast(placements == number, tf.float32), axis=1)
+        return times, tf.ones_like(times, tf.bool)
+
+    return evaluate
 
 
 def update(learner: Any, evaluate: Evaluate = weighted_devices) -> Proposal:
@@ -45,34 +105,11 @@ def update(learner: Any, evaluate: Evaluate = weighted_devices) -> Proposal:
     return proposal
 
 
-def check_a_proposal_stays(learner: Any, samples: int, evaluate: Evaluate = weighted_devices) -> None:
-    """A proposal is the same until it is learned from, and learning changes weights, count and proposal."""
-    first, again = learner.propose(), learner.propose()
-    assert first.placements.shape == (samples, PROBLEM.num_units)
-    for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(first), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
-    update(learner, evaluate)
-    after = [v.numpy() for v in learner.policy.trainable_variables]
-    assert any((a != b).any() for a, b in zip(after, before, strict=True))
-    assert int(learner.updates) == updates + 1
-    assert (learner.propose().placements != first.placements).numpy().any()
+def weights(module: Any) -> list[np.ndarray]:
+    """Values of all trainable variables."""
+    return [variable.numpy() for variable in module.trainable_variables]
 
 
-def check_it_is_its_variables(
-    make: Callable[[], Any], folder: pathlib.Path, evaluate: Evaluate = weighted_devices
-) -> Any:
-    """Another learner does what the first one goes on to do, once it has its variables; returns the first."""
-    first, second = make(), make()
-    for _ in range(3):
-        update(first, evaluate)
-    tf.train.Checkpoint(learner=first).write(str(folder / "learner"))
-    expected = [update(first, evaluate) for _ in range(3)]
-    for variable in second.variables:
-        variable.assign(tf.zeros_like(variable))
-    tf.train.Checkpoint(learner=second).read(str(folder / "learner")).assert_consumed()
-    for proposal in expected:
-        np.testing.assert_array_equal(update(second, evaluate).placements, proposal.placements)
-    for ours, theirs in zip(second.variables, first.variables, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
-    return first
+def moved(module: Any, before: list[np.ndarray]) -> bool:
+    """True if a weight is another than before."""
+    return any(not np.array_equal(now, then) for now, then in zip(weights(module), before, strict=True))

@@ -21,10 +21,10 @@ def test_a_setting_is_of_the_one_method_or_says_of_which() -> None:
 
 def test_a_file_has_a_table_for_each_method_and_flags_win(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text("landmarks = 3\n[hdp]\nnum_groups = 8\nstandardize = false\n[random]\nbatch = 2\n")
+    file.write_text("landmarks = 3\n[hdp]\nnum_groups = 8\nincumbent = false\n[random]\nbatch = 2\n")
     found = method_settings(["num_groups=9"], str(file), ["hdp"], ["random"])
     assert found == {
-        "hdp": {"landmarks": 3, "num_groups": 9, "standardize": False},
+        "hdp": {"landmarks": 3, "num_groups": 9, "incumbent": False},
         "random": {"batch": 2},
     }
 
@@ -42,7 +42,7 @@ def test_a_file_has_a_table_for_each_method_and_flags_win(tmp_path: pathlib.Path
         ("num_groups=2.5", ["hdp"], "num_groups is 2.5"),
         ("num_groups=true", ["hdp"], "num_groups is True"),
         ("num_groups=0", ["hdp"], "num_groups is 0"),
-        ("standardize=1", ["hdp"], "standardize is 1; give True or False"),
+        ("incumbent=1", ["hdp"], "incumbent is 1; give True or False"),
         ("learning_rate=nan", ["hdp"], "learning_rate is nan"),
         ("depth=1", ["single"], "method 'single' has no setting 'depth'; it has none"),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.graph_inputs import draw_weights
+from tf_placer.agents.features import draw_weights
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 
 GROUPS, TYPES, UNITS, FEATURES = 5, 7, 9, 4

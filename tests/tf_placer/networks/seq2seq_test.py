@@ -1,19 +1,32 @@
-"""The Placer scores what it did, remembers what it chose, and starts undecided."""
+"""Placers of sequences: they score what they did, remember what they chose, and start undecided; and their parts."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.graph_inputs import draw_weights
-from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
+from tf_placer.agents.features import draw_weights
+from tf_placer.networks.seq2seq import (
+    Decoded,
+    DeviceChoices,
+    DeviceScorer,
+    ProjectedLstm,
+    SegmentSeq2SeqPlacer,
+    Seq2SeqPlacer,
+)
 
-M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 8
+M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 9
 NO_NOISE = tf.zeros([1, 1, 1, 1])
+NOISE = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -0.5, 0.5)
+GROUPS = tf.random.stateless_normal([M, G, F], seed=[1, 2])
+ACTIONS = tf.random.stateless_uniform([M, K, G], [5, 5], 0, D, tf.int32)
+SEED = tf.constant([5, 6])
 
 
 def choices_of(devices=D, groups=G, legal=None):
@@ -29,89 +42,131 @@ def choices_of(devices=D, groups=G, legal=None):
 CHOICES = choices_of()
 
 
-def make_placer(width=8, tanh_constant=5.0, temperature=10.0, seed=0, **more):
-    placer = Seq2SeqPlacer(ROWS, width, tanh_constant, temperature, **more)
-    placer.greedy(tf.zeros([1, 2, F]), choices_of(groups=2))
+def placer_of(width=8, tanh_constant=5.0, temperature=10.0, seed=0, **more: Any):
+    """One of segments if ``segment`` is given."""
+    kind = SegmentSeq2SeqPlacer if "segment" in more else Seq2SeqPlacer
+    placer = kind(ROWS, width, tanh_constant, temperature, **more)
+    placer.score(tf.zeros([1, 2, F]), choices_of(groups=2), tf.zeros([1, 1, 2], tf.int32), NO_NOISE)
     draw_weights(placer, seed)
     return placer
 
 
 @pytest.fixture(scope="module")
 def placer():
-    return make_placer()
+    return placer_of()
 
 
 @pytest.fixture(scope="module")
-def groups():
-    return tf.random.stateless_normal([M, G, F], seed=[1, 2])
+def in_twos():
+    return placer_of(segment=2)  # steps 0 1, 2 3, and 4 alone
 
 
-def test_teacher_forcing_gives_the_log_probabilities_of_the_sample(placer, groups):
-    noise = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -0.5, 0.5)
-    sampled = placer.sample(groups, CHOICES, K, noise, tf.constant([5, 6]))
+def change(placer, groups=GROUPS, actions=ACTIONS):
+    """[M, G] the largest difference that other groups or actions make to the logits of each group."""
+    first = placer.score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits
+    return np.abs(placer.score(groups, CHOICES, actions, NO_NOISE).logits - first).max(axis=(1, 3))
+
+
+def with_another_device(group):
+    """Actions of which the first sample has another one for a group."""
+    return tf.tensor_scatter_nd_update(ACTIONS, [[0, 0, group]], [(ACTIONS[0, 0, group] + 1) % D])
+
+
+def with_another_embedding(group):
+    return tf.tensor_scatter_nd_add(GROUPS, [[0, group]], [[1.0] * F])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"groups_per_step": 2, "group_rows": 9},
+        *(
+            pytest.param({"segment": segment, "groups_per_step": step}, marks=pytest.mark.medium)
+            for segment, step in [(1, 1), (2, 1), (3, 2), (4, 2), (9, 1)]
+        ),
+    ],
+    ids=str,
+)
+def test_teacher_forcing_gives_the_log_probabilities_of_the_sample(more):
+    placer = placer_of(**more)
+    sampled = placer.sample(GROUPS, CHOICES, K, NOISE, SEED)
     assert sampled.actions.shape == (M, K, G) and sampled.logits.shape == (M, K, G, D)
-    scored = placer.score(groups, CHOICES, sampled.actions, noise)
+    scored = placer.score(GROUPS, CHOICES, sampled.actions, NOISE)
     np.testing.assert_allclose(scored.logits, sampled.logits, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(scored.log_prob(), sampled.log_prob(), rtol=1e-5)
-    others = placer.score(groups, CHOICES, (sampled.actions + 1) % D, noise)
+    others = placer.score(GROUPS, CHOICES, (sampled.actions + 1) % D, NOISE)
     assert (np.abs(others.log_prob() - sampled.log_prob()) > 1e-4).all()
 
 
-def test_later_decisions_see_earlier_ones(placer, groups):
-    actions = tf.zeros([M, 1, G], tf.int32)
-    changed = tf.tensor_scatter_nd_update(actions, [[0, 0, 2]], [3])
-    moved = np.abs(
-        placer.score(groups, CHOICES, changed, NO_NOISE).logits
-        - placer.score(groups, CHOICES, actions, NO_NOISE).logits
-    ).max(axis=(1, 3))
+def test_later_decisions_see_earlier_ones_and_early_ones_later_groups(placer):
     # Group 2's other device is seen from group 3 on, and in the first grouping only.
+    moved = change(placer, actions=with_another_device(2))
     assert (moved[0, :3] < 1e-6).all() and (moved[0, 3:] > 1e-6).all() and (moved[1] < 1e-6).all()
+    moved = change(placer, with_another_embedding(G - 1))
+    assert moved[0, 0] > 1e-6 and moved[1].max() < 1e-6
 
 
-def test_early_decisions_see_later_groups(placer, groups):
-    actions = tf.zeros([M, 1, G], tf.int32)
-    changed = tf.tensor_scatter_nd_add(groups, [[0, G - 1]], [[1.0] * F])
-    moved = np.abs(
-        placer.score(changed, CHOICES, actions, NO_NOISE).logits
-        - placer.score(groups, CHOICES, actions, NO_NOISE).logits
+def test_groups_of_one_step_do_not_see_each_other_and_those_after_do():
+    # 5 groups in steps of 2, 2 and 1.
+    moved = change(placer_of(groups_per_step=2), actions=with_another_device(2))
+    assert (moved[0, :4] < 1e-6).all() and moved[0, 4] > 1e-6 and (moved[1] < 1e-6).all()
+
+
+@pytest.mark.parametrize("segment", [G, G + 3])
+def test_one_segment_is_the_whole_sequence(placer, segment):
+    np.testing.assert_allclose(
+        placer_of(segment=segment).score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits,
+        placer.score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits,
+        rtol=1e-5,
+        atol=1e-6,
     )
-    assert moved[0, :, 0].max() > 1e-6 and moved[1].max() < 1e-6
 
 
-def test_logits_are_bounded_by_the_tanh_constant(groups):
-    placer = make_placer(tanh_constant=2.0, temperature=0.01)
-    logits = np.abs(placer.greedy(groups, CHOICES).logits)
+def test_a_segment_sees_its_own_groups_and_by_the_decoders_state_all_that_was_decided(in_twos):
+    moved = change(in_twos, with_another_embedding(3))[0]
+    # Segment 0 and 1 | 2 and 3 | 4: nothing before it, and all that follows.
+    assert (moved[:2] == 0).all() and (moved[2:] > 1e-6).all()
+    moved = change(in_twos, actions=with_another_device(0))[0]
+    assert moved[0] == 0 and (moved[1:] > 1e-6).all()
+
+
+def test_the_memory_of_a_segment_does_not_depend_on_what_follows(in_twos):
+    # Padding is no step: the last segment alone is what it is as the whole of a sequence, up to the decoder's state.
+    sequence = tf.random.stateless_normal([5, 1, 8], [4, 4])
+    memory, _ = in_twos._remember(sequence)
+    for begin, end in ((0, 2), (2, 4), (4, 5)):
+        alone, _ = in_twos._remember(sequence[begin:end])
+        np.testing.assert_allclose(memory[:, begin:end], alone, rtol=1e-5, atol=1e-6)
+
+
+def test_logits_are_bounded_by_the_tanh_constant():
+    placer = placer_of(tanh_constant=2.0, temperature=0.01)
+    logits = np.abs(placer.score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits)
     assert logits.max() <= 2.0 and logits.max() > 1.9
 
 
-def test_samples_follow_the_probabilities():
-    placer, choices = make_placer(), choices_of(devices=2, groups=1)
-    groups = tf.random.stateless_normal([1, 1, F], seed=[1, 2])
-    draws = 4000
+def test_samples_follow_the_probabilities_and_the_seed(placer):
+    choices, groups, draws = choices_of(devices=2, groups=1), GROUPS[:1, :1], 4000
     sampled = placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, 8]))
     p = float(tf.nn.softmax(sampled.logits[0, 0, 0])[1])
     share = float(tf.reduce_mean(tf.cast(sampled.actions, tf.float32)))
     # Five standard deviations of a binomial share.
     assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / draws)
-    assert tf.reduce_all(
-        placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, 8])).actions == sampled.actions
-    )
-    assert tf.reduce_any(
-        placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, 9])).actions != sampled.actions
-    )
+    for seed, is_same in ((8, True), (9, False)):
+        again = placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, seed]))
+        assert np.array_equal(again.actions, sampled.actions) == is_same
 
 
-def test_noise_is_part_of_the_policy(placer, groups):
+def test_noise_and_what_is_leaned_to_are_part_of_the_policy(placer):
     push = tf.constant([0.0, 0.0, 30.0, 0.0])[tf.newaxis, tf.newaxis, tf.newaxis]
-    sampled = placer.sample(groups, CHOICES, K, push, tf.constant([5, 6]))
+    sampled = placer.sample(GROUPS, CHOICES, K, push, SEED)
     assert (sampled.actions.numpy() == 2).all()
     np.testing.assert_allclose(sampled.log_prob(), np.zeros([M, K]), atol=1e-3)
-
-
-def test_greedy_takes_the_likeliest(placer, groups):
-    decoded = placer.greedy(groups, CHOICES)
-    assert decoded.actions.shape == (M, 1, G)
-    np.testing.assert_array_equal(decoded.actions, np.argmax(decoded.logits, axis=-1))
+    preferred = np.array([0, 1, 2, 3, 0])
+    choices = CHOICES._replace(prior_logits=tf.one_hot(preferred, D, 50.0, -50.0))
+    logits = placer.score(GROUPS, choices, ACTIONS, NO_NOISE).logits.numpy()
+    assert (logits.argmax(axis=-1) == preferred).all()
 
 
 def test_log_prob_and_entropy_by_hand():
@@ -123,111 +178,121 @@ def test_log_prob_and_entropy_by_hand():
     assert float(decoded.entropy()[0, 0]) == pytest.approx(entropy, rel=1e-6)
 
 
-def test_untrained_logits_are_not_saturated(groups):
+def test_untrained_logits_are_not_saturated():
     # States and contexts are at most 1 each and mostly below a half, 2 * width of them. Keys have a deviation of
     # 1 / sqrt(rows) and of as much by features: u has deviation <= 1, logits C u / T <= 0.5, differences <= 0.7. Two
     # deviations make p = sigmoid(1.4).
     p = 1 / (1 + math.exp(-1.4))
     least = -(p * math.log(p) + (1 - p) * math.log(1 - p))
     for seed in range(3):
-        placer = make_placer(width=32, seed=seed)
-        decoded = placer.sample(100 * groups, choices_of(devices=2), K, NO_NOISE, tf.constant([5, 6]))
+        placer = placer_of(width=32, seed=seed)
+        decoded = placer.sample(100 * GROUPS, choices_of(devices=2), K, NO_NOISE, SEED)
         assert float(tf.reduce_mean(decoded.entropy())) / G > least, f"seed {seed}"
         # At least as unsure as in the derivation, the decisions together cannot be near certain.
         assert float(tf.reduce_max(decoded.log_prob())) < -G * (1 - p) / 2, f"seed {seed}"
 
 
-def test_what_is_leaned_to_is_preferred(placer, groups):
-    prior_logits = tf.one_hot([0, 1, 2, 3, 0], D, 50.0, -50.0)
-    decoded = placer.greedy(groups, CHOICES._replace(prior_logits=prior_logits))
-    assert decoded.actions.numpy().tolist() == [[[0, 1, 2, 3, 0]]] * M
-
-
-def test_what_is_illegal_is_never_chosen_and_has_no_part_in_the_probability(placer, groups):
+def test_what_is_illegal_is_never_chosen_and_has_no_part_in_the_probability(placer):
     legal = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1]], bool)
-    choices = choices_of(legal=legal)
-    noise = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -9.0, 9.0)
-    sampled = placer.sample(groups, choices, 200, noise, tf.constant([5, 6]))
+    choices, noise = choices_of(legal=legal), 18 * NOISE
+    sampled = placer.sample(GROUPS, choices, 200, noise, SEED)
     for g in range(G):
         assert set(np.unique(sampled.actions[:, :, g])) <= set(np.flatnonzero(legal[g])), g
-    scored = placer.score(groups, choices, sampled.actions, noise)
+    scored = placer.score(GROUPS, choices, sampled.actions, noise)
     np.testing.assert_allclose(scored.log_prob(), sampled.log_prob(), rtol=1e-4, atol=1e-5)
-    p = tf.nn.softmax(scored.logits).numpy()
-    assert (p[:, :, ~legal] == 0).all()
+    assert (tf.nn.softmax(scored.logits).numpy()[:, :, ~legal] == 0).all()
     assert np.isfinite(scored.entropy()).all()
 
 
 def test_all_legal_sequences_together_are_certain(placer):
     legal = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
     choices = choices_of(devices=3, groups=3, legal=legal)
-    groups = tf.random.stateless_normal([1, 3, F], seed=[1, 2])
     rows = [r for r in itertools.product(range(3), repeat=3) if all(legal[g][d] for g, d in enumerate(r))]
-    log_prob = placer.score(groups, choices, tf.constant([rows], tf.int32), NO_NOISE).log_prob()
+    log_prob = placer.score(GROUPS[:1, :3], choices, tf.constant([rows], tf.int32), NO_NOISE).log_prob()
     assert len(rows) == 2 * 2 * 3 and float(tf.reduce_sum(tf.exp(log_prob))) == pytest.approx(1, rel=1e-5)
 
 
-def test_one_set_of_weights_places_on_any_number_of_devices(placer):
-    for devices, steps in ((1, 2), (3, 7), (6, 1)):
-        choices = choices_of(devices, steps)
-        groups = tf.random.stateless_normal([1, steps, F], seed=[1, 2])
-        sampled = placer.sample(groups, choices, K, NO_NOISE, tf.constant([5, 6]))
-        assert sampled.logits.shape == (1, K, steps, devices)
+def test_one_set_of_weights_places_on_any_number_of_devices(placer, in_twos):
+    for each in (placer, in_twos):
+        for devices, steps in ((1, 2), (3, 7), (6, 1)):
+            groups = tf.random.stateless_normal([1, steps, F], seed=[1, 2])
+            sampled = each.sample(groups, choices_of(devices, steps), K, NO_NOISE, SEED)
+            assert sampled.logits.shape == (1, K, steps, devices)
 
 
-def test_every_weight_is_taught(placer, groups):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(placer.score(groups, CHOICES, tf.ones([M, K, G], tf.int32), NO_NOISE).log_prob())
-    for variable, gradient in zip(
-        placer.trainable_variables, tape.gradient(loss, placer.trainable_variables), strict=True
-    ):
-        assert gradient is not None, variable.name
-        assert float(tf.reduce_max(tf.abs(tf.convert_to_tensor(gradient)))) > 0, variable.name
-
-
-def test_groups_of_one_step_do_not_see_each_other_and_those_after_do(groups):
-    placer = make_placer(groups_per_step=2)  # 5 groups in steps of 2, 2 and 1
-    actions = tf.zeros([M, 1, G], tf.int32)
-    changed = tf.tensor_scatter_nd_update(actions, [[0, 0, 2]], [3])
-    moved = np.abs(
-        placer.score(groups, CHOICES, changed, NO_NOISE).logits
-        - placer.score(groups, CHOICES, actions, NO_NOISE).logits
-    ).max(axis=(1, 3))
-    assert (moved[0, :4] < 1e-6).all() and moved[0, 4] > 1e-6 and (moved[1] < 1e-6).all()
-
-
-def test_several_groups_a_step_are_scored_as_they_were_drawn(groups):
-    placer = make_placer(groups_per_step=2, group_rows=9)
-    noise = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -0.5, 0.5)
-    sampled = placer.sample(groups, CHOICES, K, noise, tf.constant([5, 6]))
-    assert sampled.actions.shape == (M, K, G) and sampled.logits.shape == (M, K, G, D)
-    scored = placer.score(groups, CHOICES, sampled.actions, noise)
-    np.testing.assert_allclose(scored.logits, sampled.logits, rtol=1e-5, atol=1e-6)
-
-
-def test_rows_are_logits_of_their_groups(groups):
-    placer = make_placer(group_rows=9)
-    (rows,) = placer.row_variables
+def test_rows_are_logits_of_their_groups_by_the_numbers_of_devices():
+    placer = placer_of(group_rows=9)
+    rows = placer._rows.embeddings
     assert rows.shape == (9, ROWS) and len(placer.network_variables) == len(placer.trainable_variables) - 1
-    actions = tf.zeros([M, 1, G], tf.int32)
-    before = placer.score(groups, CHOICES, actions, NO_NOISE).logits.numpy()
-    rows.assign(tf.tensor_scatter_nd_add(rows, [[3, 1]], [2.0]))
-    more = placer.score(groups, CHOICES, actions, NO_NOISE).logits.numpy() - before
+    choices = CHOICES._replace(number=tf.constant([3, 0, 7, 5]))
+
+    def logits():
+        return placer.score(GROUPS, choices, ACTIONS, NO_NOISE).logits.numpy()
+
+    before = logits()
+    rows.assign(tf.tensor_scatter_nd_add(rows, [[3, 0]], [2.0]))  # group 3 on device 1, whose number is 0
+    more = logits() - before
     np.testing.assert_allclose(more[:, :, 3, 1], 2.0, rtol=1e-5)
     more[:, :, 3, 1] = 0.0
     assert np.abs(more).max() < 1e-6
-
-
-def test_rows_are_shifted_by_the_numbers_of_devices(groups):
-    placer = make_placer(group_rows=9)
-    choices = CHOICES._replace(number=tf.constant([3, 0, 7, 5]))
-    actions = tf.zeros([M, 1, G], tf.int32)
-    before = placer.score(groups, choices, actions, NO_NOISE).logits.numpy()
-    shift = tf.reshape(tf.range(G * D, dtype=tf.float32), [G, D])
+    before, shift = logits(), tf.reshape(tf.range(G * D, dtype=tf.float32), [G, D])
     placer.shift_rows(shift, choices.number)
-    more = placer.score(groups, choices, actions, NO_NOISE).logits.numpy() - before
-    np.testing.assert_allclose(more, np.broadcast_to(shift, more.shape), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(logits() - before, np.broadcast_to(shift, before.shape), rtol=1e-4, atol=1e-4)
 
 
 def test_odd_widths_are_refused():
     with pytest.raises(ValueError, match="hidden_width is 7"):
         Seq2SeqPlacer(ROWS, 7, 5.0, 10.0)
+
+
+STATES = tf.random.stateless_normal([2, 3, 6], [1, 2])
+
+
+def numbered(*devices):
+    features = tf.random.stateless_normal([ROWS, WIDTH], [3, 4])
+    legal, prior_logits = tf.ones([1, len(devices)], tf.bool), tf.zeros([1, len(devices)])
+    return DeviceChoices(tf.gather(features, devices), tf.constant(devices), legal, prior_logits)
+
+
+@pytest.fixture(scope="module")
+def scores_of():
+    """Scores [2, 3, D] of devices by one scorer."""
+    scorer = DeviceScorer(ROWS, 8, 6)
+    scorer.embed(numbered(0))
+    draw_weights(scorer, 0)
+    return lambda choices: scorer.score(STATES, scorer.embed(choices)).numpy()
+
+
+def test_devices_are_scored_by_what_they_are_and_not_where_they_stand(scores_of):
+    scores = scores_of(numbered(0, 1, 2, 3))
+    order = [2, 0, 3, 1]
+    np.testing.assert_allclose(scores_of(numbered(*order)), scores[..., order], rtol=1e-5)
+    assert np.unique(scores[0, 0].round(5)).size == 4
+    # A device more leaves the scores of the others.
+    np.testing.assert_allclose(scores_of(numbered(0, 1, 2)), scores[..., :3], rtol=1e-5)
+    assert scores_of(numbered(*range(7))).shape == (2, 3, 7)
+
+
+def test_devices_that_are_alike_are_told_apart_by_their_numbers(scores_of):
+    twins = numbered(0, 0)
+    alike = scores_of(twins)
+    np.testing.assert_array_equal(alike[..., 0], alike[..., 1])
+    apart = scores_of(twins._replace(number=tf.constant([0, 1])))
+    assert (np.abs(apart[..., 0] - apart[..., 1]) > 1e-4).all()
+
+
+def test_the_cell_computes_what_sonnets_lstm_does_once_its_inputs_are_multiplied():
+    batch, inputs_width, hidden, steps = 3, 4, 5, 6
+    inputs = tf.random.stateless_normal([steps, batch, inputs_width], [1, 2])
+    sonnets = snt.LSTM(hidden, forget_bias=1.0)
+    expected, state = snt.dynamic_unroll(sonnets, inputs, sonnets.initial_state(batch))
+    ours = ProjectedLstm(hidden)
+    ours(tf.zeros([batch, 4 * hidden]), ours.initial_state(batch))
+    weights = next(v for v in ours.trainable_variables if v.shape.rank == 2)
+    weights.assign(sonnets.hidden_to_hidden)
+    # Sonnet has gates in the order i, f, g, o too, and adds 1 to the forget gate's own bias.
+    np.testing.assert_array_equal(sonnets.b[hidden : 2 * hidden], np.ones(hidden))
+    projected = tf.tensordot(inputs, sonnets.input_to_hidden, 1)
+    outputs, last = snt.dynamic_unroll(ours, projected, ours.initial_state(batch))
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last.cell, state.cell, rtol=1e-5, atol=1e-6)

@@ -19,7 +19,7 @@ from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
     num_groups=8, placer_hidden=8,  landmarks=4,
-    groupings=1, placements=8, incumbent=False,
+    placements=8, incumbent=False,
     learning_rate=1e-2,
 )  # fmt: skip
 METHODS = {"hdp": dataclasses.replace(methods.find("hdp"), default=CONFIG), "random": methods.find("random")}

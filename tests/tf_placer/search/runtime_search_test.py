@@ -27,7 +27,7 @@ pytestmark = [
 
 CONFIG = HdpConfig(
     num_groups=4, placer_hidden=8,  landmarks=2,
-    groupings=1, placements=4, incumbent=False, start_probability=0.5,
+    placements=4, incumbent=False, start_probability=0.5,
 )  # fmt: skip
 METHODS = {
     "hdp": dataclasses.replace(methods.find("hdp"), default=CONFIG),

@@ -22,7 +22,6 @@ SMALL_HDP = dataclasses.replace(
         num_groups=8,
         placer_hidden=8,
         landmarks=4,
-        groupings=1,
         placements=16,
         incumbent=False,
     ),

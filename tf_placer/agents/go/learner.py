@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
-from tf_placer.agents.go.multi_task import MultiTaskPolicy, made, placement_of
+from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
@@ -36,9 +36,9 @@ from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_lo
 from tf_placer.agents.weights import (
     SHIPPED,
     WEIGHTS_REMEDY,
-    Plans,
-    policy_of_weights,
+    PolicyKind,
     restore_weights,
+    weights_header,
     weights_path,
 )
 from tf_placer.base import arguments, masked
@@ -52,6 +52,20 @@ from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights
 _LARGEST = 2**25  # most numbers in a layer's attention at once
+
+
+def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
+    """The policy that decides ``config.tasks``, and the kind of its weights."""
+    kind = go_kind(config)
+    if config.tasks == DEVICES:
+        return GoPolicy(config, seed), kind
+    settings = {**kind.settings, "tasks": config.tasks, "levels": config.levels}
+    return MultiTaskPolicy(config, seed), PolicyKind(MultiTaskPolicy.__name__, kind.versions, settings)
+
+
+def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
+    """The part of a policy that decides devices."""
+    return policy.placement if isinstance(policy, MultiTaskPolicy) else policy
 
 
 class Drawn(NamedTuple):
@@ -96,7 +110,7 @@ class GoLearner(PolicyLearner):
                 # Weights of all tasks, or those of the placement alone.
                 path = weights_path(config.weights, __file__)
                 self._levels_are_taught = (
-                    isinstance(policy, MultiTaskPolicy) and policy_of_weights(path) == kind.policy
+                    isinstance(policy, MultiTaskPolicy) and weights_header(path).get("policy") == kind.policy
                 )
                 if self._levels_are_taught:
                     restore_weights(path, kind, policy)
@@ -105,9 +119,8 @@ class GoLearner(PolicyLearner):
         inputs = go_inputs(problem, nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.best = Best(begin)
         # Where refinement begins: [V] devices; with further tasks [1 + L, V] devices and levels.
-        self.begin = self.best.decisions[0]
+        self.best = Best(begin)
         self._begins_taught = bool(config.weights) and (self._decides_devices or self._levels_are_taught)
         self.baseline = TrialAverage()
         self._chunk = chunk_of(config, nodes.count)
@@ -125,7 +138,7 @@ class GoLearner(PolicyLearner):
     @tf.function(autograph=False)
     def _refined(self) -> Proposal:
         """Draws chains from where refinement begins."""
-        config, begin = self._config, tf.convert_to_tensor(self.begin)
+        config, (begin,) = self._config, self.best.fastest
 
         def draw(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             chain, scores = self.policy.sample(self.inputs, begin, self._chunk, seed, **self._turn())
@@ -142,7 +155,7 @@ class GoLearner(PolicyLearner):
 
     def _proposal(self, steps: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
         """Proposal of chains with steps [B, T + L, V]; the first chain of all stays at the beginning."""
-        begin = tf.convert_to_tensor(self.begin)
+        (begin,) = self.best.fastest
         stands = self.policy.unfolded(begin[tf.newaxis])
         chain = Chain(begin, tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], stands, steps))
         state = self.policy.state(chain)
@@ -178,15 +191,14 @@ class GoLearner(PolicyLearner):
         total = config.epochs * config.minibatches
         tf.while_loop(lambda number: number < total, step, (tf.constant(0),), parallel_iterations=1)
         if config.begin == "best":
-            times_s = executed_times(runtime_s, valid)
-            fastest = tf.argmin(times_s)
-            self.best.take([self.policy.state(chain)[fastest]], times_s[fastest])
+            self.best.take([self.policy.state(chain)], executed_times(runtime_s, valid))
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
         """Mean entropy of a decision in nats, under the current policy."""
-        begin = tf.convert_to_tensor(self.begin)
-        return tf.reduce_mean(self.policy.greedy(self.inputs, begin)[1].entropy)
+        (begin,) = self.best.fastest
+        _, scores = self.policy.sample(self.inputs, begin, 1, self._now())
+        return tf.reduce_mean(scores.entropy)
 
     def _turn(self) -> dict[str, tf.Tensor]:
         """The steps [T + L] that are drawn in this update, where tasks take turns."""
@@ -205,15 +217,12 @@ class GoLearner(PolicyLearner):
     def _taught(self) -> Proposal:
         """Proposal by taught weights: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
-        begin = tf.convert_to_tensor(self.begin)
+        (begin,) = self.best.fastest
         # The first of all may be the beginning: the likeliest comes second.
         temperature = tf.where(tf.range(count) == min(1, count - 1), 0.0, _TEMPERATURE)
         if self._decides_devices:
-            cold, warm = (
-                committed(placement_of(self.policy), self.inputs, samples, _STEPS, tf.constant(heat), seed)
-                for samples, heat in ((1, 0.0), (count - 1, _TEMPERATURE))
-            )
-            devices = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
+            devices = _likeliest_then_draws(self.policy, self.inputs, count, _STEPS, seed)
+            devices = tf.concat([devices[1:2], devices[:1], devices[2:]], axis=0)
         else:
             devices = tf.repeat(begin[:1], count, axis=0)
         if self._levels_are_taught:
@@ -305,8 +314,8 @@ class GoStudent(snt.Module):
         """[U] int32 nodes."""
         return ordered_groups(problem, self._config.most_nodes).group_of_unit
 
-    def meets(self, problem: Problem, plans: Plans) -> GoLesson:
-        """A problem with good plans; the first unit of a node gives the node's device."""
+    def meets(self, problem: Problem, plans: Any) -> GoLesson:
+        """A problem with good ``Plans``; the first unit of a node gives the node's device."""
         nodes = ordered_groups(problem, self._config.most_nodes)
         joint = JointPlans(nodes, self.tasks, self.levels)
         return GoLesson(
@@ -416,24 +425,31 @@ SPEC = MethodSpec(
 
 @dataclasses.dataclass(frozen=True)
 class GoZeroShotConfig(Settings):
-    """Settings of ``go_zero_shot``.
+    """Settings of ``go_zero_shot``."""
 
-    Attributes:
-      weights: file that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own
-        settings; "shipped" are those that come with tf_placer.
-      tasks: decisions to make, one of ``TASKS`` with devices: those that the weights were taught.
-      samples: B, number of plans; the first is the likeliest.
-      steps: T, in which the nodes of a plan are decided.
-    """
-
+    # File that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own settings;
+    # "shipped" are those that come with tf_placer.
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+    # Decisions to make, one of ``TASKS`` with devices: those that the weights were taught.
     tasks: str = setting(DEVICES, words=tuple(tasks for tasks in TASKS if tasks.startswith(DEVICES)))
-    samples: int = setting(64, least=1)
-    steps: int = setting(_STEPS, least=1)
+    samples: int = setting(64, least=1)  # B, number of plans; the first is the likeliest
+    steps: int = setting(_STEPS, least=1)  # T, in which the nodes of a plan are decided
 
     def __post_init__(self) -> None:
         super().__post_init__()
         arguments.text("weights", self.weights, f'{WEIGHTS_REMEDY}, or "shipped"')
+
+
+def _likeliest_then_draws(
+    policy: GoPolicy | MultiTaskPolicy, inputs: GoInputs, count: int, steps: int, seed: tf.Tensor
+) -> tf.Tensor:
+    """[B, V] devices by a taught policy."""
+    devices = [
+        committed(placement_of(policy), inputs, samples, steps, tf.constant(temperature), seed)
+        for samples, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
+        if samples
+    ]
+    return tf.concat(devices, axis=0)
 
 
 def go_zero_shot(
@@ -462,19 +478,8 @@ def go_zero_shot(
     restore_weights(weights_path(config.weights, __file__), kind, policy)
     nodes = ordered_groups(problem, policy_config.most_nodes)
     inputs = go_inputs(problem, nodes)
-    devices = [
-        committed(
-            placement_of(policy),
-            inputs,
-            count,
-            config.steps,
-            tf.constant(temperature),
-            tf.constant([seed, 0x25]),
-        )
-        for count, temperature in ((1, 0.0), (config.samples - 1, _TEMPERATURE))
-        if count
-    ]
-    rows = inputs.placements(tf.concat(devices, axis=0)).numpy()
+    devices = _likeliest_then_draws(policy, inputs, config.samples, config.steps, tf.constant([seed, 0x25]))
+    rows = inputs.placements(devices).numpy()
     certain, likely = repairs(problem)
     placements = fitting(problem, [certain(likely(row)) for row in rows])
     if not isinstance(policy, MultiTaskPolicy):

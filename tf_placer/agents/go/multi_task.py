@@ -5,6 +5,7 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.agents.features import draw_weights
 from tf_placer.agents.go.policy import (
     FAINT,
     Chain,
@@ -13,11 +14,9 @@ from tf_placer.agents.go.policy import (
     GoInputs,
     GoPolicy,
     Scores,
-    go_kind,
+    decided,
     kept_logits,
 )
-from tf_placer.agents.graph_inputs import draw_weights
-from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
 from tf_placer.grouper.groups import DEVICES, FUSION
 
@@ -83,19 +82,28 @@ class MultiTaskPolicy(snt.Module):
     ) -> tuple[Chain, Scores]:
         """Draws ``count`` chains, which begin with a state [1 + L, V]; ``drawn`` [T + L] bool, None draws all steps."""
         of_devices, of_levels = tf.unstack(tf.random.split(seed))
-        encoded = self.placement.encode(inputs)
-        placed = self.placement.sample(inputs, begin[0], count, of_devices, encoded) if self._passes else None
+        encoded, passes = self.placement.encode(inputs), self._passes
         nodes = tf.shape(inputs.fuses)[0]
         noise = masked.gumbel(tf.stack([len(self._tasks), count, nodes, self.config.levels]), of_levels)
-        return self._decided(inputs, encoded, begin, placed, noise, drawn)
-
-    def greedy(self, inputs: GoInputs, begin: tf.Tensor) -> tuple[Chain, Scores]:
-        """The likeliest decision of every node in each step, B = 1."""
-        encoded = self.placement.encode(inputs)
-        placed = self.placement.greedy(inputs, begin[0], encoded=encoded) if self._passes else None
-        nodes = tf.shape(inputs.fuses)[0]
-        noise = tf.zeros(tf.stack([len(self._tasks), 1, nodes, self.config.levels]))
-        return self._decided(inputs, encoded, begin, placed, noise)
+        begins = tf.repeat(begin[tf.newaxis], count, axis=0)
+        state, stands = begins, self.unfolded(begins)
+        drawn = tf.ones([self.num_steps], bool) if drawn is None else drawn
+        steps, scores = [], []
+        if passes:
+            placed, placed_scores = self.placement.sample(inputs, begin[0], count, of_devices, encoded)
+            steps.append(tf.where(drawn[0], placed.steps, stands[:, :passes]))
+            scores.append(placed_scores)
+            state = self.placed(begin, steps[0][:, -1])
+        for task, of_task in enumerate(tf.unstack(noise)):
+            # The largest logit with noise, task by task.
+            before = _before(begins, state, task)
+            logits = self._logits(inputs, task, self._states(inputs, encoded, task, before), before)
+            step = passes + task
+            level = tf.where(drawn[step], masked.largest(logits + of_task), stands[:, step])
+            steps.append(level[:, tf.newaxis])
+            scores.append(_scored(logits, level))
+            state = _with_level(state, task, level)
+        return Chain(begin, tf.concat(steps, axis=1)), _joined(scores, drawn)
 
     def score(self, inputs: GoInputs, chain: Chain, drawn: tf.Tensor | None = None) -> Scores:
         """Teacher forcing: the log-probabilities [B, T + L, V] of given steps, 0 where they were not ``drawn``."""
@@ -121,7 +129,7 @@ class MultiTaskPolicy(snt.Module):
         before = [_before(begin, state, task) for task in range(len(self._tasks))]
         offsets = [self._own.told(task, levels[:, 1:]) for task, levels in enumerate(before)]
         devices = tf.tile(state[:, 0], [len(self._tasks), 1])
-        attended = self.placement.states(inputs, encoded, devices, tf.concat(offsets, axis=0))
+        attended = self.placement.states(encoded, decided(inputs, devices), tf.concat(offsets, axis=0))
         states = tf.split(attended, len(self._tasks))
         scores = [
             _scored(self._logits(inputs, task, states[task], levels), state[:, 1 + task])
@@ -153,41 +161,15 @@ class MultiTaskPolicy(snt.Module):
         state = self.placed(begin, devices)
         for task, of_task in enumerate(tf.unstack(noise)):
             before = _before(begins, state, task)
-            states = self.placement.states(inputs, encoded, devices, self._own.told(task, before[:, 1:]))
-            logits = masked.masked(self._own.logits(task, states), self._legal(inputs, task))
+            logits = self._own.logits(task, self._states(inputs, encoded, task, before))
+            logits = masked.masked(logits, self._legal(inputs, task))
             state = _with_level(state, task, masked.largest(logits + of_task))
         return state
 
-    def _decided(
-        self,
-        inputs: GoInputs,
-        encoded: Encoded,
-        begin: tf.Tensor,
-        placed: tuple[Chain, Scores] | None,
-        noise: tf.Tensor,
-        drawn: tf.Tensor | None = None,
-    ) -> tuple[Chain, Scores]:
-        """The largest logit with noise [L, B, V, K], task by task."""
-        steps, scores = [], []
-        begins = tf.repeat(begin[tf.newaxis], tf.shape(noise)[1], axis=0)
-        state = begins
-        stands = self.unfolded(state)
-        drawn = tf.ones([self.num_steps], bool) if drawn is None else drawn
-        if placed is not None:
-            steps.append(tf.where(drawn[0], placed[0].steps, stands[:, : self._passes]))
-            scores.append(placed[1])
-            state = self.placed(begin, steps[0][:, -1])
-        for task, of_task in enumerate(tf.unstack(noise)):
-            before = _before(begins, state, task)
-            offset = self._own.told(task, before[:, 1:])
-            states = self.placement.states(inputs, encoded, before[:, 0], offset)
-            logits = self._logits(inputs, task, states, before)
-            step = self._passes + task
-            level = tf.where(drawn[step], masked.largest(logits + of_task), stands[:, step])
-            steps.append(level[:, tf.newaxis])
-            scores.append(_scored(logits, level))
-            state = _with_level(state, task, level)
-        return Chain(begin, tf.concat(steps, axis=1)), _joined(scores, drawn)
+    def _states(self, inputs: GoInputs, encoded: Encoded, task: int, state: tf.Tensor) -> tf.Tensor:
+        """[B, V, H] output of attention for a task, given the state before the task."""
+        offset = self._own.told(task, state[:, 1:])
+        return self.placement.states(encoded, decided(inputs, state[:, 0]), offset)
 
     def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """[B, V, K] masked logits of a task, from the attention's output [B, V, H] and the current state."""
@@ -231,20 +213,6 @@ class _OfTasks(snt.Module):
     def logits(self, task: int, states: tf.Tensor) -> tf.Tensor:
         """[B, V, K] of states [B, V, H]."""
         return snt.BatchApply(self._last[task])(states)
-
-
-def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
-    """The policy that decides ``config.tasks``, and the kind of its weights."""
-    kind = go_kind(config)
-    if config.tasks == DEVICES:
-        return GoPolicy(config, seed), kind
-    settings = {**kind.settings, "tasks": config.tasks, "levels": config.levels}
-    return MultiTaskPolicy(config, seed), PolicyKind(MultiTaskPolicy.__name__, kind.versions, settings)
-
-
-def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
-    """The part of a policy that decides devices."""
-    return policy.placement if isinstance(policy, MultiTaskPolicy) else policy
 
 
 def _before(begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:

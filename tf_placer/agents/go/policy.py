@@ -15,9 +15,13 @@ from tf_placer.agents.features import (
     NUM_TYPES,
     RELATIVE_VERSION,
     RELATIVE_WIDTH,
+    GraphInputs,
+    Mean,
+    draw_weights,
+    graph_inputs,
     load_and_slowness,
+    one_device,
 )
-from tf_placer.agents.graph_inputs import GraphInputs, draw_weights, graph_inputs, one_device
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
@@ -37,26 +41,7 @@ class GoConfig(Settings):
     work; we could not check them against its text. One of Adam's steps at the printed learning rate
     of 0.5 is longer than the weights, and it is not clear what its entropy weight of 0.5
     multiplies: learning_rate 1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and segment 256 are
-    those of a published reproduction.
-
-    Departures that the preset "ours" makes, each undone by its field:
-
-    - granularity "groups" for "units": a device for each of about 160 groups, min-cut parts split
-      by slack. A reward for one decision of 160 says more than for one of thousands.
-    - begin "best" for "nothing": refinement starts from the best placement so far, as later passes
-      do from earlier ones.
-    - keep_probability 0.985 for 0: an untrained policy leaves most nodes where they are.
-    - exploration 0.005 for 0: a confident policy still proposes new placements.
-    - passes 1 for 3: the best placement has been refined before.
-    - device_state: a decision also sees the contents of each device, and the neighbors there, which
-      tells equal devices apart.
-    - standardize: advantages are standardized by batch, not compared with the mean of all earlier
-      trials.
-    - elite_share 0.1 for 0: the best samples of a batch are also imitated.
-    - graph_width 32 for 128, width 32 for 64, two heads of 16 for three of 25, inner_width 64 for
-      256, segment 64 for 256; rollouts 32 for 800, one minibatch for 40, epochs 3 for 20: more
-      updates in the same time.
-    - learning_rate 3e-3 for 1e-4; failing_reward -2 for -10.
+    those of a published reproduction. The sizes of "ours" allow more updates in the same time.
 
     Departures without a setting: features of nodes are relative to the step
     (``relative_features``), where the paper has shapes and numbers of neighbors; devices are scored
@@ -66,66 +51,56 @@ class GoConfig(Settings):
 
     Further tasks begin with nothing decided, as in TensorFlow by itself: no order of ready ops, and
     no clusters.
-
-    Attributes:
-      tasks: decisions to make, one of ``TASKS``; others stay as they begin, without an order or
-        without clusters.
-      turn_updates: updates that a task has to itself, with the others as in the best plan so far,
-        before the next one's turn; 0 decides all tasks in every update.
-      levels: K, of priorities and fusion priorities (20 in a published reproduction).
-      granularity: decisions are for "units" (paper), or for "groups" of them.
-      num_groups: most groups.
-      graph_width: of the graph embedding.
-      width: H, of the attention layers.
-      heads, head_width, inner_width: of each of them.
-      segment: S, nodes that attend to each other and to as many before.
-      passes: T, of refinement; all of them are drawn and have a part in the probability.
-      device_state: score devices by their contents, too.
-      begin: input of the first pass: the "best" placement so far, the "plan" that the search begins
-        with, or "nothing" (paper).
-      keep_probability: how often an untrained policy leaves a node where the pass before, or the
-        beginning, had it; 0 leaves it unbiased (paper).
-      exploration: share of each decision's probability that all legal devices have in equal parts.
-      rollouts: B, placements of an update.
-      minibatches: of an epoch, a PPO step each; divides ``rollouts``.
-      epochs: over the samples of an update.
-      learning_rate: Adam's (paper: 0.5 as printed, which cannot be).
-      standardize: advantages by batch; else the mean of all earlier trials is the baseline (paper).
-      elite_share: share of each batch's samples that the policy also imitates.
-      failing_reward: reward of a placement that does not run, below 0.
-      weights: file that `train` wrote, whose weights it begins with, "shipped" for those that come
-        with tf_placer, or "" for new ones. With weights the first placements are made from nothing
-        (``committed``), and refinement begins with the best of them; an order and fusion, too,
-        where the file is of a policy for the same tasks and levels. The method's row in the table
-        has "shipped", a preset "".
-      preset: "ours" or "paper"; the values of fields that are not given.
     """
 
+    # Decisions to make, one of ``TASKS``; others stay as they begin, without an order or clusters.
     tasks: str = setting(DEVICES, words=TASKS)
+    # Updates that a task has to itself, with the others as in the best plan so far, before the next
+    # one's turn; 0 decides all tasks in every update.
     turn_updates: int = setting(0, least=0)
-    levels: int = setting(8, paper=20, least=2)
+    levels: int = setting(8, paper=20, least=2)  # K, of priorities and fusion priorities
+    # Decisions are for units, or for groups: a reward for one decision of 160 says more than for
+    # one of thousands.
     granularity: str = setting("groups", paper="units", words=("groups", "units"))
-    num_groups: int = setting(160, least=1)
-    graph_width: int = setting(32, paper=128, least=1)
-    width: int = setting(32, paper=64, least=1)
-    heads: int = setting(2, paper=3, least=1)
-    head_width: int = setting(16, paper=25, least=1)
-    inner_width: int = setting(64, paper=256, least=1)
+    num_groups: int = setting(160, least=1)  # most groups, min-cut parts split by slack
+    graph_width: int = setting(32, paper=128, least=1)  # of the graph embedding
+    width: int = setting(32, paper=64, least=1)  # H, of the attention layers
+    heads: int = setting(2, paper=3, least=1)  # of each layer
+    head_width: int = setting(16, paper=25, least=1)  # of queries, keys and values
+    inner_width: int = setting(64, paper=256, least=1)  # of the feed-forward part
+    # S, nodes that attend to each other and to as many before.
     segment: int = setting(64, paper=256, least=1)
+    # T, of refinement; all are drawn and have a part in the probability. The best placement has
+    # been refined before.
     passes: int = setting(1, paper=3, least=1)
+    # Score devices by their contents, too, and by the neighbors there: tells equal devices apart.
     device_state: bool = setting(True, paper=False)
+    # Input of the first pass: the best placement so far, the plan that the search begins with, or
+    # nothing.
     begin: str = setting("best", paper="nothing", words=("best", "plan", "nothing"))
+    # How often an untrained policy leaves a node where the pass before, or the beginning, had it;
+    # 0 leaves it unbiased.
     keep_probability: float = setting(0.985, paper=0.0, least=0, below=1)
+    # Share of each decision's probability that all legal devices have in equal parts: a confident
+    # policy still proposes new placements.
     exploration: float = setting(0.005, paper=0.0, least=0, below=1)
-    rollouts: int = setting(32, paper=800, least=1)
-    minibatches: int = setting(1, paper=40, least=1)
-    epochs: int = setting(3, paper=20, least=1)
-    learning_rate: float = setting(3e-3, paper=1e-4, least=0)
+    rollouts: int = setting(32, paper=800, least=1)  # B, placements of an update
+    minibatches: int = setting(1, paper=40, least=1)  # of an epoch, a PPO step each; divides B
+    epochs: int = setting(3, paper=20, least=1)  # over the samples of an update
+    learning_rate: float = setting(3e-3, paper=1e-4, least=0)  # Adam's
+    # Advantages by batch; else the mean of all earlier trials is the baseline.
     standardize: bool = setting(True, paper=False)
+    # Share of each batch's samples that the policy also imitates.
     elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    # Reward of a placement that does not run, below 0.
     failing_reward: float = setting(-2.0, paper=-10.0, below=0)
+    # File that `train` wrote, whose weights it begins with, "shipped" for those that come with
+    # tf_placer, or "" for new ones. With weights the first placements are made from nothing
+    # (``committed``), and refinement begins with the best of them; an order and fusion, too, where
+    # the file is of a policy for the same tasks and levels. The method's row in the table has
+    # "shipped", a preset "".
     weights: str = setting("", remedy=WEIGHTS_REMEDY)
-    preset: str = setting("ours", words=("ours", "paper"))
+    preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
     # The paper's, or those of the reproduction, in every preset.
     type_embedding: ClassVar[int] = 16
@@ -156,13 +131,6 @@ class GoConfig(Settings):
 NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
 
 
-class Flow(NamedTuple):
-    """Tensors that nodes read, or that they give, as a sparse matrix [V, V]."""
-
-    pairs: tf.Tensor  # [E', 2] int64 (node, neighbor), by node
-    share: tf.Tensor  # [E'] float32, of all bytes that the node reads (gives)
-
-
 class GoInputs(NamedTuple):
     """A problem for ``GoPolicy``. Sizes U, E, V and D differ from problem to problem; widths do not.
 
@@ -173,8 +141,8 @@ class GoInputs(NamedTuple):
     node_of_unit: tf.Tensor  # [U] int32
     node_numbers: tf.Tensor  # [V, 3] float32, roots of a node's shares of all work and of all bytes
     legal: tf.Tensor  # [V, D] bool
-    reads: Flow  # between nodes
-    gives: Flow
+    reads: Mean  # over the nodes that a node reads, by bytes, and that it gives to
+    gives: Mean
     # [V, D, 2] float32, a node's time on a device as a share of all work, its bytes as one of
     # memory
     load: tf.Tensor
@@ -194,24 +162,18 @@ def go_inputs(problem: Problem, nodes: Groups) -> GoInputs:
     load, slowness = load_and_slowness(nodes)
     backward = nodes.edges[:, ::-1]
     order = np.lexsort((backward[:, 1], backward[:, 0]))
+    amount = nodes.edge_bytes.astype(np.float64) + 1e-3  # of empty tensors alone, equal shares
     return GoInputs(
         graph=graph_inputs(problem, landmarks=0, seed=0),
         node_of_unit=tf.constant(nodes.group_of_unit),
         node_numbers=tf.constant(np.stack(numbers, axis=1), tf.float32),
         legal=tf.constant(nodes.legal),
-        reads=_flow(backward[order], nodes.edge_bytes[order], nodes.count),
-        gives=_flow(nodes.edges, nodes.edge_bytes, nodes.count),
+        reads=Mean.of(backward[order], amount[order], nodes.count),
+        gives=Mean.of(nodes.edges, amount, nodes.count),
         load=tf.constant(load),
         slowness=tf.constant(slowness),
         fuses=tf.constant(fusing(nodes)),
     )
-
-
-def _flow(pairs: np.ndarray, size: np.ndarray, nodes: int) -> Flow:
-    """Shares of each row's sum; of a row of empty tensors alone, equal ones."""
-    size = size.astype(np.float64) + 1e-3
-    total = np.bincount(pairs[:, 0], size, nodes)
-    return Flow(tf.constant(pairs, tf.int64), tf.constant(size / total[pairs[:, 0]], tf.float32))
 
 
 DECIDED_WIDTH = 8
@@ -237,20 +199,12 @@ class Decided(NamedTuple):
 def decided(inputs: GoInputs, device_of_node: tf.Tensor) -> Decided:
     """Describes decisions [B, V] int32, -1 for none; linear in the edges between nodes."""
     one_hot = tf.one_hot(device_of_node, tf.shape(inputs.legal)[1])
-    batch, nodes, devices = tf.unstack(tf.shape(one_hot))
-    columns = tf.reshape(tf.transpose(one_hot, [1, 0, 2]), [nodes, batch * devices])
-    size = tf.cast(nodes, tf.int64)
-    shares = []
-    for flow in (inputs.reads, inputs.gives):
-        matrix = tf.SparseTensor(flow.pairs, flow.share, tf.stack([size, size]))
-        product = tf.sparse.sparse_dense_matmul(matrix, columns)
-        shares.append(tf.transpose(tf.reshape(product, [nodes, batch, devices]), [1, 0, 2]))
-    return Decided(one_hot, *shares)
+    by_node = tf.transpose(one_hot, [1, 0, 2])
+    reads, gives = (tf.transpose(mean.over(by_node), [1, 0, 2]) for mean in (inputs.reads, inputs.gives))
+    return Decided(one_hot, reads, gives)
 
 
-NOWHERE = -1
-"""The device of an undecided node."""
-
+NOWHERE = -1  # the device of an undecided node
 FAINT = 0.1  # factor on the weights of a last layer, whose features have little influence at first
 
 
@@ -260,11 +214,6 @@ class Chain(NamedTuple):
     begin: tf.Tensor  # [V] devices; or a state [1 + L, V]
     # [B, T, V] devices after each pass; or devices and levels after each step [B, T + L, V]
     steps: tf.Tensor
-
-    @property
-    def executed(self) -> tf.Tensor:
-        """[B, V], after the last step."""
-        return self.steps[:, -1]
 
 
 class Scores(NamedTuple):
@@ -345,21 +294,22 @@ class GoPolicy(snt.Module):
 
     def state(self, chain: Chain) -> tf.Tensor:
         """[B, V] after the last step."""
-        return chain.executed
+        return chain.steps[:, -1]
 
     def sample(
         self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor, encoded: Encoded | None = None
     ) -> tuple[Chain, Scores]:
         """Draws ``count`` chains, which begin with devices [V]; ``NOWHERE`` where nothing is decided."""
+        encoded = self.encode(inputs) if encoded is None else encoded
         shape = tf.concat([[self.config.passes, count], tf.shape(inputs.legal)], axis=0)
-        return self._refine(inputs, begin, masked.gumbel(shape, seed), encoded)
-
-    def greedy(
-        self, inputs: GoInputs, begin: tf.Tensor, encoded: Encoded | None = None
-    ) -> tuple[Chain, Scores]:
-        """The likeliest device of every node in each pass, from devices [V] or ``NOWHERE``; B = 1."""
-        shape = tf.concat([[self.config.passes, 1], tf.shape(inputs.legal)], axis=0)
-        return self._refine(inputs, begin, tf.zeros(shape), encoded)
+        now, passes = begin[tf.newaxis], []
+        for noise in tf.unstack(masked.gumbel(shape, seed)):
+            logits = self.logits(inputs, now, encoded)
+            now = masked.largest(logits + noise)
+            logits = tf.broadcast_to(logits, tf.shape(noise))
+            passes.append((now, masked.log_prob(logits, now), masked.entropy(logits)))
+        devices, log_prob, entropy = (tf.stack(steps, axis=1) for steps in zip(*passes, strict=True))
+        return Chain(begin, devices), Scores(log_prob, entropy)
 
     def score(self, inputs: GoInputs, chain: Chain, encoded: Encoded | None = None) -> Scores:
         """Teacher forcing: the log-probabilities of given chains, all passes at once."""
@@ -374,20 +324,6 @@ class GoPolicy(snt.Module):
         ]
         logits = tf.concat(pass_logits, axis=1)
         return Scores(masked.log_prob(logits, chain.steps), masked.entropy(logits))
-
-    def _refine(
-        self, inputs: GoInputs, begin: tf.Tensor, noise: tf.Tensor, encoded: Encoded | None
-    ) -> tuple[Chain, Scores]:
-        """The largest logit with noise [T, B, V, D], pass by pass."""
-        encoded = self.encode(inputs) if encoded is None else encoded
-        now, passes = begin[tf.newaxis], []
-        for pass_noise in tf.unstack(noise):
-            logits = self.logits(inputs, now, encoded)
-            now = masked.largest(logits + pass_noise)
-            logits = tf.broadcast_to(logits, tf.shape(pass_noise))
-            passes.append((now, masked.log_prob(logits, now), masked.entropy(logits)))
-        devices, log_prob, entropy = (tf.stack(steps, axis=1) for steps in zip(*passes, strict=True))
-        return Chain(begin, devices), Scores(log_prob, entropy)
 
     def encode(self, inputs: GoInputs) -> Encoded:
         """Reads the graph, once for all passes."""
@@ -405,19 +341,16 @@ class GoPolicy(snt.Module):
             devices=self._devices.embed(choices),
         )
 
-    def states(
-        self, inputs: GoInputs, encoded: Encoded, device_of_node: tf.Tensor, offset: tf.Tensor
-    ) -> tf.Tensor:
-        """[B, V, H] output of attention for nodes on devices [B, V], with an ``offset`` [B, V, H] to its input."""
-        around = self._surroundings(encoded, decided(inputs, device_of_node))
-        return self._attention(encoded.nodes + around + offset, encoded.whole)
+    def states(self, encoded: Encoded, seen: Decided, offset: tf.Tensor | float) -> tf.Tensor:
+        """[B, V, H] output of attention, which sees the devices of each node and its neighbors.
 
-    def _surroundings(self, encoded: Encoded, seen: Decided) -> tf.Tensor:
-        """[B, V, H] of the devices of each node and its neighbors."""
+        ``offset``, [B, V, H] or a number, is added to its input.
+        """
         embedding = encoded.devices.embedding
         mixed = [tf.tensordot(shares, embedding, 1) for shares in (seen.here, seen.reads, seen.gives)]
         # A tensordot makes rows of its argument; ``SegmentAttention`` says why that matters.
-        return tf.tensordot(tf.concat(mixed, axis=2), self._around.w, 1)
+        around = tf.tensordot(tf.concat(mixed, axis=2), self._around.w, 1)
+        return self._attention(encoded.nodes + around + offset, encoded.whole)
 
     def logits(
         self, inputs: GoInputs, device_of_node: tf.Tensor, encoded: Encoded | None = None
@@ -426,7 +359,7 @@ class GoPolicy(snt.Module):
         encoded = self.encode(inputs) if encoded is None else encoded
         seen = decided(inputs, device_of_node)
         devices = encoded.devices
-        states = self._attention(encoded.nodes + self._surroundings(encoded, seen), encoded.whole)
+        states = self.states(encoded, seen, 0.0)
         logits = self._devices.score(states, devices)
         if self.config.device_state:
             of_state, of_device = self._of_state, self._of_device.w
@@ -459,8 +392,7 @@ def kept_logits(stands: tf.Tensor, legal: tf.Tensor, probability: float) -> tf.T
     return stands * tf.math.log(probability * alternatives / (1.0 - probability))
 
 
-NETWORK_VERSION = 1
-"""Of the networks' shape: variables that were saved with another one cannot be restored."""
+NETWORK_VERSION = 1  # of the networks' shape: variables that were saved with another one cannot be restored
 
 _SHAPING = (
     *("type_embedding", "graph_width", "graph_layers", "width", "layers", "heads", "head_width"),

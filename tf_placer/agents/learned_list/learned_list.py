@@ -25,23 +25,17 @@ _MOST = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class LearnedListConfig(Settings):
-    """Settings for drawing rules of list scheduling, and for moving the search to the best ones.
+    """Settings for drawing rules of list scheduling, and for moving the search to the best ones."""
 
-    Attributes:
-      num_groups: most groups of units that are decided one by one.
-      passes: decisions for each group; after the first with all other groups in their places.
-      rules: B, drawn for each batch.
-      elites: of a batch that the distribution moves to.
-      spread: factor on the prior's spread at the beginning of a search.
-      weights: file that ``train`` wrote, whose prior it begins with, "shipped" for the one that
-        comes with tf_placer, or "" for an untaught one.
-    """
-
-    num_groups: int = setting(320, least=1, most=_MOST)
+    num_groups: int = setting(320, least=1, most=_MOST)  # most groups of units that are decided one by one
+    # Decisions for each group; after the first with all other groups in their places.
     passes: int = setting(3, least=1, most=_MOST)
-    rules: int = setting(16, least=2, most=_MOST)
-    elites: int = setting(3, least=1, most=_MOST)
+    rules: int = setting(16, least=2, most=_MOST)  # B, drawn for each batch
+    elites: int = setting(3, least=1, most=_MOST)  # of a batch that the distribution moves to
+    # Factor on the prior's spread at the beginning of a search.
     spread: float = setting(1.0, above=0)
+    # File that ``train`` wrote, whose prior it begins with, "shipped" for the one that comes with
+    # tf_placer, or "" for an untaught one.
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
 
     step: ClassVar[float] = 0.4  # share of the way that the mean moves to the elites
@@ -82,8 +76,7 @@ class Rules:
         self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
 
 
-INPUTS_VERSION = 1
-"""Of ``list_inputs``: rules that were taught with another version mean something else."""
+INPUTS_VERSION = 1  # of ``list_inputs``: rules that were taught with another version mean something else
 
 _BINS = 32  # T
 _FAST = 1.5  # a fast device takes at most 1.5 times as long as the fastest one for all of the work
@@ -98,7 +91,7 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     Work is relative to a fast device's part of all work, split evenly; messages are relative to the
     shortest possible step: the longest chain, or all work split evenly.
     """
-    graph, legal = problem.op_graph, nodes.legal
+    graph = problem.op_graph
     node_of_op = nodes.group_of_unit[problem.unit_of_op]
     work_ns = nodes.compute_ns()
     alone_ns = np.maximum(work_ns.sum(axis=0), 1.0)  # [D] all of it
@@ -106,7 +99,7 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     share_ns = alone_ns.min() / fast.sum()
     chain_ns = float(max((graph.top_level_ns + graph.bottom_level_ns).max(initial=0), 1))
     step_ns = max(chain_ns, share_ns)
-    least_ns = np.maximum(np.where(legal, work_ns, np.inf).min(axis=1), 1.0)
+    least_ns = np.maximum(np.where(nodes.legal, work_ns, np.inf).min(axis=1), 1.0)
     need_bytes = nodes.sums(problem.resident_bytes + held_bytes(problem))
     capacity_bytes = np.maximum(problem.cluster.capacity_bytes(), 1)
     # Times of a message and of a byte, over the time of the step; 0 on the diagonal.
@@ -115,7 +108,12 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
         np.where(elsewhere, time_ns, 0.0) / step_ns
         for time_ns in (graph.transfer.fixed_ns, graph.transfer.ns_per_byte)
     )
-    offset, neighbor, neighbor_bytes = _neighbors(nodes)
+    # Every edge from both of its ends, the most bytes first.
+    node, neighbor = nodes.edges.T.reshape(-1), nodes.edges[:, ::-1].T.reshape(-1)
+    amount = np.tile(nodes.edge_bytes, 2).astype(np.float64)
+    order = np.lexsort((neighbor, -amount, node))
+    offset = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes.count))])
+    neighbor_bytes = amount[order]
     own_bytes = np.add.reduceat(np.append(neighbor_bytes, 0.0), offset[:-1]) * (np.diff(offset) > 0)
     # Share of the step that a node's work could wait, weighted by the time of its ops.
     op_slack = 1 - (graph.top_level_ns + graph.bottom_level_ns) / chain_ns
@@ -124,93 +122,42 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     slack = slack_sum / np.bincount(node_of_op, weight, nodes.count)
     op_ns = np.bincount(node_of_op, graph.op_ns, nodes.count)
     log_work = _within(np.log(np.maximum(op_ns * nodes.count / max(op_ns.sum(), 1.0), _LITTLE)) / 3)
+    # Shares of a node's work by time: one half as early as possible, one as late.
+    half_ns, window = graph.op_ns / 2, np.zeros((nodes.count, _BINS))
+    for middle_ns in (graph.top_level_ns + half_ns, chain_ns - graph.bottom_level_ns + half_ns):
+        place = np.clip((middle_ns / chain_ns * _BINS).astype(int), 0, _BINS - 1)
+        np.add.at(window, (node_of_op, place), half_ns)
+    window /= np.maximum(window.sum(axis=1, keepdims=True), 1.0)
+    # Context, see ``tf_placer.ops.list_policy.CONTEXT``.
+    links = max(len(link_fixed) * (len(link_fixed) - 1), 1)  # without links both are 0
+    fixed, per_byte = (float(matrix.sum() / links) for matrix in (link_fixed, link_per_byte))
+    traffic = nodes.edge_bytes.sum() * per_byte + len(nodes.edges) * fixed
+    own_traffic = (own_bytes * per_byte + fixed) / (least_ns / step_ns + 0.05 / nodes.count)
+    tightness = float(need_bytes.sum() / capacity_bytes[fast].sum())
+    of_problem = [
+        np.log(traffic + _LITTLE) / 3,
+        np.log(chain_ns / share_ns) / 2,
+        np.log(tightness + _LITTLE) / 3,
+    ]
+    traffic, parallel, tightness = _within(np.array(of_problem))
+    own_traffic = _within(np.log(own_traffic + _LITTLE) / 4)
+    ones = np.ones(nodes.count)
+    context = [ones, 2 * slack, log_work, traffic, parallel, own_traffic, 0, tightness]
+    place, share = np.arange(nodes.count) / max(nodes.count, 1), own_bytes / max(own_bytes.mean(), 1.0)
     return ListInputs(
-        legal=legal,
+        legal=nodes.legal,
         work=work_ns / share_ns,
         slowness=np.clip(np.log(np.maximum(work_ns, 1.0) / least_ns[:, np.newaxis]), 0.0, _SLOWEST),
         memory=need_bytes[:, np.newaxis] / capacity_bytes,
-        window=_windows(problem, nodes, node_of_op, chain_ns) * np.sqrt(_BINS * share_ns / chain_ns),
-        context=_context(
-            nodes,
-            slack,
-            log_work,
-            own_bytes,
-            least_ns / step_ns,
-            link_fixed,
-            link_per_byte,
-            parallel=chain_ns / share_ns,
-            tightness=float(need_bytes.sum() / capacity_bytes[fast].sum()),
-        ),
-        order_features=np.stack(
-            [
-                np.arange(nodes.count) / max(nodes.count, 1),
-                log_work,
-                slack,
-                np.log1p(own_bytes / max(own_bytes.mean(), 1.0)),
-            ],
-            axis=1,
-        ),
+        window=window * np.sqrt(_BINS * share_ns / chain_ns),
+        context=np.stack([column * ones for column in context], axis=1),
+        order_features=np.stack([place, log_work, slack, np.log1p(share)], axis=1),
         neighbor_offset=offset.astype(np.int32),
-        neighbor=neighbor.astype(np.int32),
+        neighbor=neighbor[order].astype(np.int32),
         neighbor_bytes=neighbor_bytes,
         link_fixed=link_fixed,
         link_per_byte=link_per_byte,
     )
-
-
-def _context(
-    nodes: Groups,
-    slack: np.ndarray,
-    log_work: np.ndarray,
-    own_bytes: np.ndarray,
-    work: np.ndarray,
-    link_fixed: np.ndarray,
-    link_per_byte: np.ndarray,
-    parallel: float,
-    tightness: float,
-) -> np.ndarray:
-    """[V, C], see ``tf_placer.ops.list_policy.CONTEXT``."""
-    links = max(len(link_fixed) * (len(link_fixed) - 1), 1)  # without links both are 0
-    fixed, per_byte = (float(matrix.sum() / links) for matrix in (link_fixed, link_per_byte))
-    traffic = nodes.edge_bytes.sum() * per_byte + len(nodes.edges) * fixed
-    own_traffic = (own_bytes * per_byte + fixed) / (work + 0.05 / nodes.count)
-    of_problem = [np.log(traffic + _LITTLE) / 3, np.log(parallel) / 2, np.log(tightness + _LITTLE) / 3]
-    problem_traffic, parallel, tightness = _within(np.array(of_problem))
-    ones = np.ones(nodes.count)
-    return np.stack(
-        [
-            ones,
-            2 * slack,
-            log_work,
-            problem_traffic * ones,
-            parallel * ones,
-            _within(np.log(own_traffic + _LITTLE) / 4),
-            0 * ones,
-            tightness * ones,
-        ],
-        axis=1,
-    )
-
-
-def _windows(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
-    """[V, T] shares of a node's work: one half as early as possible, one as late."""
-    graph = problem.op_graph
-    half_ns = graph.op_ns / 2
-    windows = np.zeros((nodes.count, _BINS))
-    for middle_ns in (graph.top_level_ns + half_ns, chain_ns - graph.bottom_level_ns + half_ns):
-        place = np.clip((middle_ns / chain_ns * _BINS).astype(int), 0, _BINS - 1)
-        np.add.at(windows, (node_of_op, place), half_ns)
-    return windows / np.maximum(windows.sum(axis=1, keepdims=True), 1.0)
-
-
-def _neighbors(nodes: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Offsets [V + 1], neighbors [E] and bytes [E]: every edge from both of its ends, the most bytes first."""
-    node = nodes.edges.T.reshape(-1)
-    neighbor = nodes.edges[:, ::-1].T.reshape(-1)
-    amount = np.tile(nodes.edge_bytes, 2).astype(np.float64)
-    order = np.lexsort((neighbor, -amount, node))
-    offset = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes.count))])
-    return offset, neighbor[order], amount[order]
 
 
 def _within(values: np.ndarray) -> np.ndarray:
@@ -264,8 +211,7 @@ class RulePrior(snt.Module):
         self.spread = np.append(spread, np.full(order, _SPREAD_OF_ORDER))
 
 
-RULE_VERSION = 1
-"""Of the form of a rule: coefficients that were taught for another one cannot be used."""
+RULE_VERSION = 1  # of the form of a rule: coefficients that were taught for another one cannot be used
 
 
 def learned_list_kind() -> PolicyKind:
@@ -312,10 +258,6 @@ class LearnedListStudent(snt.Module):
         self.policy = RulePrior()
         self.kind = learned_list_kind()
         self.updates = tf.Variable(0, trainable=False, name="updates")
-
-    def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32 nodes."""
-        return ordered_groups(problem, self._config.num_groups).group_of_unit
 
     def meets(self, problem: Problem, plans: np.ndarray | None = None) -> ListLesson:
         """The problem with an evaluator; plans are ignored."""

@@ -1,4 +1,4 @@
-"""One set of weights places any graph on any devices, and scores exactly the chain that was drawn."""
+"""Inputs and policy of GO: what is told of a problem and seen of decisions, by hand; passes, and what is drawn."""
 
 import dataclasses
 
@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.go.small_go import INPUTS
 from tests.tf_placer.agents.go.small_go import OF_UNITS as CONFIG
-from tests.tf_placer.agents.go.small_go import SMALL, WIDE
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.agents.go.policy import NOWHERE, GoPolicy, go_inputs
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tf_placer.agents.go.policy import DECIDED_WIDTH, NOWHERE, GoPolicy, decided, go_inputs
 from tf_placer.grouper.groups import ordered_groups
 
 SEED = tf.constant([11, 12])
+SMALL = branches_problem(2, 2)
+WIDE = dataclasses.replace(
+    branches_problem(3, 3, num_devices=5), op_types=("Conv3D", "NeverSeenBefore") * 5 + ("X",)
+)
 
 
 def inputs_of(problem, config=CONFIG):
@@ -28,23 +32,6 @@ def policy():
     return GoPolicy(CONFIG, seed=5)
 
 
-def test_one_set_of_weights_serves_problems_of_any_size(policy):
-    allowed = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 0]], bool)
-    masked = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3)], 8, cluster=small_cluster(3), allowed=allowed)
-    before = [one.numpy() for one in policy.variables]
-    for problem in (SMALL, WIDE, masked, problem_of([7], [])):
-        inputs = inputs_of(problem)
-        chain, drawn = policy.sample(inputs, nothing(inputs), 5, SEED)
-        assert chain.steps.shape == (5, 2, inputs.legal.shape[0])
-        for row in inputs.placements(chain.executed).numpy():
-            problem.check_legal(row)
-        scored = policy.score(inputs, chain)
-        np.testing.assert_allclose(scored.log_prob, drawn.log_prob, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(scored.entropy, drawn.entropy, rtol=1e-4, atol=1e-5)
-    for one, now in zip(before, policy.variables, strict=True):
-        np.testing.assert_array_equal(one, now)
-
-
 def test_one_trace_serves_problems_of_any_size(policy):
     inputs = inputs_of(SMALL)
     specs = tf.nest.map_structure(
@@ -57,7 +44,6 @@ def test_one_trace_serves_problems_of_any_size(policy):
         load=tf.TensorSpec([None, None, 2]),
         slowness=tf.TensorSpec([None, None]),
         legal=tf.TensorSpec([None, None], tf.bool),
-        graph=specs.graph._replace(allowed=tf.TensorSpec([None, None], tf.bool)),
     )
     traced = tf.function(
         lambda inputs, begin, seed: policy.sample(inputs, begin, 3, seed),
@@ -70,15 +56,6 @@ def test_one_trace_serves_problems_of_any_size(policy):
         expected, by_eager = policy.sample(other, nothing(other), 3, SEED)
         np.testing.assert_array_equal(chain.steps, expected.steps)
         np.testing.assert_allclose(scores.log_prob, by_eager.log_prob, rtol=1e-3, atol=1e-4)
-
-
-def test_the_likeliest_is_taken_pass_by_pass(policy):
-    inputs = inputs_of(WIDE)
-    begin = nothing(inputs)
-    chain, _ = policy.greedy(inputs, begin)
-    assert chain.steps.shape == (1, 2, 11)
-    for now, then in zip((begin, *chain.steps[0]), chain.steps[0], strict=False):
-        np.testing.assert_array_equal(tf.argmax(policy.logits(inputs, now[tf.newaxis])[0], axis=1), then)
 
 
 def test_what_one_pass_decides_the_next_one_sees(policy):
@@ -117,3 +94,53 @@ def test_nothing_names_a_node():
         row = policy.logits(inputs, nothing(inputs)[tf.newaxis])[0]
         rows.append(tf.gather(row, inputs.node_of_unit).numpy())
     np.testing.assert_allclose(rows[1][order], rows[0], rtol=1e-4, atol=1e-5)
+
+
+def test_shares_of_work_and_bytes():
+    # Work 100 + 300 + 600 on the fastest devices, and 500 bytes that stay; roots.
+    np.testing.assert_allclose(INPUTS.node_numbers[:, 0], np.sqrt([0.1, 0.3, 0.6]), rtol=1e-6)
+    np.testing.assert_allclose(INPUTS.node_numbers[:, 1], np.sqrt([0, 0.5, 0.5]), rtol=1e-6)
+
+
+def test_what_flows_is_a_share_of_what_a_node_reads_or_gives():
+    assert INPUTS.reads.pairs.numpy().tolist() == [[1, 0], [2, 0], [2, 1]]
+    np.testing.assert_allclose(INPUTS.reads.weight, [1, 0.1, 0.9], atol=1e-4)
+    assert INPUTS.gives.pairs.numpy().tolist() == [[0, 1], [0, 2], [1, 2]]
+    np.testing.assert_allclose(INPUTS.gives.weight, [0.75, 0.25, 1], atol=1e-4)
+
+
+def test_what_a_node_is_to_each_device():
+    np.testing.assert_allclose(INPUTS.load[:, :, 0], [[0.1, 0.1], [0.3, 0.3], [0.6, 6]], rtol=1e-6)
+    np.testing.assert_allclose(INPUTS.slowness, [[0, 0], [0, 0], [0, np.log10(6001 / 601)]], atol=1e-6)
+    assert INPUTS.load[1, 0, 1] >= 0.25  # of 1,000 bytes
+
+
+def test_a_placement_is_of_units():
+    # Nodes are units here, in the order of use, which is theirs.
+    assert INPUTS.placements(np.array([[0, 1, 1]])).numpy().tolist() == [[0, 1, 1]]
+
+
+def test_neighbors_are_where_they_are():
+    seen = decided(INPUTS, tf.constant([[0, 1, 0]]))
+    np.testing.assert_array_equal(seen.here[0], [[1, 0], [0, 1], [1, 0]])
+    np.testing.assert_allclose(seen.reads[0], [[0, 0], [1, 0], [0.1, 0.9]], atol=1e-4)
+    np.testing.assert_allclose(seen.gives[0], [[0.25, 0.75], [1, 0], [0, 0]], atol=1e-4)
+
+
+def test_a_device_holds_what_others_have_there():
+    of_devices = decided(INPUTS, tf.constant([[0, 1, 0], [1, 1, 1]])).of_devices(INPUTS).numpy()
+    assert of_devices.shape == (2, 3, 2, DECIDED_WIDTH)
+    # Of node 0: node 2 is there too, with 0.6 of the work; node 1 is on the other device.
+    np.testing.assert_allclose(of_devices[0, 0, :, 3], [0.6, 0.3], rtol=1e-6)
+    # With all on device 1, where node 2 takes 6: of each the other two.
+    np.testing.assert_allclose(of_devices[1, :, 1, 3], [6.3, 6.1, 0.4], rtol=1e-5)
+    np.testing.assert_allclose(of_devices[1, :, 0, 3], 0, atol=1e-6)
+    np.testing.assert_array_equal(of_devices[1, :, :, 5], INPUTS.load[:, :, 0])
+    np.testing.assert_array_equal(of_devices[0, :, :, 7], INPUTS.slowness)
+
+
+def test_nothing_is_seen_of_what_is_not_decided():
+    seen = decided(INPUTS, tf.constant([[-1, 1, -1]]))
+    assert seen.here[0, 0].numpy().tolist() == [0, 0]
+    np.testing.assert_allclose(seen.reads[0], [[0, 0], [0, 0], [0, 0.9]], atol=1e-4)
+    np.testing.assert_allclose(seen.of_devices(INPUTS)[0, 2, :, 3], [0, 0.3], rtol=1e-6)

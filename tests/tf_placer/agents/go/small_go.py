@@ -1,13 +1,11 @@
 """Small settings and problems that the tests of GO share."""
 
-import dataclasses
-
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
+from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.agents.go.policy import GoConfig, go_inputs
-from tf_placer.agents.weights import Plans
 from tf_placer.grouper.groups import ordered_groups
+from tf_placer.training.teach import Plans
 
 OF_UNITS = GoConfig(
     granularity="units",
@@ -19,21 +17,6 @@ OF_UNITS = GoConfig(
     segment=4,
     passes=2,
     keep_probability=0.0,
-)
-OF_GROUPS = GoConfig(
-    num_groups=6,
-    graph_width=4,
-    width=4,
-    head_width=2,
-    inner_width=4,
-    keep_probability=0.6,
-    elite_share=0.0,
-    rollouts=6,
-    epochs=1,
-)
-SMALL = branches_problem(2, 2)
-WIDE = dataclasses.replace(
-    branches_problem(3, 3, num_devices=5), op_types=("Conv3D", "NeverSeenBefore") * 5 + ("X",)
 )
 # Device 1 takes ten times as long for unit 2.
 _FLOWS = problem_of(

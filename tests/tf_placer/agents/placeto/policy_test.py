@@ -1,4 +1,4 @@
-"""An episode decides one group after the other, each seen as the placement is by then, on whatever problem."""
+"""Placeto's groups and policy: an episode decides one after the other, each seen as the placement is by then."""
 
 import itertools
 
@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.agents.placeto_policy import (
+from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tf_placer.agents.features import Mean
+from tf_placer.agents.placeto import (
     Actions,
-    Mean,
     MessagePassing,
     PlacetoConfig,
     PlacetoPolicy,
+    device_states,
     episode_states,
     group_graph,
-    mean_over,
+    placement_at,
     placeto_inputs,
+    relatives,
     staying,
 )
 
@@ -97,15 +99,6 @@ def test_probabilities_of_all_episodes_add_up_to_one_step_by_step():
     assert float(total) == pytest.approx(1, rel=1e-5)
 
 
-def test_weights_of_one_problem_serve_another_of_more_devices(drawn):
-    policy, _, _, _ = drawn
-    problem = random_problem(np.random.default_rng(6), 17, 5)
-    inputs = inputs_of(problem, policy.config)
-    actions, scores = policy.sample(inputs, first_legal(inputs, 1), SEED)
-    assert np.isfinite(scores.log_prob).all()
-    problem.check_legal(tf.gather(episode_states(inputs, actions)[0, -1], inputs.group_of_unit).numpy())
-
-
 def test_exploration_is_the_least_that_a_legal_device_gets(drawn):
     policy, inputs, _, _ = drawn
     generator = np.random.default_rng(0)
@@ -126,9 +119,9 @@ def test_an_untrained_policy_stays_as_often_as_asked():
 
 
 def test_means_are_over_those_that_are_named():
-    mean = Mean(tf.constant([[0, 1], [0, 2], [2, 0]], tf.int64), tf.constant([0.5, 0.5, 1.0]))
+    mean = Mean.of(np.array([[0, 1], [0, 2], [2, 0]]), np.array([2.0, 2.0, 9.0]), 3)
     values = tf.constant([[[1.0, 10.0]], [[2.0, 20.0]], [[4.0, 40.0]]])
-    np.testing.assert_allclose(mean_over(mean, values), [[[3, 30]], [[0, 0]], [[1, 10]]])
+    np.testing.assert_allclose(mean.over(values), [[[3, 30]], [[0, 0]], [[1, 10]]])
 
 
 def test_messages_go_as_far_as_there_are_rounds():
@@ -137,11 +130,132 @@ def test_messages_go_as_far_as_there_are_rounds():
     up = Mean(tf.constant([[0, 1], [1, 2], [2, 3]], tf.int64), tf.ones(3))
     passing = MessagePassing(width=4, rounds=2)
     groups = tf.random.stateless_normal([4, 1, 4], seed=[1, 2])
-    passing(down, up, groups)
+    passing((down, up), groups)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(groups)
-        told = passing(down, up, groups)
+        told = passing((down, up), groups)
         last, first = tf.reduce_sum(told[3]), tf.reduce_sum(told[0])
     heard = [np.abs(tape.gradient(one, groups).numpy()).sum(axis=(1, 2)) > 0 for one in (last, first)]
     assert heard[0].tolist() == [False, True, True, True]
     assert heard[1].tolist() == [True, True, True, False]
+
+
+def reached(problem, op):
+    """Ops that wait for one, itself included, by walking."""
+    found, left = {op}, [op]
+    while left:
+        for later in problem.op_graph.successors(left.pop()):
+            if later not in found:
+                found.add(int(later))
+                left.append(int(later))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_three_sets_are_all_others(seed):
+    problem = random_problem(np.random.default_rng(seed), 20, 2)
+    leader = np.array([1, 4, 7, 8, 9, 13, 16, 18, 19])
+    ancestors, descendants, parallel = kin = relatives(problem, leader)
+    after = {
+        (i, j) for i in range(9) for j in range(9) if i != j and leader[j] in reached(problem, leader[i])
+    }
+    assert {tuple(pair) for pair in descendants} == after
+    assert {tuple(pair) for pair in ancestors} == {(j, i) for i, j in after}
+    everyone = {(i, j) for i in range(9) for j in range(9) if i != j}
+    assert {tuple(pair) for pair in parallel} == everyone - after - {(j, i) for i, j in after}
+    for pairs in kin:
+        assert pairs.dtype == np.int64 and (np.diff(pairs[:, 0]) >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_legal_for_a_group_is_legal_for_all_of_it(seed):
+    problem = random_problem(np.random.default_rng(seed), 30, 3)  # with masks
+    graph = group_graph(problem, parts=4)
+    np.testing.assert_array_equal(graph.groups.legal[graph.groups.group_of_unit], problem.allowed)
+    assert set(graph.groups.group_of_unit) == set(range(graph.groups.count))
+    # Those with a choice are visited, by the start of their leaders, and an op after those it waits for.
+    choice = np.flatnonzero(graph.groups.legal.sum(axis=1) > 1)
+    assert sorted(graph.visited) == choice.tolist()
+    assert (np.diff(graph.start[graph.visited]) >= 0).all()
+    inside = graph.groups.group_of_unit[problem.unit_of_op[graph.leader]]
+    np.testing.assert_array_equal(inside, np.arange(graph.groups.count))
+
+
+def test_edges_between_groups_add_up():
+    # As many parts as units: every unit is a group. 0 and 1 both give 9 bytes to 2, and 2 gives 9 to 3.
+    problem = problem_of([1, 2, 3, 4], [(0, 2), (1, 2), (2, 3)], 9)
+    graph = group_graph(problem, parts=4)
+    assert graph.groups.edges.tolist() == [[0, 2], [1, 2], [2, 3]]
+    assert graph.groups.edge_bytes.tolist() == [9, 9, 9]
+    # Chains 1 -> 2 -> 3 ns of work after 0 or 1: the critical path is 2 + 3 + 4; 2 starts at 2 / 9, 3 at 5 / 9.
+    np.testing.assert_allclose(graph.start, [0, 0, 2 / 9, 5 / 9])
+    assert graph.visited.tolist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(graph.groups.sums(np.array([1.0, 2.0, 4.0, 8.0])), [1, 2, 4, 8])
+
+
+def test_where_nothing_is_to_be_decided_one_group_is_visited():
+    graph = group_graph(problem_of([1, 1], [(0, 1)], cluster=small_cluster(1)), parts=2)
+    assert graph.visited.tolist() == [0]
+
+
+LARGER = random_problem(np.random.default_rng(5), 14, 3)
+GRAPH = group_graph(LARGER, parts=6)
+INPUTS = placeto_inputs(LARGER, PlacetoConfig(parts=6), GRAPH, seed=0)
+
+
+def episodes(count):
+    """Legal begins and ends [B, G]; groups that are not visited stay."""
+    generator = np.random.default_rng(1)
+    rows = [
+        [generator.choice(np.flatnonzero(legal)) for legal in GRAPH.groups.legal] for _ in range(2 * count)
+    ]
+    begin, end = np.array(rows[:count], np.int32), np.array(rows[count:], np.int32)
+    return begin, end
+
+
+def flows_by_hand(now, group):
+    """[D, 2] shares of what a group reads and gives, by where the other end is."""
+    table = np.zeros((3, 2))
+    for (producer, consumer), size in zip(GRAPH.groups.edges, GRAPH.groups.edge_bytes, strict=True):
+        if consumer == group:
+            table[now[producer], 0] += size
+        if producer == group:
+            table[now[consumer], 1] += size
+    return table / np.maximum(table.sum(axis=0), 1)
+
+
+def test_every_turn_finds_what_was_decided_before_it():
+    begin, end = episodes(2)
+    turns = len(GRAPH.visited)
+    assert turns > 5
+    states = device_states(INPUTS, tf.constant(begin), tf.constant(end), tf.constant(0), turns).numpy()
+    load = INPUTS.load.numpy()
+    for b in range(2):
+        now = begin[b].copy()
+        for turn, group in enumerate(GRAPH.visited):
+            state = states[turn, b]
+            np.testing.assert_array_equal(state[:, 0], np.arange(3) == now[group])
+            np.testing.assert_allclose(state[:, 1:3], flows_by_hand(now, group), rtol=1e-5, atol=1e-6)
+            for device in range(3):
+                others = [g for g in range(GRAPH.groups.count) if now[g] == device and g != group]
+                expected = load[others, device].sum(axis=0)
+                np.testing.assert_allclose(state[device, 3:5], expected, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(state[:, 5], INPUTS.slowness[group])
+            now[group] = end[b, group]
+
+
+def test_one_turn_alone_is_as_it_is_among_all():
+    begin, end = (tf.constant(rows) for rows in episodes(2))
+    whole = device_states(INPUTS, begin, end, tf.constant(0), len(GRAPH.visited))
+    for turn in (0, 3):
+        now = placement_at(INPUTS, begin, end, tf.constant(turn))
+        # What is decided at this turn or later is not read: now is both.
+        one = device_states(INPUTS, now, now, tf.constant(turn), 1)
+        np.testing.assert_allclose(one[0], whole[turn], rtol=1e-4, atol=1e-6)
+
+
+def test_loads_are_shares_of_all_work():
+    # On the fastest devices all groups together are all work; elsewhere they take longer.
+    total = INPUTS.load.numpy()[:, :, 0].sum(axis=0)
+    expected = LARGER.compute_ns.sum(axis=0) / LARGER.work_ns().sum()
+    np.testing.assert_allclose(total, expected, rtol=1e-5)

@@ -1,0 +1,329 @@
+"""The learned list scheduler: what rules see, placements by rules, the search over rules, and teaching its prior."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.agents.learned_list.small_lists import CONFIG
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
+from tf_placer.agents.learned_list.learned_list import (
+    LearnedList,
+    LearnedListConfig,
+    LearnedListStudent,
+    ListPlacer,
+    RulePrior,
+    Rules,
+    learned_list_kind,
+    list_inputs,
+)
+from tf_placer.agents.weights import weights_bytes
+from tf_placer.base.arguments import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.groups import ordered_groups
+from tf_placer.ops.list_policy import CONTEXT, ORDER
+from tf_placer.problem.problem import Problem
+from tf_placer.search.search import search
+from tf_placer.training.teach import lesson_of
+
+# Op 1 is on the longest way with op 3, op 2 is not.
+DIAMOND = problem_of(
+    [[100, 200], [600, 600], [300, 300], [100, 100]],
+    [(0, 1), (0, 2), (1, 3), (2, 3)],
+    [40, 20, 60, 10],
+    cluster=small_cluster(2, memory_bytes=1000),
+    resident_bytes=[0, 250, 100, 0],
+)
+
+
+def inputs_of(problem: Problem, groups: int | None = None):
+    return list_inputs(problem, ordered_groups(problem, groups))
+
+
+def test_work_is_a_share_of_what_a_fast_device_has_in_the_mean():
+    # 1,100 ns on device 0, 1,200 on the other, which is as fast: half of 1,100 each.
+    np.testing.assert_allclose(
+        inputs_of(DIAMOND).work, np.array([[100, 200], [600, 600], [300, 300], [100, 100]]) / 550
+    )
+    np.testing.assert_allclose(inputs_of(DIAMOND).slowness, [[0, np.log(2)], [0, 0], [0, 0], [0, 0]])
+
+
+def test_memory_is_a_share_of_the_device():
+    memory = inputs_of(DIAMOND).memory
+    assert (memory[:, 0] == memory[:, 1]).all()
+    assert memory[1, 0] >= 0.25 and memory[2, 0] >= 0.1 and memory[1, 0] < 1
+
+
+def test_slack_and_place_are_those_of_the_step():
+    inputs = inputs_of(DIAMOND)
+    slack = inputs.order_features[:, ORDER.index("slack")]
+    # The longest way takes 800 ns, that by op 2 500.
+    np.testing.assert_allclose(slack, [0, 0, 3 / 8, 0], atol=1e-9)
+    np.testing.assert_allclose(inputs.context[:, CONTEXT.index("slack")], 2 * slack)
+    np.testing.assert_array_equal(inputs.order_features[:, ORDER.index("place")], np.arange(4) / 4)
+
+
+def test_windows_say_when_work_could_be_done():
+    inputs = inputs_of(problem_of([100, 300, 300, 100], [(0, 1), (0, 2), (1, 3), (2, 3)], [1] * 4))
+    overlap = inputs.window @ inputs.window.T
+    assert overlap[0, 3] == overlap[0, 1] == 0, "what follows each other never meets"
+    assert overlap[1, 2] == overlap[1, 1] > 0, "what is parallel does"
+
+
+def test_edges_are_seen_from_both_ends():
+    inputs = inputs_of(DIAMOND)
+    seen = {
+        (v, int(inputs.neighbor[e]), inputs.neighbor_bytes[e])
+        for v in range(4)
+        for e in range(inputs.neighbor_offset[v], inputs.neighbor_offset[v + 1])
+    }
+    edges = {(0, 1, 40.0), (0, 2, 40.0), (1, 3, 20.0), (2, 3, 60.0)}
+    edges = {(a, b, next(c for x, y, c in seen if (x, y) == (a, b))) for a, b, _ in edges}
+    assert seen == edges | {(b, a, c) for a, b, c in edges}
+
+
+@pytest.mark.parametrize("groups", [None, 3])
+def test_nothing_has_a_unit(groups):
+    """A machine on which everything takes ten times as long, and the same program, look alike."""
+    problem = branches_problem(3, 4)
+    links = tuple(
+        dataclasses.replace(link, latency_ns=10 * link.latency_ns, bytes_per_s=link.bytes_per_s / 10)
+        for link in problem.cluster.links
+    )
+    slower = dataclasses.replace(
+        problem,
+        compute_ns=10 * problem.compute_ns,
+        cluster=dataclasses.replace(problem.cluster, links=links),
+    )
+    for one, other in zip(
+        inputs_of(problem, groups).tensors.values(), inputs_of(slower, groups).tensors.values(), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+def test_one_op_on_one_device_without_links():
+    inputs = inputs_of(problem_of([5], [], [], cluster=small_cluster(1)))
+    assert inputs.legal.shape == (1, 1) and np.isfinite(inputs.context).all()
+
+
+def test_a_step_without_work_is_no_error():
+    inputs = inputs_of(problem_of([0, 0], [(0, 1)], [1]))
+    assert all(np.isfinite(array).all() for array in inputs.tensors.values())
+
+
+def drawn(seed: int, spread: float = 1.0) -> np.ndarray:
+    prior = RulePrior()
+    return Rules(prior.mean.numpy(), spread * prior.spread, CONFIG).draw(np.random.default_rng(seed))
+
+
+def test_placements_are_legal_whatever_the_rule():
+    for seed in range(20):
+        problem = random_problem(np.random.default_rng(seed), units=12, num_devices=3)
+        rows = ListPlacer(problem, CONFIG)(drawn(seed, spread=10.0))
+        assert rows.shape == (CONFIG.rules, problem.num_units) and rows.dtype == np.int32
+        assert problem.allowed[np.arange(problem.num_units), rows].all(), seed
+
+
+def test_what_a_device_cannot_hold_goes_elsewhere():
+    cluster = small_cluster(2, memory_bytes=100)
+    problem = problem_of(
+        [1] * 4, [(0, 1), (1, 2), (2, 3)], [1, 1, 1], cluster=cluster, resident_bytes=[40] * 4
+    )
+    for row in ListPlacer(problem, CONFIG)(drawn(0)):
+        held = np.bincount(row, problem.resident_bytes, 2)
+        assert (held <= 100).all()
+
+
+def test_a_wider_machine_is_placed_by_the_same_rules():
+    rules = drawn(0)
+    for devices in (2, 5, 8):
+        rows = ListPlacer(branches_problem(4, 3, num_devices=devices), CONFIG)(rules)
+        assert rows.max() < devices
+
+
+def test_devices_that_are_alike_are_treated_alike():
+    """Where the second device is the first one, and the first one the second, a plan is the same but for its names."""
+    problem = branches_problem(4, 3)
+    assert (problem.compute_ns[:, 0] == problem.compute_ns[:, 1]).all()
+    inputs_rows = ListPlacer(problem, CONFIG)(drawn(3))
+    swapped = dataclasses.replace(problem, compute_ns=problem.compute_ns[:, ::-1].copy())
+    np.testing.assert_array_equal(ListPlacer(swapped, CONFIG)(drawn(3)), inputs_rows)
+
+
+def test_the_first_of_a_batch_is_the_mean():
+    rules = Rules(np.array([1.0, -2.0]), np.array([0.5, 0.0]), CONFIG)
+    drawn = rules.draw(np.random.default_rng(0))
+    assert drawn.shape == (8, 2)
+    np.testing.assert_array_equal(drawn[0], [1.0, -2.0])
+    assert np.unique(drawn[:, 0]).size == 8 and np.unique(drawn[:, 1]).size == 1
+
+
+def test_it_goes_a_part_of_the_way_to_the_elites(monkeypatch):
+    for name, value in {"step": 0.5, "spread_step": 0.25, "least_spread": 0.0}.items():
+        monkeypatch.setattr(LearnedListConfig, name, value)
+    rules = Rules(np.zeros(1), np.ones(1), CONFIG)
+    rules.learn(np.array([[1.0], [3.0], [100.0]]), np.array([2.0, 1.0, 3.0]))
+    # Of 1 and 3: their mean is 2, their deviation 1.
+    np.testing.assert_allclose((rules.mean, rules.spread), ([1.0], [1.0]))
+    rules.learn(np.array([[2.0], [2.0]]), np.array([1.0, 1.0]))
+    np.testing.assert_allclose((rules.mean, rules.spread), ([1.5], [0.75]))
+
+
+def test_what_does_not_run_is_no_elite():
+    rules = Rules(np.zeros(1), np.ones(1), CONFIG)
+    rules.learn(np.array([[5.0], [7.0]]), np.array([np.inf, np.inf]))
+    assert rules.mean == 0 and rules.spread == 1
+    rules.learn(np.array([[5.0], [7.0]]), np.array([np.inf, 1.0]))
+    np.testing.assert_allclose(rules.mean, [7 * CONFIG.step])
+
+
+def test_some_spread_is_left_and_a_narrow_one_does_not_become_wider(monkeypatch):
+    monkeypatch.setattr(LearnedListConfig, "spread_step", 1.0)
+    monkeypatch.setattr(LearnedListConfig, "least_spread", 0.3)
+    rules = Rules(np.zeros(2), np.array([1.0, 0.1]), CONFIG)
+    rules.learn(np.zeros((4, 2)), np.ones(4))
+    np.testing.assert_allclose(rules.spread, [0.3, 0.1])
+
+
+def test_it_finds_the_least_of_a_bowl(monkeypatch):
+    monkeypatch.setattr(LearnedListConfig, "spread_step", 0.15)
+    goal, config = np.array([1.0, -2.0, 0.5]), dataclasses.replace(CONFIG, rules=32, elites=4)
+    rules, generator = Rules(np.zeros(3), np.ones(3), config), np.random.default_rng(0)
+    for _ in range(60):
+        drawn = rules.draw(generator)
+        rules.learn(drawn, ((drawn - goal) ** 2).sum(axis=1))
+    np.testing.assert_allclose(rules.mean, goal, atol=0.1)
+
+
+PROBLEM = branches_problem(6, 5, num_devices=3)
+SIMULATOR = SimulatedEvaluator(PROBLEM)
+
+
+def times_s(rows: np.ndarray) -> np.ndarray:
+    return SIMULATOR.evaluate(rows).runtime_s
+
+
+def test_the_first_placement_is_by_the_prior_alone():
+    planners = [LearnedList(PROBLEM, CONFIG, None, seed) for seed in (0, 1)]
+    rows = [planner.propose() for planner in planners]
+    np.testing.assert_array_equal(rows[0][0], rows[1][0])
+    assert (rows[0] != rows[1]).any()
+    np.testing.assert_array_equal(planners[0].propose(), rows[0])
+
+
+def test_the_mean_of_what_is_drawn_becomes_faster():
+    """And not because of luck: where times are told of other placements it does not."""
+    first, last, shuffled_last = [], [], []
+    for seed in range(6):
+        for shuffled, ends in ((False, last), (True, shuffled_last)):
+            planner = LearnedList(
+                PROBLEM, dataclasses.replace(CONFIG, rules=16, spread=2.0), None, 100 + seed
+            )
+            order = np.random.default_rng(seed)
+            for number in range(25):
+                rows = planner.propose()
+                found = times_s(rows)
+                if number == 0 and not shuffled:
+                    first.append(found.mean())
+                planner.learn(rows, order.permutation(found) if shuffled else found)
+            ends.append(times_s(planner.propose()).mean())
+    assert np.mean(last) < 0.97 * np.mean(first)
+    assert np.mean(last) < 0.97 * np.mean(shuffled_last)
+
+
+def test_it_goes_on_in_another_process_as_it_would_have_here():
+    one = LearnedList(PROBLEM, CONFIG, None, 5)
+    for _ in range(3):
+        rows = one.propose()
+        one.learn(rows, times_s(rows))
+    other = LearnedList(PROBLEM, CONFIG, None, 5)
+    other.restore(one.state())
+    np.testing.assert_array_equal(one.propose(), other.propose())
+
+
+def test_weights_of_a_file_are_the_prior(tmp_path):
+    prior = RulePrior()
+    prior.mean.assign(-prior.mean)
+    path = tmp_path / "rules.npz"
+    path.write_bytes(weights_bytes(learned_list_kind(), prior, {}))
+    by_file = LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0).propose()
+    np.testing.assert_array_equal(by_file, LearnedList(PROBLEM, CONFIG, None, 0, prior).propose())
+    assert (by_file[0] != LearnedList(PROBLEM, CONFIG, None, 0).propose()[0]).any()
+
+
+def test_weights_that_ship_are_there_and_are_no_untaught_ones():
+    shipped = LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights="shipped"), None, 0)
+    assert (shipped.state()["mean"] != LearnedList(PROBLEM, CONFIG, None, 0).state()["mean"]).all()
+
+
+@pytest.mark.parametrize("times_slower", [1, 1000])
+def test_more_devices_and_slower_links_than_any_that_were_taught(times_slower):
+    problem = branches_problem(20, 3, num_devices=12)
+    links = tuple(
+        dataclasses.replace(
+            link, latency_ns=times_slower * link.latency_ns, bytes_per_s=link.bytes_per_s / times_slower
+        )
+        for link in problem.cluster.links
+    )
+    problem = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+    found = search(problem, "learned_list", budget_evaluations=64)
+    single_s = search(problem, "single", budget_evaluations=100).runtime_s
+    assert found.runtime_s <= (0.5 if times_slower == 1 else 1.0) * single_s
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "rules.npz"
+    kind = dataclasses.replace(learned_list_kind(), versions={"rule": 0, "inputs": 1})
+    path.write_bytes(weights_bytes(kind, RulePrior(), {}))
+    with pytest.raises(InputError, match=r"rules\.npz was taught with version 0 of rule"):
+        LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0)
+    with pytest.raises(InputError, match="missing"):
+        LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(tmp_path / "missing.npz")), None, 0)
+
+
+TAUGHT = [
+    branches_problem(4, 6),
+    branches_problem(3, 5, num_devices=3),
+    branches_problem(8, 3, num_devices=4),
+]
+
+
+@pytest.fixture(scope="module")
+def student():
+    student = LearnedListStudent(CONFIG, seed=0)
+    # A rule that puts everything where the node before went.
+    student.policy.mean.assign(np.zeros(student.policy.mean.shape))
+    lessons = []
+    for problem in TAUGHT:
+        lesson, plans = lesson_of(
+            student, problem, 1, 10, folder=None
+        )  # nothing is searched, so nothing is kept
+        assert plans is None
+        lessons.append(lesson)
+    for _ in range(10):
+        for lesson in lessons:
+            student.learn(lesson, tf.constant(1.0))
+    return student
+
+
+def test_what_was_taught_is_of_use_elsewhere(student):
+    untaught = LearnedListStudent(CONFIG, seed=0)
+    untaught.policy.mean.assign(np.zeros(untaught.policy.mean.shape))
+    for problem in (branches_problem(5, 4), branches_problem(6, 6, num_devices=5)):
+        lesson = student.meets(problem)
+        assert float(student.loss_of(lesson)) < float(untaught.loss_of(lesson)) - 0.1
+        assert float(student.loss_of(lesson)) < 0, "faster than one device"
+
+
+def test_the_loss_of_a_lesson_is_that_before_its_step(student):
+    lesson = student.meets(TAUGHT[0])
+    before = float(student.loss_of(lesson))
+    mean = student.policy.mean.numpy()
+    assert float(student.learn(lesson, tf.constant(0.0))) == pytest.approx(before)
+    np.testing.assert_array_equal(student.policy.mean, mean)
+
+
+def test_a_problem_of_another_kind_is_met(student):
+    loss = float(student.loss_of(student.meets(random_problem(np.random.default_rng(0), 12, 3))))
+    assert np.isfinite(loss)
