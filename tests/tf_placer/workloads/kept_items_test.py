@@ -106,10 +106,19 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     assert digest() is None
 
 
-def test_without_sources_nothing_is_kept(monkeypatch, cache, traces):
-    monkeypatch.setattr(registry, "_digest_of_sources", lambda: None)
-    build()
-    build()
+@pytest.mark.parametrize(
+    ("change", "settings"),
+    [
+        (lambda patch: patch.setattr(registry, "_digest_of_sources", lambda: None), {}),
+        (lambda patch: patch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", "0"), {}),
+        (lambda patch: patch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", "1e-6"), {}),  # less than its size
+        (lambda patch: None, {"batch": np.int64(4)}),  # no plain value
+    ],
+)
+def test_what_cannot_be_kept_is_traced_each_time(monkeypatch, cache, traces, change, settings):
+    change(monkeypatch)
+    for _ in range(2):
+        build(**settings)
     assert traces == ["dense_small"] * 2 and not cache.exists()
 
 
@@ -171,12 +180,6 @@ def test_what_was_registered_is_traced_each_time(cache, monkeypatch, traces):
     assert traces == ["squares"] * 2 and not cache.exists()
 
 
-def test_settings_that_are_no_plain_values_are_not_kept(cache, traces):
-    for _ in range(2):
-        build(batch=np.int64(4))
-    assert traces == ["dense_small"] * 2 and not cache.exists()
-
-
 def test_over_the_limit_what_was_not_used_for_longest_leaves_first(cache, monkeypatch, traces):
     for seed in range(3):
         build(seed=seed)
@@ -193,14 +196,6 @@ def test_over_the_limit_what_was_not_used_for_longest_leaves_first(cache, monkey
     left = set(cache.iterdir())
     assert len(left) == 2 and by_age[0] in left and not {by_age[1], by_age[2]} & left
     assert sum(path.stat().st_size for path in left) <= limit_bytes
-
-
-@pytest.mark.parametrize("gibibytes", ["0", "1e-6"])
-def test_what_is_larger_than_the_limit_is_not_kept(cache, monkeypatch, traces, gibibytes):
-    monkeypatch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", gibibytes)
-    build()
-    build()
-    assert traces == ["dense_small"] * 2 and not cache.exists()
 
 
 def test_a_limit_that_is_no_number_is_refused(monkeypatch):
