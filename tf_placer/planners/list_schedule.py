@@ -259,17 +259,11 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
 
     Ops are taken by their upward rank, the longest way to the end of the step with mean transfers. The first op of a
     unit decides where the unit goes: where that op would end first, counting what has to cross before, among the
-    devices that still have room. A variable's read opens the step and says nothing, so a unit that has only run such
-    ops yet goes with its first reader.
+    devices that still have room.
 
     Departures from HEFT: in the rank an op takes its time on its fastest device, because a mean with a slow host in it
     says little; nothing is inserted into earlier gaps, so it is linear in edges times devices; transfers wait for their
-    channel; and beside a schedule on all devices there is one on those that are at most twice as slow as the
-    fastest. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with
-    half of the free memory kept free; where that makes a device full, another schedule counts what stays only.
-
-    It does not see that a later op of a unit is bound by the choice for its first one, that cores work for what they
-    send, nor in which order a device would take what is ready. Of memory it knows what stays; peaks are an estimate.
+    channel; and beside a schedule on all devices there is one on those that are at most twice as slow as the fastest.
     """
     order = np.argsort(-problem.op_graph.bottom_level_with_transfers_ns, kind="stable")
     every, quick = fastest_devices(problem), alike_devices(problem)
@@ -308,9 +302,6 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     Means are over the devices that an op may run on and over all links. As in the paper any number of tensors cross at
     once. Departures: the first op of a unit decides for its unit, a variable goes with its first reader, a device
     without room is left out, and of each device the last 64 gaps are kept.
-
-    It does not see that a later op of a unit is bound by the choice for its first one, that messages wait for each
-    other, or what cores do for them. Of memory it knows what stays; peaks are an estimate.
     """
     graph = problem.op_graph
     rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
@@ -344,8 +335,7 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     reader, a device without room is left out, and of each device the last 64 gaps are kept.
 
     The table is optimistic: it sees the longest way to the end of the step, with every op where that is best, and not
-    that units bind ops, that devices and links are busy, or what fits. Of memory it knows what stays; peaks are an
-    estimate.
+    that units bind ops, that devices and links are busy, or what fits.
     """
     table = optimistic_cost_table(problem)
     allowed = problem.allowed[problem.unit_of_op]

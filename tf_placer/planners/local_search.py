@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.base import arguments
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -333,7 +332,6 @@ class SimulatedLocalSearch:
 
     def advance(self, evaluations: int) -> Burst:
         """Judges so many placements more, all chains together."""
-        evaluations = arguments.whole_number("evaluations", evaluations, least=0)
         chains = len(self._chains.counts)
         made = int(self._chains.rounds.sum())
         # Chain i has made (made - i) / C rounds, rounded up.
@@ -369,18 +367,17 @@ class LocalSearch:
     """Moves one connected piece at a time to another device, by late acceptance (Burke & Bykov 2017).
 
     A move is kept if it is no slower than where the search is, or than where it was L rounds before: it may go
-    through slower placements for a while, and is stuck less often than one that only descends. The caller keeps the
-    fastest seen.
+    through slower placements for a while, and is stuck less often than one that only descends.
 
     A piece is grown breadth first from one unit over units of the same device, up to a size that is drawn
-    log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. Single units
-    alone get nowhere: a unit that leaves its neighbors only adds messages. Half of the pieces grow from an end of an
-    edge that crosses, where what is wrong can be mended, and mostly go to the other end's device; the others grow from
-    where the work is. Some moves bring a piece of as many units back in exchange (Kernighan & Lin 1970): where the
-    devices share the work evenly, one piece alone makes one of them the slower.
+    log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. A single unit
+    that leaves its neighbors only adds messages. Half of the pieces grow from an end of an edge that crosses, and
+    mostly go to the other end's device; the others grow from where the work is. Some moves bring a piece of as many
+    units back in exchange (Kernighan & Lin 1970): where the devices share the work evenly, one piece alone makes one
+    of them the slower.
 
     It is one chain of ``SimulatedLocalSearch``, decision by decision: for evaluators that are no simulators, and what
-    the fast one is tested against. It waits for each evaluation, which takes far longer than drawing a move.
+    the fast one is tested against.
     """
 
     def __init__(

@@ -334,8 +334,7 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
     Beside what ``m_etf`` departs in: larger graphs are cut into windows; and an awake device looks only at the op that
     it would take next, not for another one that is urgent.
 
-    The program knows neither how many devices there are nor that units bind ops, and assumes that crossing takes no
-    longer than computing (small communication times). Of memory it knows what stays; peaks are an estimate.
+    The program assumes that crossing takes no longer than computing (small communication times).
     """
     favorite = favorite_children(problem, config.window_edges, config.limit_s)
     if favorite.left_out:
@@ -381,8 +380,7 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     reader, an op that costs nothing goes where its inputs are first, and where rooms are too small at the end units
     are moved (``MemoryRepair``).
 
-    It sees one op ahead: neither how long an op takes where it would start, nor what waits for it. Of memory it knows
-    what stays; peaks are an estimate.
+    It sees one op ahead: neither how long an op takes where it would start, nor what waits for it.
     """
     rows = scheduled(problem, alike_devices(problem), lambda schedule: EarliestStart(problem, schedule).run())
     return fitting(problem, rows)
@@ -415,9 +413,6 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     too small together. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a
     step. Departures: no device is filled beyond its memory, and what finds no room, or no kernel, goes where both are
     (``MemoryRepair``). ``topological_fill`` has shares in proportion to memory, and tries several.
-
-    It knows nothing of time: not what crosses, nor what could run at the same moment. Of memory it knows what stays;
-    peaks are an estimate.
     """
     order = order_of_use(problem)
     certain, likely = repairs(problem, order)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.base import arguments
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
@@ -118,31 +117,26 @@ class _Level:
 class SimulatedMemetic:
     """Chains of local search that share what they find, from coarse to fine.
 
-    First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, such as
-    a single device that all fits on, unless another is much faster: a list schedule would cut all groups to pieces. The
-    fastest start comes back when units are searched, if no chain is faster. Where several starts are given, each chain
-    begins at one of them: whoever gives several does not know which leads further.
+    First some cheap starts are timed. Where there are groups, chains begin at the starts that cut the fewest edges,
+    unless another is much faster: a list schedule would cut all groups to pieces. The fastest start comes back when
+    units are searched, if no chain is faster. Where several starts are given, each chain begins at one of them.
 
-    Then all search what repeats, so that one move is of all layers or time steps (``repeated_groups``), and after that
-    min-cut parts split by slack (``slack_groups``), in turns of ever more parts, and then units: with few groups each
-    move matters, with many the last percents are found (multilevel search: Walshaw 2004). A group is cut where a
-    chain's plan has it on several devices, so no level loses a plan.
+    Then all search what repeats, so that one move is of all layers or time steps (``repeated_groups``), then min-cut
+    parts split by slack (``slack_groups``), in turns of ever more parts, and then units (multilevel search: Walshaw
+    2004). A group is cut where a chain's plan has it on several devices, so no level loses a plan.
 
     After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
     differ, so one piece of a move is what another chain has elsewhere, and chains cross over by what does not make them
     slower (a memetic search: Moscato 1989). A chain that is left behind takes the place of the fastest. Each of these
     turns begins with a new history for late acceptance, a little above where the chain is, so that no chain freezes.
-    Nobody says how many evaluations there will be. So turns begin short and with a short memory, which gains the most
-    at first, and after a turn of units that gained both are twice as long, which ends at better plans (Burke & Bykov
-    2017). After one that gained nothing all chains but the fastest begin at another start, and the history begins twice
-    as far above.
+    The number of evaluations is not known beforehand. So turns begin short and with a short memory, which gains the
+    most at first, and after a turn of units that gained both are twice as long, which ends at better plans (Burke &
+    Bykov 2017). After a turn that gained nothing all chains but the fastest begin at another start, and the history
+    begins twice as far above.
 
     Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. To know the path
-    the plan of a chain that has moved is simulated once more, which is not counted.
-
-    Several moves are drawn for each that is simulated (``draws``), and a small network says which: it looks at what a
-    move would change of what crosses, of work, of the critical path and of what others wait for. It was trained before,
-    on searches of other steps (``edit_weights``), and is the same for all problems, so it is no state.
+    the plan of a chain that has moved is simulated once more, which is not counted. Of several moves (``draws``) a
+    small network, trained beforehand on other steps (``edit_weights``), chooses the one to simulate.
 
     Turns are counted in evaluations, so it does not matter in how many bursts they are made.
     """
@@ -186,7 +180,6 @@ class SimulatedMemetic:
 
     def advance(self, evaluations: int) -> Burst:
         """Judges so many placements more, all chains together."""
-        evaluations = arguments.whole_number("evaluations", evaluations, least=0)
         left, ns_per_s = evaluations, 1e9 * len(self._simulator.orders)  # times are sums over the orders
         while left:
             if self._made == self._turn_length():
@@ -290,8 +283,17 @@ class SimulatedMemetic:
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
         # Chains may fall back by a share of the step time, twice as much each time that nothing was gained.
-        setback = min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
-        self._chains = self._fresh_chains(setback if again else 0.0)
+        setback = min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0) if again else 0.0
+        number, unit = len(self._best), self._level.unit
+        rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
+        rows[:, unit] = self._best
+        states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
+        bits = np.array(states, np.uint64).view(np.int64)
+        counts = np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1)
+        late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
+        late = min(self._config.late << self._doublings, LONGEST_LATE)
+        ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], late, axis=1)
+        self._chains = Chains(rows, rows.copy(), ring, counts)
 
     def _double_or_restart(self) -> None:
         """The next turns are twice as long where units gained; else all chains but the fastest begin at starts."""
@@ -333,19 +335,6 @@ class SimulatedMemetic:
         if whole:
             self._units = level
         return level
-
-    def _fresh_chains(self, setback: float) -> Chains:
-        """Chains at their plans, with a history that is slower by ``setback``, and random numbers of this turn."""
-        number, unit = len(self._best), self._level.unit
-        rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
-        rows[:, unit] = self._best
-        states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
-        bits = np.array(states, np.uint64).view(np.int64)
-        counts = np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1)
-        late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
-        late = min(self._config.late << self._doublings, LONGEST_LATE)
-        ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], late, axis=1)
-        return Chains(rows, rows.copy(), ring, counts)
 
 
 def _levels(problem: Problem, config: MemeticConfig) -> list[int]:

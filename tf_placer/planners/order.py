@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tf_placer.base import arguments
 from tf_placer.problem.decisions import ranked
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.split.plans import part_of_op
@@ -16,21 +15,11 @@ _GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients|grad_ys)(_\d+)?/")
 
 
 def priorities(rule: str, problem: Problem, device_of_unit: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Priorities of a rule for one placement, as ``Decisions`` takes them.
-
-    Args:
-      rule: one of ``RULES``.
-      problem: what is placed.
-      device_of_unit: [U], for rules that look at what crosses.
-      seed: of a rule that draws.
-
-    Returns:
-      [N] int32, lower runs first; ops of equal priority are left to the runtime.
+    """[N] int32 priorities of a rule for one placement [U]: lower runs first, equal ones are left to the runtime.
 
     Raises:
-      InputError: there is no such rule, or the placement is not of this problem.
+      InputError: the placement is not of this problem.
     """
-    arguments.one_of("rule", rule, tuple(RULES))
     problem.check_legal(device_of_unit)
     return RULES[rule](problem, np.asarray(device_of_unit), seed)
 

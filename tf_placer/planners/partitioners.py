@@ -5,6 +5,7 @@ Planners return [K, U] int32 distinct legal placements whose variables fit, for 
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import shutil
 import subprocess
@@ -153,8 +154,8 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     Once over the accelerators and once over all devices; a device's share of the work goes with its speed. What may
     not be where its part is, or has no room there, is moved (``MemoryRepair``).
 
-    It knows nothing of the order of ops: a min cut may well put one half of a chain behind the other, so that devices
-    take turns. Of memory it knows what stays; peaks are an estimate.
+    It knows nothing of the order of ops: a min cut may put one half of a chain behind the other, so that devices take
+    turns.
     """
     graph = unit_graph(problem)
     return rows_of_partitions(
@@ -179,13 +180,11 @@ def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     A device's share of the work goes with its speed. What may not be where it is mapped, or has no room there, is moved
     (``MemoryRepair``).
 
-    It knows nothing of the order of ops, so devices may take turns; of memory it knows nothing, and what stays is seen
-    to afterwards.
-
     Raises:
       InputError: Scotch is not installed.
     """
-    return _mapped(problem, usable_devices(problem))
+    mapping = functools.partial(static_mapping, problem, unit_graph(problem))
+    return rows_of_partitions(problem, [usable_devices(problem)], mapping)
 
 
 def mincut(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -194,14 +193,8 @@ def mincut(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     Raises:
       InputError: Scotch is not installed.
     """
-    return _mapped(problem, accelerators(problem))
-
-
-def _mapped(problem: Problem, devices: np.ndarray) -> np.ndarray:
-    graph = unit_graph(problem)
-    return rows_of_partitions(
-        problem, [devices], lambda some, shares: static_mapping(problem, graph, some, shares)
-    )
+    mapping = functools.partial(static_mapping, problem, unit_graph(problem))
+    return rows_of_partitions(problem, [accelerators(problem)], mapping)
 
 
 MINCUT_SPEC = MethodSpec(

@@ -79,11 +79,8 @@ def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 
     a GPU to the first device. Then its two rules for ops that are units by themselves: one that waits for nothing goes
     with its readers where those are on one device, and one that only looks at a shape goes with what it reads.
 
-    It knows nothing of time, nor of memory: further GPUs stay idle, and where the first is too small, that is what
-    its row says. Unlike the placer it sees the graph without what TensorFlow folds before a step.
-
-    Returns:
-      [1, U] int32, a legal placement.
+    Further GPUs stay idle, and where the first is too small, the row [1, U] says so. Unlike the placer it sees the
+    graph without what TensorFlow folds before a step.
     """
     types = [device.type for device in problem.cluster.devices]
     kinds = sorted(range(len(types)), key=lambda device: types[device] != "GPU")
@@ -129,8 +126,6 @@ def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
 
     Departures: a plan that does not fit is changed as little as possible until its variables do, once counting what
     stays and once counting outputs too (``MemoryRepair``).
-
-    It ignores how long stages take, messages, and peaks of memory.
     """
     slow = slowness(problem)
     devices = np.flatnonzero(slow <= _AS_FAST * slow.min())
@@ -200,9 +195,7 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
     brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
     fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
     where room is (``MemoryRepair``).
-
-    It knows nothing of time but which devices are faster: not what crosses, nor what could run at the same moment. Of
-    memory it knows what stays; peaks are an estimate, so a row may be over capacity while a step runs.
+    Peaks of memory are an estimate, so a row may be over capacity while a step runs.
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []

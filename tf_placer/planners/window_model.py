@@ -60,7 +60,15 @@ class WindowModel:
             model.add_cumulative(intervals, [1] * len(intervals), streams)
         self._move_tensors()
         span = self._time()
-        total = span + self._joins()
+        # The step takes longer by the largest join time of the devices that take part.
+        join: cp_model.LinearExprT = 0
+        if any(window["join"]):
+            join = model.new_int_var(0, max(window["join"]), "")
+            for op, unit in enumerate(window["unit"]):
+                for device, on in enumerate(self._on[unit]):
+                    if window["cost"][op][device]:
+                        model.add(join >= window["join"][device]).only_enforce_if(on)
+        total = span + join
         for op, end in enumerate(self._end):
             for device, on in enumerate(self._on[window["unit"][op]]):
                 model.add(span >= end + window["tail"][op][device]).only_enforce_if(on)
@@ -121,18 +129,6 @@ class WindowModel:
                     model.add(self._start[reader] >= arrives).only_enforce_if([here, there])
         for intervals in busy.values():
             model.add_no_overlap(intervals)
-
-    def _joins(self) -> cp_model.LinearExprT:
-        """Largest join time of the devices that take part, which the step takes longer."""
-        window = self._window
-        if not any(window["join"]):
-            return 0
-        most = self._model.new_int_var(0, max(window["join"]), "")
-        for op, unit in enumerate(window["unit"]):
-            for device, on in enumerate(self._on[unit]):
-                if window["cost"][op][device]:
-                    self._model.add(most >= window["join"][device]).only_enforce_if(on)
-        return most
 
 
 class _Solutions(cp_model.CpSolverSolutionCallback):

@@ -82,7 +82,21 @@ class Checkpoint:
         self._saved_s = float("-inf")
         self._write_learner: Callable[[pathlib.Path], object] | None = None
         self._settings: dict[str, Any] | None = None
-        self._document = self._load(folder / FILE_NAME) if folder else {}
+        self._document: dict[str, Any] = {}
+        path = None if folder is None else folder / FILE_NAME
+        try:
+            if path is not None and path.exists():
+                document = json.loads(path.read_text(encoding="utf8"))
+                if document["schema_version"] != SCHEMA_VERSION:
+                    raise ValueError(f"schema version {document['schema_version']}")
+                self._document = {**document, "identity": document["identity"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"checkpoint: {path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, "
+                "which keeps what was measured"
+            ) from error
+        if self._document:
+            self._refuse_other(self._document["identity"], self._identity)
         # State of the recorder when last saved; None for a search that begins.
         self.recorder: dict[str, Any] | None = self._document.get("recorder")
         self._saved_rounds = 0 if self.recorder is None else len(self.recorder["history"])
@@ -208,23 +222,6 @@ class Checkpoint:
                 f"checkpoint={folder} cannot be made ({error.strerror}); give another folder"
             ) from error
         write_atomically(folder / FILE_NAME, json.dumps(document))
-
-    def _load(self, path: pathlib.Path) -> dict[str, Any]:
-        try:
-            document = json.loads(path.read_text(encoding="utf8"))
-            if document["schema_version"] != SCHEMA_VERSION:
-                raise ValueError(f"schema version {document['schema_version']}")
-            self._refuse_other(document["identity"], self._identity)
-        except FileNotFoundError:
-            return {}
-        except InputError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"checkpoint: {path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, "
-                "which keeps what was measured"
-            ) from error
-        return dict(document)
 
     def _refuse_other(self, saved: dict[str, Any], current: dict[str, Any]) -> None:
         for key in {**current, **saved}:

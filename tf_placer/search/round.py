@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -182,20 +183,6 @@ class _Drawing:
         self._learner.learn(self._actions, tf.constant(times.runtime_s), tf.constant(times.valid))
 
 
-class _Proposing:
-    """A planner that proposes and learns, as a ``Method``: that is how planners were until this version."""
-
-    def __init__(self, planner: Any) -> None:
-        self._planner = planner
-
-    def ask(self, most: float) -> np.ndarray:
-        rows: np.ndarray = self._planner.propose()
-        return rows
-
-    def tell(self, decisions: Decisions, times: Round) -> None:
-        self._planner.learn(decisions.device_of_unit, times.times_s)
-
-
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
 _BURST_S = 0.25
 _FIRST_BURST = 64
@@ -286,7 +273,11 @@ class Run:
             method = spec.build(problem, config, start, seed)
         is_restored = context.checkpoint.track_state(method)
         if spec.kind is Kind.IMPROVING and not self._is_inside:
-            method = method if hasattr(method, "ask") else _Proposing(method)
+            if not hasattr(planner := method, "ask"):  # as planners of users were until this version
+                method = types.SimpleNamespace(
+                    ask=lambda most: planner.propose(),
+                    tell=lambda decisions, times: planner.learn(decisions.device_of_unit, times.times_s),
+                )
             # A checkpoint from before planners were kept: their draws are made again.
             for _ in () if is_restored or spec.uses_start else range(context.rounds):
                 method.ask(context.evaluations_left())

@@ -97,10 +97,8 @@ def search(
     """Searches for the placement of ``problem`` with the shortest step, or with the least memory.
 
     Anytime: Ctrl-C ends the search early and keeps the best so far. The budget covers the method's own set-up too
-    (tracing its networks).
-
-    With a ``checkpoint`` folder, the same call continues where a killed one was. Measurements of a search on the
-    runtime are on disk at once (``JournaledEvaluator``). A finished search continues when the budget has grown.
+    (tracing its networks). With a ``checkpoint`` folder, the same call continues where a killed one was, and a finished
+    search when the budget has grown; measurements on the runtime are on disk at once (``JournaledEvaluator``).
 
     Args:
       problem: what to place.

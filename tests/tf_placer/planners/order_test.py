@@ -76,9 +76,7 @@ def test_names_of_rules_are_those_that_flags_know(fork):
     assert "all_forward" not in rules_for(dataclasses.replace(fork, splitting=None))
 
 
-def test_wrong_arguments_are_one_line(fork):
-    with pytest.raises(InputError, match="rule"):
-        priorities("fastest", fork, np.zeros(6, int))
+def test_a_placement_of_another_problem_is_refused(fork):
     with pytest.raises(InputError, match="device_of_unit has shape"):
         priorities("heft_rank", fork, np.zeros(5, int))
 
