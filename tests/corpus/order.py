@@ -4,6 +4,7 @@ What comes first in a program comes late when it need not be waited for: its inp
 overtakes it in the first call in which nothing holds it back.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,14 +47,17 @@ def add(w: tf.Variable, x: tf.Tensor) -> None:
     w.assign_add(x)
 
 
+def in_both_places(run: Callable[[Make], Any]) -> Callable[[Make], Any]:
+    """Runs it twice: its variable leaves the device where it was made only once."""
+    return functools.wraps(run)(lambda make: (run(make), run(make)))
+
+
 def around(
     *placed: Callable[..., Any],
     given: Sequence[tuple[tf.Tensor, ...]] = ((ROWS,),) * TIMES,
     variable: Callable[[], tf.Variable] = counter,
 ) -> Callable[[Callable[..., Any]], Callable[[Make], Any]]:
     """Programs of a variable, functions of it that are placed, and the decorated function, which is not and calls them.
-
-    Each runs twice: its variable leaves the device where it was made only once.
 
     Args:
       *placed: take the variable and what they are called with.
@@ -62,17 +66,14 @@ def around(
     """
 
     def program_of(body: Callable[..., Any]) -> Callable[[Make], Any]:
-        def once(make: Make) -> Any:
+        def run(make: Make) -> Any:
             w = variable()
             functions = [make.traced(lambda *inputs, of=of: of(w, *inputs)) for of in placed]
             outer = tf.function(lambda *inputs: body(w, *functions, *inputs))
             return [outer(*inputs) for inputs in given], w.numpy()
 
-        def run(make: Make) -> Any:
-            return once(make), once(make)
-
         run.__name__, run.__doc__, run.__module__ = body.__name__, body.__doc__, body.__module__
-        return run
+        return in_both_places(run)
 
     return program_of
 
@@ -169,24 +170,21 @@ def two_variables_and_two_functions(make: Make) -> Any:
     return calls(lambda: outer(ONES)), v.numpy(), w.numpy()
 
 
+@in_both_places
 def a_placed_function_in_placed_functions(make: Make) -> Any:
     """The outer function is placed, too."""
+    w = counter()
+    p = make.traced(lambda rows: tf.gather(w, rows))
 
-    def once() -> Any:
-        w = counter()
-        p = make.traced(lambda rows: tf.gather(w, rows))
+    @make.traced
+    def outer(rows):
+        a = p(late(rows))
+        w.assign_add(ONES)
+        b = p(late(rows))
+        w.assign_sub(ONES * 0.5)
+        return ends(a), ends(b)
 
-        @make.traced
-        def outer(rows):
-            a = p(late(rows))
-            w.assign_add(ONES)
-            b = p(late(rows))
-            w.assign_sub(ONES * 0.5)
-            return ends(a), ends(b)
-
-        return calls(lambda: outer(ROWS)), w.numpy()
-
-    return once(), once()
+    return calls(lambda: outer(ROWS)), w.numpy()
 
 
 @around(read, given=[(ROWS, tf.constant(5))] * 8)
@@ -291,57 +289,48 @@ def explicit_dependencies(w, p, q, rows, x):
     return ends(a), ends(b), ends(c)
 
 
+@in_both_places
 def without_automatic_dependencies(make: Make) -> Any:
     """A graph of one's own around the placed function: what is fetched is what runs."""
+    w = counter()
+    p = make.traced(lambda x: w.assign_add(x))
 
-    def once() -> Any:
-        w = counter()
-        p = make.traced(lambda x: w.assign_add(x))
+    def wrapped(x):
+        with tf.control_dependencies([p(late(x))]):
+            return ends(w.read_value())
 
-        def wrapped(x):
-            with tf.control_dependencies([p(late(x))]):
-                return ends(w.read_value())
-
-        outer = tf.compat.v1.wrap_function(wrapped, [tf.TensorSpec([SIZE])])
-        return calls(lambda: outer(ONES), 10)
-
-    return once(), once()
+    outer = tf.compat.v1.wrap_function(wrapped, [tf.TensorSpec([SIZE])])
+    return calls(lambda: outer(ONES), 10)
 
 
+@in_both_places
 def results_that_nobody_uses(make: Make) -> Any:
     """The outer function drops the results; the effects happen all the same, before it returns."""
+    w = counter()
+    p = make.traced(lambda x: w.assign_add(x))
 
-    def once() -> Any:
-        w = counter()
-        p = make.traced(lambda x: w.assign_add(x))
+    @tf.function
+    def outer(x):
+        p(late(x))
+        p(late(x) * 2.0)
+        return tf.reduce_sum(x)
 
-        @tf.function
-        def outer(x):
-            p(late(x))
-            p(late(x) * 2.0)
-            return tf.reduce_sum(x)
-
-        return [(outer(ONES), ends(w)) for _ in range(10)]
-
-    return once(), once()
+    return [(outer(ONES), ends(w)) for _ in range(10)]
 
 
+@in_both_places
 def a_concrete_function_inside(make: Make) -> Any:
     """The outer function calls a concrete function of the placed one."""
+    w = counter()
+    p = make.traced(lambda rows: tf.gather(w, rows)).get_concrete_function(ROWS)
 
-    def once() -> Any:
-        w = counter()
-        p = make.traced(lambda rows: tf.gather(w, rows)).get_concrete_function(ROWS)
+    @tf.function
+    def outer(rows):
+        a = p(late(rows))
+        w.assign_add(ONES)
+        return ends(a)
 
-        @tf.function
-        def outer(rows):
-            a = p(late(rows))
-            w.assign_add(ONES)
-            return ends(a)
-
-        return calls(lambda: outer(ROWS)), w.numpy()
-
-    return once(), once()
+    return calls(lambda: outer(ROWS)), w.numpy()
 
 
 @around(
@@ -358,29 +347,26 @@ def gradients_that_read_again(w, p, rows, x):
     return ends(tape.gradient(y, x)), ends(w)
 
 
+@in_both_places
 def gradients_that_write(make: Make) -> Any:
     """The gradient of the placed function writes, and the outer function reads behind it."""
+    w, seen = tf.Variable(ONES), counter()
 
-    def once() -> Any:
-        w, seen = tf.Variable(ONES), counter()
+    @tf.custom_gradient
+    def counted(x):
+        def gradient(upstream):
+            seen.assign_add(upstream)
+            return upstream * 3.0
 
-        @tf.custom_gradient
-        def counted(x):
-            def gradient(upstream):
-                seen.assign_add(upstream)
-                return upstream * 3.0
+        return x * 1.0, gradient
 
-            return x * 1.0, gradient
+    p = make.traced(lambda x: tf.reduce_sum(counted(x) * w))
 
-        p = make.traced(lambda x: tf.reduce_sum(counted(x) * w))
+    @tf.function
+    def outer(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = p(late(x)) * 2.0
+        return ends(tape.gradient(y, x)), ends(seen.read_value())
 
-        @tf.function
-        def outer(x):
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = p(late(x)) * 2.0
-            return ends(tape.gradient(y, x)), ends(seen.read_value())
-
-        return calls(lambda: outer(ONES)), seen.numpy()
-
-    return once(), once()
+    return calls(lambda: outer(ONES)), seen.numpy()
