@@ -1,6 +1,7 @@
 """State that others own, too: checkpoints, averages, optimizers, modules, copies, metrics, datasets of them."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -18,10 +19,11 @@ def weights() -> tf.Variable:
     return tf.Variable([[1.0, 2.0], [-0.5, 0.25]])
 
 
-def step_of(make: Make, v: tf.Variable, w: tf.Variable) -> Any:
+def step_of(make: Callable[[Any], Any], v: tf.Variable, w: tf.Variable) -> Any:
     """A step that reads both and writes both."""
 
-    @make.traced
+    @make
+    @tf.function
     def step(x):
         v.assign_add(x @ w)
         w.assign_sub(0.1 * v)
