@@ -14,8 +14,6 @@ import tempfile
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-PAGE = REPOSITORY / "tests" / "mutations.md"
-LEFT_OUT = (".git", ".venv", ".mypy_cache", ".ruff_cache", "out", "build", "__pycache__")
 ROW = re.compile(r"^\| (\S+\.py) \| `(.+)` \| `(.*)` \| (\S+_test\.py) \|", re.MULTILINE)
 
 
@@ -51,11 +49,11 @@ def run_tests(copy: pathlib.Path, test: str, output: pathlib.Path) -> None:
 
 
 def main() -> None:
-    rows = ROW.findall(PAGE.read_text(encoding="utf8"))
+    rows = ROW.findall((REPOSITORY / "tests" / "mutations.md").read_text(encoding="utf8"))
     first, count = (int(text) for text in [*sys.argv[1:], *("0", str(len(rows)))[len(sys.argv) - 1 :]])
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "checkout"
-        shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "out", "build", "__pycache__"))
         for number, (file, old, new, test) in enumerate(rows[first : first + count], start=first):
             print(
                 f"{number} {file}: {old!r} is caught by {caught_by(copy, file, old, new, test)}", flush=True

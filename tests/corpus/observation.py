@@ -8,11 +8,7 @@ import tensorflow as tf
 
 
 def observed(value: Any) -> Any:
-    """Tensors of every kind, variables, arrays and structures of them as lists, tuples, strings and bytes.
-
-    Raises:
-      TypeError: the value is of a kind that cannot be compared bit for bit.
-    """
+    """Tensors of every kind, variables, arrays and structures of them as lists, tuples, strings and bytes."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return repr(value)
     if isinstance(value, tf.RaggedTensor):

@@ -57,13 +57,7 @@ def around(
     given: Sequence[tuple[tf.Tensor, ...]] = ((ROWS,),) * TIMES,
     variable: Callable[[], tf.Variable] = counter,
 ) -> Callable[[Callable[..., Any]], Callable[[Make], Any]]:
-    """Programs of a variable, functions of it that are placed, and the decorated function, which is not and calls them.
-
-    Args:
-      *placed: take the variable and what they are called with.
-      given: to the outer function, call by call, after the variable and the placed functions.
-      variable: makes the variable.
-    """
+    """Programs of a variable, functions of it that are placed, and an outer function, the decorated one."""
 
     def program_of(body: Callable[..., Any]) -> Callable[[Make], Any]:
         def run(make: Make) -> Any:

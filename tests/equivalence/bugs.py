@@ -387,10 +387,7 @@ BUGS: dict[str, Bug] = {
         "arguments get a device", "_restore_inputs", _afterwards(_put_arguments_on_a_device)
     ),
     "captured_values_zero": Bug(
-        "captured tensors are taken for zeros",
-        read_function,
-        "new_node",
-        _afterwards(_clear_constant),
+        "captured tensors are taken for zeros", read_function, "new_node", _afterwards(_clear_constant)
     ),
     "control_output_dropped": _placed(
         "the last side effect is no output", "_connect", _afterwards(_drop_last_effect)
@@ -480,9 +477,6 @@ BUGS: dict[str, Bug] = {
         "reads do not wait for the assignments before them", "release_results", _reads_do_not_wait
     ),
     "one_shared_name": Bug(
-        "all variables share one name in a session",
-        read_function,
-        "new_node",
-        _afterwards(_share_one_name),
+        "all variables share one name in a session", read_function, "new_node", _afterwards(_share_one_name)
     ),
 }

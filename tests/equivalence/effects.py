@@ -83,10 +83,7 @@ def lost_waits(
 ) -> list[str]:
     """A line for each op that waited (``^``) for another when it was traced, and does not wait for it any more.
 
-    Args:
-      traced: the traced graph; only its ops outside of calls are looked at.
-      graph_def: made from it, its nodes in topological order.
-      results: ops that need not wait, because nothing reads them and all effects run anyway.
+    Nodes are in topological order; ``results`` need not wait: nothing reads them and all effects run anyway.
     """
     before = _ancestors(graph_def)
     position = {node.name: k for k, node in enumerate(graph_def.node)}

@@ -1,7 +1,5 @@
 """Small files of every format, sound and faulty: each is placed, or refused in one line that says what to do."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json
@@ -114,11 +112,7 @@ def made_files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     [pytest.param(kind, row, id=" ".join([row.file, *row.flags])) for kind in ROWS for row in ROWS[kind]],
 )
 def test_a_file_is_placed_or_refused_in_one_line(
-    kind: str,
-    row: Row,
-    made_files: pathlib.Path,
-    tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
+    kind: str, row: Row, made_files: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = FOLDER / row.file if (FOLDER / row.file).exists() else made_files / row.file
     out = tmp_path / "out"

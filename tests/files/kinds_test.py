@@ -1,7 +1,5 @@
 """The bytes of a file tell its kind, whatever its name: it is taken, or one line says what it is and what takes it."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -3,8 +3,6 @@
 Each is a MetaGraphDef as text, with what is computed of it in the collection ``fetches``.
 """
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

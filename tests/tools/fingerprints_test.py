@@ -4,14 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tools.fingerprints import (
-    BY_THE_CLOCK,
-    compact,
-    differences,
-    digest,
-    digests_of_fields,
-    rows_of_table,
-)
+from tools.fingerprints import BY_THE_CLOCK, compact, differences, digest, digests_of_fields, rows_of_table
 
 RECORDED = {"searches": {"hdp on a": {"step_s": 1.0}, "go on a": {"step_s": 2.0}}}
 

@@ -1,7 +1,5 @@
 """Arguments with which each public call works."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

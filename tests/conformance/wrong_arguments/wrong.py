@@ -1,7 +1,5 @@
 """Values that are refused: what annotations say, and what only a table can say."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import typing
