@@ -104,11 +104,8 @@ def _simulated(request: Request, whole: Form, log: Log, kept: Outcome | None) ->
         why = f"No worker can run {whole.item.name}: {whole.item.why_not_standalone}."
         log.tell(f"{why} What follows is the simulator's word alone.")
     method, spec, begin = request.method, methods.find(request.method), _begin_of(kept)
-    splits, why_whole, is_ended = (
-        tries_parts(request, whole, log),
-        _left_out_parts(request, whole, log),
-        False,
-    )
+    splits, is_ended = tries_parts(request, whole, log), False
+    why_whole = _left_out_parts(request, whole, log)
     with log.phase(AT_ONCE):
         plain = _constructed(request, whole, log)
     with log.phase(searching(method)) as seconds:
@@ -128,9 +125,12 @@ def _simulated(request: Request, whole: Form, log: Log, kept: Outcome | None) ->
     if begin is not None:
         rows.append(Timed.of_search(_START, evaluate_given(begin.problem, begin.decisions, method)))
     is_ended |= _is_interrupted(rows)
-    # A robust plan may take longer by the estimates, and is the best of all by what was sought.
+    # A robust plan is the best by what was sought, if not by the estimates.
     is_robust = request.robust and searched.clock is not None
-    chosen = searched if request.write == METHOD or is_robust else fastest(rows, searched.name) or searched
+    # A function runs by its method's plan; plainer ones are told.
+    plainer = {CONTROL, *constructive(method)} - {method} if request.is_call else set()
+    best = fastest([row for row in rows if row.name not in plainer], method)
+    chosen = searched if request.write == METHOD or is_robust or best is None else best
     form = next((form for form in forms[::-1] if form.has(chosen.placement)), whole)
     if chosen.placement is not None:
         form = dataclasses.replace(form, problem=chosen.placement.problem)
@@ -240,10 +240,7 @@ def _candidate(
       request: has the seed and the settings of methods.
       form: the program, whole or in parts.
       log: its console shows the search.
-      method: its name.
-      budget: of this search.
-      start: where it begins.
-      objective: what is sought.
+      method, budget, start, objective: as ``search`` takes them.
     """
     spec, is_whole = methods.find(method), form.split is None
     decides_order = spec.goes_on and method != CONTROL

@@ -285,12 +285,9 @@ class _LiveSearch:
         """Searches among plans of a form, and measures the best if it is new; None where nothing fits.
 
         Args:
-          form: the program, whole or in parts.
           name: of its plan in tables.
-          method: that searches.
           turn: which of its searches it is.
           title: shown meanwhile.
-          start: where it begins.
           own_search: the last one of the method that was asked for, which random search does not exceed.
         """
         request, proposed = self._request, None
