@@ -190,7 +190,8 @@ def _search_in_parts(request: Request, forms: list[Form], rows: list[Timed], log
 
 def _left_out_parts(request: Request, whole: Form, log: Log) -> str:
     """A sentence on why the batch is not put in parts, where the reason is that there is no time."""
-    if not request.tries_parts or not math.isfinite(request.whole_s):
+    # A function's report has data parallelism.
+    if request.is_call or not request.tries_parts or not math.isfinite(request.whole_s):
         return ""
     return left_out(request, "A plan with the batch in parts", split_s(request, whole, log))
 
@@ -199,8 +200,7 @@ def left_out(request: Request, what: str, about_s: float) -> str:
     """The sentence about something for which there is no time, with a budget that has room for it."""
     # With twice that more, the searches have no less than it.
     enough_s = _ROUNDED_S * math.ceil((request.budget.seconds + 2 * about_s) / _ROUNDED_S)
-    budget = f"{'' if request.is_call else '--'}budget_s={enough_s}"
-    return f"{what} was left out: that takes {roughly(about_s)}; {budget} has room for it."
+    return f"{what} was left out: that takes {roughly(about_s)}; --budget_s={enough_s} has room for it."
 
 
 def put_in_parts(request: Request, whole: Form, log: Log) -> Form | str:

@@ -96,7 +96,7 @@ class Request:
     profiles: Cache = dataclasses.field(default_factory=Cache)  # where measured costs are kept
     method: str = ""  # that searches; "" where methods are compared, or nothing is searched
     compared: tuple[str, ...] = ()  # methods that get the same budget each
-    # Of a function's first call: no step is traced, plans of least memory do not race, and settings have no dashes.
+    # Of a function's first call: no step is traced, and plans of least memory do not race.
     is_call: bool = False
 
     @property
