@@ -52,6 +52,7 @@ from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, NO_ORDER, Budget, Objective
+from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import WorkerError
 
@@ -251,7 +252,7 @@ def _candidate(
             method,
             budget,
             seed=request.seed,
-            progress=log.progress(f"{title} on {request.cluster.name}", budget),
+            progress=ConsoleProgress(f"{title} on {request.cluster.name}", budget, log.console),
             start=start,
             config=request.settings.get(method),
             objective=objective.name,

@@ -45,7 +45,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, PLAIN, Budget
-from tf_placer.search.recorder import SearchResult
+from tf_placer.search.recorder import ConsoleProgress, SearchResult
 from tf_placer.search.round import Starts
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
@@ -304,7 +304,7 @@ class _LiveSearch:
                     method,
                     budget,
                     seed=request.seed + turn,
-                    progress=self._log.progress(title, budget),
+                    progress=ConsoleProgress(title, budget, self._log.console),
                     start=start,
                     config=request.settings.get(method),
                 )

@@ -17,8 +17,6 @@ import rich.text
 
 from tf_placer.base.files import Durations
 from tf_placer.base.quantities import HEARTBEAT
-from tf_placer.search.methods import Budget
-from tf_placer.search.recorder import ConsoleProgress
 
 _BEFORE = "starting up"
 _LEAST_PACE, _MOST_PACE, _ENOUGH_S = 0.5, 3.0, 1.0
@@ -205,10 +203,6 @@ class Log:
         """Says a line, in which brackets are no markup."""
         HEARTBEAT.said()
         self.console.print(rich.text.Text(line), soft_wrap=True)
-
-    def progress(self, title: str, budget: Budget) -> ConsoleProgress:
-        """What shows a search."""
-        return ConsoleProgress(title, budget, self.console)
 
     def correct(self, seconds: float, is_once: bool) -> None:
         """Corrects the length of the running phase, and whether it is in the budget."""
