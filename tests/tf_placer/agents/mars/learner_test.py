@@ -145,12 +145,13 @@ def test_what_is_learned_is_better_than_what_was_sampled_at_first():
 @pytest.mark.slow
 def test_what_was_learned_on_one_graph_is_of_use_on_another():
     settings = {"hidden": 32, "encoder_width": 16, "placements": 32, "minibatches": 2}
-    learner = small_learner("mars", branches_problem(4, 8), **settings)
+    taught = small_learner("mars", branches_problem(4, 8), **settings)
     for _ in range(60):
-        update(learner, off_device(0))
+        update(taught, off_device(0))
     other, share = branches_problem(3, 6), []
-    for policy in (None, learner.policy):
-        placements = small_learner("mars", other, policy=policy, **settings).propose().placements
+    for policy in (None, taught.policy):
+        learner = small_learner("mars", other, policy=policy, **settings)  # a traced method holds it weakly
+        placements = learner.propose().placements
         share.append(float(tf.reduce_mean(tf.cast(placements == 0, tf.float32))))
     # It was taught to leave device 0, which half of the groups are to begin with.
     assert share[0] > 0.35 and share[1] < share[0] / 2
