@@ -418,7 +418,7 @@ SPEC = MethodSpec(
     default=GoConfig(weights=SHIPPED),
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": NETWORK_VERSION + 1, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
+    versions={"network": NETWORK_VERSION + 2, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
     student=GoStudent,
 )
 
