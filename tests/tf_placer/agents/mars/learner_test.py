@@ -151,7 +151,6 @@ def test_what_was_learned_on_one_graph_is_of_use_on_another():
     other, share = branches_problem(3, 6), []
     for policy in (None, taught.policy):
         learner = small_learner("mars", other, policy=policy, **settings)  # a traced method holds it weakly
-        placements = learner.propose().placements
-        share.append(float(tf.reduce_mean(tf.cast(placements == 0, tf.float32))))
+        share.append(float(tf.reduce_mean(tf.cast(learner.propose().placements == 0, tf.float32))))
     # It was taught to leave device 0, which half of the groups are to begin with.
     assert share[0] > 0.35 and share[1] < share[0] / 2
