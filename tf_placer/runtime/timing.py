@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -176,10 +177,9 @@ def race_steps(
     A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays for
     the caches that the other has filled, which a program by itself does not.
 
-    The leader is the program with the least median so far; a ``clearly_slower`` one drops out. A round times every
-    program within moments of each other, so a slow moment of the machine affects all of them. Every other round goes
-    backward, so that a machine that slows down steadily favours no program. A program that would follow itself, and
-    find its own caches, follows an untimed step of another one.
+    The leader has the least median so far; a ``clearly_slower`` program drops out. A slow moment of the machine affects
+    a whole round. Every other round goes backward, so that a machine that slows down steadily favours no program. A
+    program that would follow itself, and find its own caches, follows an untimed step of another.
 
     Args:
       steps: one function for each program; each runs a step.
@@ -189,18 +189,18 @@ def race_steps(
       turn_s: seconds of a turn, at least one step.
       clock: seconds.
       limit: the end of timing, after one round in any case.
-      empty_of: by position in ``steps``, an empty step of the same session: what a request costs, which is timed in the
-        same turn and taken off. Less than how much requests vary cannot be told, so no turn is shorter than that.
+      empty_of: by position in ``steps``, an empty step of the same session: what a request costs is timed in the same
+        turn and taken off, and no turn is shorter than requests vary. Such a program stays, and no rival drops out
+        because of it.
 
     Returns:
       One time for each turn of each program, the median of its steps; fewer for one that dropped out.
     """
     samples: list[list[float]] = [[] for _ in steps]
-    for _ in range(warmup_rounds):
-        for step in steps:
-            step()
-    racing = list(range(len(steps)))
-    previous = -1
+    requests = empty_of or {}
+    for step in itertools.chain.from_iterable(itertools.repeat(steps, warmup_rounds)):
+        step()
+    racing, previous = list(range(len(steps))), -1
     for turn in range(rounds):
         if turn and limit.is_over:
             break
@@ -208,10 +208,11 @@ def race_steps(
         if order[0] == previous:
             steps[order[-1]]()
         for i in order:
-            samples[i].append(_turn(steps[i], (empty_of or {}).get(i), turn_s, clock))
+            samples[i].append(_turn(steps[i], requests.get(i), turn_s, clock))
         previous = order[-1]
-        leader = min(racing, key=lambda i: float(np.median(samples[i])))
-        racing = [i for i in racing if not clearly_slower(samples[i], samples[leader], confidence)]
+        rivals = sorted((i for i in racing if i not in requests), key=lambda i: float(np.median(samples[i])))
+        slower = {i for i in rivals if clearly_slower(samples[i], samples[rivals[0]], confidence)}
+        racing = [i for i in racing if i not in slower]
     return samples
 
 

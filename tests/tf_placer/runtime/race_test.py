@@ -96,6 +96,12 @@ def test_what_a_request_costs_is_taken_off_as_it_is_in_that_turn():
         assert min(_asked(1e-6, request_s=1.0, noise=0.5, seed=seed)) > 0.01, "no step is told as nothing"
 
 
+def test_a_program_beside_the_race_stays_and_nobody_drops_out_because_of_it():
+    for mean in (0.2, 2.0):
+        samples = race(Track([1.0, mean, 1.01], seed=1), empty_of={1: lambda: None})
+        assert [len(turns) for turns in samples] == [20, 20, 20]
+
+
 def test_times_of_a_race_are_as_its_winner_saw_the_machine():
     winner, dropped = [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], [1.5, 1.5, 1.5]
     assert race_times_s([dropped, winner])[0] == [4.5, 3.0]
@@ -105,8 +111,7 @@ def test_a_spread_is_around_the_time_of_each_and_as_wide_as_its_noise():
     samples = race(Track([1.3, 1.0, 1.01], noise=0.05), rounds=40)
     times_s, spreads_s = race_times_s(samples)
     for time_s, (low_s, high_s) in zip(times_s, spreads_s, strict=True):
-        assert low_s <= time_s <= high_s
-        assert 0.01 < (high_s - low_s) / time_s < 0.25
+        assert low_s <= time_s <= high_s and 0.01 < (high_s - low_s) / time_s < 0.25
     assert race_times_s([[2.0] * 5, [4.0] * 5])[1] == [(2.0, 2.0), (4.0, 4.0)]
 
 
