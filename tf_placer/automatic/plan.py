@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -175,8 +176,9 @@ def _plan_of(
     with log.phase(PROFILE):
         whole = _described(request, item, fixed, config.respect_devices)
         key = _key(whole.problem, config)
+        make_parts = functools.cache(lambda: put_in_parts(request, whole, log))
         kept = _cache(config).load(
-            key, lambda data: from_json(_form_of_kept(request, whole, data, log), data, key)
+            key, lambda data: from_json(_form_of_kept(request, whole, data, make_parts), data, key)
         )
     why_again = "" if kept is None else why_measured_again(kept)
     if kept is not None and answers(kept, config) and not config.refresh and (is_timed or not why_again):
@@ -196,10 +198,11 @@ def _plan_of(
     log.expect([*phases, Phase(_APPLY, time.monotonic() - began_s)])
     kept = None if config.refresh else kept
     if config.only_fuses(cluster):
+        compile_simulator(log)
         with log.phase(FUSE) as seconds:
             outcome = fused_here(item, whole.problem, seconds)
     else:
-        outcome = _with_reason(request, whole, find(request, whole, log, kept))
+        outcome = _with_reason(request, whole, find(request, whole, log, kept, make_parts))
     plan = _lasting(request, config, key, log, outcome)
     plan = plan if kept is None else _with_what_was_known(plan, kept)
     keep(plan, config)
@@ -225,7 +228,7 @@ def _described(request: Request, item: Item, fixed: Mapping[int, int], respects_
     return Form(problem, item, is_narrowed=narrowed_units(built, problem))
 
 
-def _form_of_kept(request: Request, whole: Form, kept: Any, log: Log) -> Form:
+def _form_of_kept(request: Request, whole: Form, kept: Any, make_parts: Callable[[], Form | str]) -> Form:
     """The form of the program that a kept plan is of.
 
     Raises:
@@ -233,7 +236,7 @@ def _form_of_kept(request: Request, whole: Form, kept: Any, log: Log) -> Form:
     """
     if not request.tries_parts or kept.get("parts", 1) == 1:
         return whole
-    form = put_in_parts(request, whole, log)
+    form = make_parts()
     if isinstance(form, str):
         raise InputError(form)
     kept_whole = kept.get("kept_whole")

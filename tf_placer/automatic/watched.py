@@ -260,7 +260,9 @@ class _Watched:
         """Function to place and its arguments; of one that is given an iterator, as Keras', the largest it calls."""
         if all(value.dtype not in (tf.resource, tf.variant) for value in inputs) or not self._inner:
             return concrete, list(inputs)
-        largest = max(self._inner, key=lambda one: (_num_nodes(one), self._inner.index(one)))
+        graphs = [concrete.graph.as_graph_def() for concrete in self._inner]
+        nodes = [len(graph.node) + sum(len(f.node_def) for f in graph.library.function) for graph in graphs]
+        largest = self._inner[max(range(len(nodes)), key=lambda i: (nodes[i], i))]
         captured = {id(tensor) for tensor in largest.graph.internal_captures}
         return largest, [tensor for tensor in largest.inputs if id(tensor) not in captured]
 
@@ -407,8 +409,3 @@ class _Copy:
         """Runs it."""
         self.follow_seeds()
         return call_flat(self.function, inputs)
-
-
-def _num_nodes(concrete: ConcreteFunction) -> int:
-    graph_def = concrete.graph.as_graph_def()
-    return len(graph_def.node) + sum(len(function.node_def) for function in graph_def.library.function)

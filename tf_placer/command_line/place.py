@@ -110,25 +110,18 @@ def _found(request: Request, log: Log, finish: Finish) -> Outcome:
         whole = read(request, log)
         log.expect([*finding(request, whole, log), *closing(request, whole, log)])
         outcome = find(request, whole, log)
-        for phase in closing(request, whole, log):
-            if phase.name == SPLIT:
-                outcome = _beside_splitting(request, log, outcome, phase.seconds or 0.0)
+        with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+            for phase in closing(request, whole, log):
+                if phase.name == SPLIT and not outcome.search.interrupted:
+                    with log.phase(SPLIT) as left_s:
+                        if (about_s := phase.seconds or 0.0) <= left_s:
+                            outcome = with_data_parallel(outcome)
+                        else:
+                            log.leave_out()
+                            why_not = left_out(request, "Splitting the batch over the devices", about_s)
+                            outcome = outcome.noted({Note.WHY_NOT_SPLIT: why_not})
         with log.phase(WRITE):
             finish(outcome)
-    return outcome
-
-
-def _beside_splitting(request: Request, log: Log, outcome: Outcome, about_s: float) -> Outcome:
-    """The outcome with what splitting the batch gives beside it, or with why not."""
-    with log.phase(SPLIT) as left_s:
-        if outcome.search.interrupted or about_s > left_s:
-            log.leave_out()
-            if not outcome.search.interrupted:
-                why_not = left_out(request, "Splitting the batch over the devices", about_s)
-                outcome = outcome.noted({Note.WHY_NOT_SPLIT: why_not})
-            return outcome
-        with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
-            outcome = with_data_parallel(outcome)
     return outcome
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -28,11 +29,10 @@ from tf_placer.planning.forecast import (
     runs_live,
     searching,
     split_s,
-    tries_parts,
 )
 from tf_placer.planning.forms import Form, in_parts
 from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
-from tf_placer.planning.live import MakeParts, search_live
+from tf_placer.planning.live import START, MakeParts, search_live
 from tf_placer.planning.log import Log, roughly
 from tf_placer.planning.outcome import (
     GIVEN,
@@ -59,10 +59,15 @@ from tf_placer.workers.local_workers import WorkerError
 FASTEST = Objective()
 _FEW = Budget(evaluations=1000)  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
-_START = "start"  # row of the plan that was there before
 
 
-def find(request: Request, whole: Form, log: Log, kept: Outcome | None = None) -> Outcome:
+def find(
+    request: Request,
+    whole: Form,
+    log: Log,
+    kept: Outcome | None = None,
+    make_parts: MakeParts | None = None,
+) -> Outcome:
     """Finds a plan, and those of plainer methods beside it.
 
     Random search gets as many evaluations as the method, but no more than a tenth of the time. On live devices the
@@ -75,6 +80,7 @@ def find(request: Request, whole: Form, log: Log, kept: Outcome | None = None) -
       whole: the program on the devices, as it was read.
       log: announces the phases, and gives them their time.
       kept: an outcome that was there before: searches begin with the devices of its plan, which is a candidate.
+      make_parts: puts the batch in parts (``put_in_parts``), where that may be done already.
 
     Returns:
       The plan that is written, beside the others.
@@ -85,37 +91,53 @@ def find(request: Request, whole: Form, log: Log, kept: Outcome | None = None) -
       KeyboardInterrupt: Ctrl-C before there was a plan.
     """
     compile_simulator(log)
-    if request.compared:
-        outcome = _compared(request, whole, log)
-    elif is_given(request, whole):
-        outcome = _given(request, whole, log)
-    elif request.objective.is_memory:
-        outcome = _least_memory(request, whole, log, kept)
-    elif runs_live(request, whole):
-        with workers(request, whole, log) as timing:
-            outcome = _measured_live(request, timing, log, kept)
-    else:
-        outcome = _simulated(request, whole, log, kept)
-    return in_layers(outcome, request.seed) if request.by == LAYER else outcome
+    make_parts = make_parts or (lambda: put_in_parts(request, whole, log))
+    outcome = None
+    try:
+        if request.compared:
+            outcome = _compared(request, whole, log)
+        elif is_given(request, whole):
+            outcome = _given(request, whole, log)
+        elif request.objective.is_memory:
+            outcome = _least_memory(request, whole, log, kept)
+        elif runs_live(request, whole):
+            with workers(request, whole, log) as timing:
+                outcome = _measured_live(request, timing, log, kept, make_parts)
+        else:
+            outcome = _simulated(request, whole, log, kept, make_parts)
+            if request.fuse and not outcome.search.interrupted:
+                with log.phase(FUSE):
+                    outcome = with_simulated_clusters(outcome)
+    except KeyboardInterrupt:
+        if outcome is None or request.is_call:
+            raise
+        outcome = outcome.with_written(outcome.written, _told_of_ctrl_c(outcome.written, True))
+    if request.by != LAYER:
+        return outcome
+    with contextlib.suppress(KeyboardInterrupt):
+        return in_layers(outcome, request.seed)
+    return in_layers(outcome, request.seed)  # a plan of single ops is not what was asked for
 
 
-def _simulated(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
+def _simulated(
+    request: Request, whole: Form, log: Log, kept: Outcome | None, make_parts: MakeParts
+) -> Outcome:
     """The fastest plan in the simulator, of the batch whole or in parts."""
     if request.cluster.is_live and whole.item is not None:
         why = f"No worker can run {whole.item.name}: {whole.item.why_not_standalone}."
         log.tell(f"{why} What follows is the simulator's word alone.")
     method, spec, begin = request.method, methods.find(request.method), _begin_of(kept)
-    splits, is_ended = tries_parts(request, whole, log), False
+    splits, is_ended = log.is_ahead(SPLIT_STAGE), False
     why_whole = _left_out_parts(request, whole, log)
     with log.phase(AT_ONCE):
-        plain = _constructed(request, whole, log)
+        plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
     with log.phase(searching(method)) as seconds:
         start = begin if spec.uses_start and whole.has(begin) else None
         searched = _candidate(request, whole, log, method, request.budget_in(seconds), start)
     rows, forms = [searched, *plain], [whole] if kept is None else [whole, kept.form]
     try:
         if splits and not _is_interrupted(rows):
-            why_whole = _search_in_parts(request, forms, rows, log)
+            why_whole = _search_in_parts(request, forms, rows, log, make_parts)
         has_control = (splits or spec.goes_on) and method != CONTROL
         if has_control and searched.search is not None and not _is_interrupted(rows):
             with log.phase(searching(CONTROL)) as seconds:
@@ -124,7 +146,7 @@ def _simulated(request: Request, whole: Form, log: Log, kept: Outcome | None) ->
     except KeyboardInterrupt:
         is_ended = True
     if begin is not None:
-        rows.append(Timed.of_search(_START, evaluate_given(begin.problem, begin.decisions, method)))
+        rows.append(Timed.of_search(START, evaluate_given(begin.problem, begin.decisions, method)))
     is_ended |= _is_interrupted(rows)
     # A robust plan is the best by what was sought, if not by the estimates.
     is_robust = request.robust and searched.clock is not None
@@ -135,17 +157,13 @@ def _simulated(request: Request, whole: Form, log: Log, kept: Outcome | None) ->
     form = next((form for form in forms[::-1] if form.has(chosen.placement)), whole)
     if chosen.placement is not None:
         form = dataclasses.replace(form, problem=chosen.placement.problem)
-    outcome = Outcome(
+    return Outcome(
         form,
         _told_of_ctrl_c(chosen, is_ended),
         tuple(row for row in rows if row is not chosen),
         asked=searched.name,
         notes={Note.WHY_NOT_SPLIT: "" if any(form.split is not None for form in forms) else why_whole},
     )
-    if not request.fuse or is_ended:
-        return outcome
-    with log.phase(FUSE):
-        return with_simulated_clusters(outcome)
 
 
 def _begin_of(kept: Outcome | None) -> Placement | None:
@@ -153,7 +171,9 @@ def _begin_of(kept: Outcome | None) -> Placement | None:
     return None if kept is None else Placement(kept.placement.problem, kept.placement.device_of_unit)
 
 
-def _search_in_parts(request: Request, forms: list[Form], rows: list[Timed], log: Log) -> str:
+def _search_in_parts(
+    request: Request, forms: list[Form], rows: list[Timed], log: Log, make_parts: MakeParts
+) -> str:
     """Adds data parallelism, and the best plan of a search of the batch in parts, with their forms.
 
     Where some ops are faster whole, it is the form in which they are that is searched.
@@ -166,7 +186,7 @@ def _search_in_parts(request: Request, forms: list[Form], rows: list[Timed], log
         if not left_s:
             log.leave_out()
             return _left_out_parts(request, whole, log)
-        form = put_in_parts(request, whole, log)
+        form = make_parts()
         if isinstance(form, str):
             return f"The batch is not split: {form}."
         forms.append(form)
@@ -207,23 +227,12 @@ def left_out(request: Request, what: str, about_s: float) -> str:
 def put_in_parts(request: Request, whole: Form, log: Log) -> Form | str:
     """The program with a part of its batch for each device, or one clause on why that cannot be, or does not run."""
     costs = request.costs if runs_live(request, whole) else "analytic"
-
-    form = in_parts(
-        whole,
-        request.source.batch_statistics,
-        costs,
-        request.profiles,
-        lambda item: expect_profile(request, item, log),
-    )
+    statistics, profiles = request.source.batch_statistics, request.profiles
+    form = in_parts(whole, statistics, costs, profiles, lambda item: expect_profile(request, item, log))
     try:
         return form if isinstance(form, str) else form.narrowed()
     except InputError as error:
         return str(error)
-
-
-def _constructed(request: Request, whole: Form, log: Log) -> list[Timed]:
-    """The best of the few plans of each constructive method."""
-    return [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
 
 
 def _candidate(
@@ -324,7 +333,7 @@ def _given(request: Request, whole: Form, log: Log) -> Outcome:
 def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
     """The plan of least memory within the slow-down; the search begins nowhere, so a kept plan is held against it."""
     with log.phase(AT_ONCE):
-        plain = _constructed(request, whole, log)
+        plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
     with log.phase(searching(request.method)) as seconds:
         budget = request.budget_in(seconds)
         row = _candidate(request, whole, log, request.method, budget, objective=request.objective)
@@ -401,7 +410,9 @@ def _traced(request: Request, row: Timed, timing: Timing, log: Log) -> Timed:
     return row
 
 
-def _measured_live(request: Request, timing: Timing, log: Log, kept: Outcome | None) -> Outcome:
+def _measured_live(
+    request: Request, timing: Timing, log: Log, kept: Outcome | None, make_parts: MakeParts
+) -> Outcome:
     """What a live search recommends, with clusters where these are asked for and faster.
 
     Raises:
@@ -409,12 +420,12 @@ def _measured_live(request: Request, timing: Timing, log: Log, kept: Outcome | N
     """
     why_whole = _left_out_parts(request, timing.whole, log)
 
-    def make_parts() -> Form | str:
-        form = put_in_parts(request, timing.whole, log)
+    def parts_to_time() -> Form | str:
+        form = make_parts()
         timing.in_parts = None if isinstance(form, str) else form
         return form
 
-    parts: MakeParts | None = make_parts if tries_parts(request, timing.whole, log) else None
+    parts = parts_to_time if log.is_ahead(SPLIT_STAGE) else None
     outcome = search_live(request, timing, log, start=_begin_of(kept), make_parts=parts)
     with log.phase(RACE):
         written, searched = outcome.written, outcome.named(request.method)
@@ -434,7 +445,9 @@ def _measured_live(request: Request, timing: Timing, log: Log, kept: Outcome | N
         if not request.fuse:
             return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
     with log.phase(FUSE) as seconds:
-        return _fused(request, timing, log, outcome, min(seconds, FUSE_MOST_S))
+        return _fused(
+            request, timing, log, outcome, seconds if request.is_call else min(seconds, FUSE_MOST_S)
+        )
 
 
 def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds: float) -> Outcome:
@@ -445,8 +458,9 @@ def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds
         try_programs = timing.of(outcome.placement).try_programs
         fusing = find_clusters(outcome.form.item, outcome.placement, try_programs, CLUSTERS_SHARE * seconds)
         outcome = with_fusing(outcome, fusing, timing.of)
-    except KeyboardInterrupt:
-        return outcome.noted({Note.FUSED: "Nothing is fused: the search for clusters was interrupted."})
-    except (WorkerError, InputError) as error:
-        return outcome.noted({Note.FUSED: f"Nothing is fused: {error}."})
+    except (KeyboardInterrupt, WorkerError, InputError) as error:
+        if request.is_call:  # what was not searched to its end is not kept
+            raise
+        why = str(error) or "the search for clusters was interrupted"
+        return outcome.noted({Note.FUSED: f"Nothing is fused: {why}."})
     return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))

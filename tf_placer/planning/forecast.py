@@ -155,7 +155,10 @@ def finding(request: Request, whole: Form | None, log: Log) -> list[Phase]:
         timed = timing(request, 1 + devices, log, is_raced=is_raced) if runs else []
         return [at_once, _search(request, size, log, method), *timed]
     if runs:
-        return [*_live(request, size, log), *([_fusing(request)] if request.fuse else [])]
+        # Half of the budget, or nearly all where there is nothing else to search.
+        share = _FUSE_ALONE if len(request.cluster.devices) == 1 else 1.0
+        fusing = Phase(FUSE, FUSE_MOST_S) if math.isinf(request.whole_s) else Phase(FUSE, share=share)
+        return [*_live(request, size, log), *([fusing] if request.fuse else [])]
     return [at_once, *_simulated(request, size, log), *([Phase(FUSE)] if request.fuse else [])]
 
 
@@ -337,10 +340,3 @@ def searchers_in(request: Request, config: LiveConfig, turn: int) -> list[str]:
     """Methods that search in a turn: random search only in the last one, unless it is asked for."""
     is_last = turn == config.searches - 1
     return [n for n in searchers(request.method) if n != CONTROL or request.method == CONTROL or is_last]
-
-
-def _fusing(request: Request) -> Phase:
-    """With half of the budget, or nearly all where there is nothing else to search."""
-    if math.isinf(request.whole_s):
-        return Phase(FUSE, FUSE_MOST_S)
-    return Phase(FUSE, share=_FUSE_ALONE if len(request.cluster.devices) == 1 else 1.0)

@@ -29,7 +29,7 @@ from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
-from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
+from tf_placer.runtime.graph_program import LoadedProgram, build_program
 from tf_placer.runtime.timing import (
     TURN_S,
     Limit,
@@ -345,7 +345,12 @@ class _Search:
             refined: list[tuple[float, int, _Candidate]] = []
             while proposed or refined:
                 candidate = proposed.popleft() if proposed else heapq.heappop(refined)[2]
-                if not self._is_new(candidate) or not self._has_time(candidate):
+                in_cluster, key = candidate.cluster_of_op != NO_CLUSTER, candidate.cluster_of_op.tobytes()
+                is_new = key not in self._seen and bool(in_cluster.any())
+                self._seen.add(key)
+                compile_s = self._compile_s_per_kernel * int(self._starts_kernel[in_cluster].sum())
+                used_s = self._clock() - self._began_s
+                if not is_new or used_s + compile_s + self._race_s >= self._budget_s:
                     continue
                 opened = self._tried_out(candidate, open_program, stack)
                 if opened is None:
@@ -384,19 +389,16 @@ class _Search:
             return [] if self._given is None else [_Candidate("given", self._given)]
         return [_Candidate(name, rule.clusters(self._item, self._devices)) for name, rule in RULES.items()]
 
-    def _program(self, cluster_of_op: np.ndarray | None) -> GraphProgram:
-        placement = dataclasses.replace(self._plain, cluster_of_op=cluster_of_op)
-        return build_program(self._item, rewrite(self._item, placement, self._devices))
-
     def _opened(
         self, candidate: _Candidate | None, open_program: OpenProgram, stack: contextlib.ExitStack
     ) -> _Opened:
         """A program that has run twice: its first step compiles."""
         resources = contextlib.ExitStack()
         stack.push(resources)
-        program = resources.enter_context(
-            open_program(self._program(None if candidate is None else candidate.cluster_of_op))
-        )
+        cluster_of_op = None if candidate is None else candidate.cluster_of_op
+        placement = dataclasses.replace(self._plain, cluster_of_op=cluster_of_op)
+        graph_def = rewrite(self._item, placement, self._devices)
+        program = resources.enter_context(open_program(build_program(self._item, graph_def)))
         began_s = self._clock()
         program.step()
         first_s = self._clock() - began_s
@@ -422,17 +424,6 @@ class _Search:
         self._compiling = None
         self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
         return opened
-
-    def _is_new(self, candidate: _Candidate) -> bool:
-        key = candidate.cluster_of_op.tobytes()
-        is_new = key not in self._seen and bool((candidate.cluster_of_op != NO_CLUSTER).any())
-        self._seen.add(key)
-        return is_new
-
-    def _has_time(self, candidate: _Candidate) -> bool:
-        kernels = int(self._starts_kernel[candidate.cluster_of_op != NO_CLUSTER].sum())
-        expected_s = kernels * self._compile_s_per_kernel
-        return self._clock() - self._began_s + expected_s + self._race_s < self._budget_s
 
     @functools.cached_property
     def _starts_kernel(self) -> np.ndarray:

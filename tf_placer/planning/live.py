@@ -50,7 +50,7 @@ from tf_placer.search.round import Starts
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
-_START = "start"  # what proposed a plan that was there before the search
+START = "start"  # what proposed a plan that was there before the search
 _FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 
 MakeParts = Callable[[], Form | str]
@@ -217,7 +217,7 @@ class _LiveSearch:
     def _measure_start(self, form: _Measured) -> None:
         """Measures the plan that was there before, if it is one of this form."""
         if self._start is not None and form.form.has(self._start) and not self._is_known(self._start):
-            self._measure(Timed(_START, self._start, evaluations=1))
+            self._measure(Timed(START, self._start, evaluations=1))
 
     def _search_whole(self, name: str, turn: int) -> None:
         """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins.
@@ -230,7 +230,10 @@ class _LiveSearch:
         if self._is_interrupted or (name != self._method and (own_search is None or own_turn != turn)):
             return
         is_last = turn == self._config.searches - 1
-        start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
+        start = None
+        if is_last and methods.find(name).uses_start:  # its fastest plan, or the one that was there before
+            plans = (self._trials[i] for i in self._ran() if self._trials[i].name in (name, START))
+            start = next((trial.placement for trial in plans), None)
         result = self._search(self._forms[0], name, name, turn, name, start, own_search)
         self._turn_of[name] = turn, result
 
@@ -251,26 +254,25 @@ class _LiveSearch:
         parts = _Measured(form, evaluator, timing)
         self._forms.append(parts)
         with self._phase(MEASURE):
-            self._measure_parts(form)
+            # Data parallelism, and the best plan of the whole with all copies together.
+            self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
+            ran = [self._trials[i] for i in self._ran()]
+            whole = [
+                trial for trial in ran if self._timing.whole.has(trial.placement) and not trial.is_single
+            ]
+            if whole and whole[0].placement is not None:
+                together = form.lift(whole[0].placement)
+                if not self._is_known(together):
+                    self._measure(Timed(SPLIT, together, evaluations=1, found_by=whole[0].found_by))
+            self._measure_start(parts)
         for turn in range(self._config.searches):
             if self._is_interrupted:
                 return
             trials = [self._trials[i].placement for i in self._ran()]
-            ran = [plan for plan in trials if plan is not None and form.has(plan)]
-            start = ran[:_FROM] if ran and methods.find(self._method).uses_start else None
+            of_form = [plan for plan in trials if plan is not None and form.has(plan)]
+            start = of_form[:_FROM] if of_form and methods.find(self._method).uses_start else None
             title = f"{self._method}, the batch in {form.parts} parts"
             self._search(parts, SPLIT, self._method, turn, title, start)
-
-    def _measure_parts(self, form: Form) -> None:
-        """Measures data parallelism, and the best plan of the whole with all copies together."""
-        self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
-        ran = [self._trials[i] for i in self._ran()]
-        whole = [trial for trial in ran if self._timing.whole.has(trial.placement) and not trial.is_single]
-        if whole and whole[0].placement is not None:
-            together = form.lift(whole[0].placement)
-            if not self._is_known(together):
-                self._measure(Timed(SPLIT, together, evaluations=1, found_by=whole[0].found_by))
-        self._measure_start(self._forms[-1])
 
     def _search(
         self,
@@ -350,11 +352,6 @@ class _LiveSearch:
                     plans = Decisions.joined([_decisions(self._trials[i]) for i in ran])
                     times_s = np.array([self._trials[i].measured_s for i in ran])
                     fitted.correction = refit(fitted.problem, plans, times_s)
-
-    def _best_plan_of(self, method: str) -> Placement | None:
-        """The fastest measured placement of a method so far, or the one that was there before."""
-        plans = [self._trials[i] for i in self._ran() if self._trials[i].name in (method, _START)]
-        return plans[0].placement if plans else None
 
     def _ran(self) -> list[int]:
         """Positions of the trials that ran, those of the race before the others, the fastest first."""

@@ -120,6 +120,10 @@ class Log:
         """A phase whose length is found: what was kept under a key, or else by a rule."""
         return Phase(name, self.durations.known(key, rule_s), key, **flags)
 
+    def is_ahead(self, name: str) -> bool:
+        """True if a phase of a name is still to come."""
+        return any(phase.name == name for phase in self._ahead)
+
     def expect(self, phases: Sequence[Phase]) -> None:
         """Replaces all phases ahead; a much longer wait than announced is reported."""
         before_s = self.remaining_s

@@ -470,13 +470,11 @@ class Outcome:
         rival_s = None if rival is None else rival.seconds(clock)
         if rival is None or rival_s is None:
             return Gain(clock, plan_s, None, math.inf, False)
-        return Gain(clock, plan_s, rival, rival_s, self._is_clear(plan, clock, -excess(plan_s, rival_s)))
-
-    def _is_clear(self, plan: Timed, clock: Clock, saved: float) -> bool:
-        """True if samples support a share that is saved."""
-        if clock in (Clock.RACED, Clock.CALLED) and plan.is_clear is not None:
-            return plan.is_clear and saved > 0
-        return saved > (SAME if clock is Clock.SIMULATED else _APART)
+        saved = -excess(plan_s, rival_s)
+        is_clear = saved > (SAME if clock is Clock.SIMULATED else _APART)
+        if clock in (Clock.RACED, Clock.CALLED) and plan.is_clear is not None:  # by the turns themselves
+            is_clear = plan.is_clear and saved > 0
+        return Gain(clock, plan_s, rival, rival_s, is_clear)
 
     @property
     def is_worth_it(self) -> bool:
