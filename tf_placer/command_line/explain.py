@@ -314,11 +314,10 @@ def _table(moves: Sequence[Mapping[str, Any]], title: str, what: str) -> rich.ta
         change = f"{move['status']}: {move['message']}"
         if move["status"] == Status.ILLEGAL.name:
             change = f"not there: {move['message']}"
-        elif move["is_planned"]:
-            change = "as planned"
-        elif step_s is not None and change_s is not None:
-            share = percentage(excess(step_s, step_s - change_s), signed=True)
-            change = f"{milliseconds(change_s, signed=True)} ({share})"
+        elif move["status"] == Status.OK.name:
+            share = None if step_s is None or change_s is None else excess(step_s, step_s - change_s)
+            change = f"{milliseconds(change_s, signed=True)} ({percentage(share, signed=True)})"
+            change = "as planned" if move["is_planned"] else change
         table.add_row(move["on"], milliseconds(move["work_s"]), milliseconds(step_s), change)
     return table
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_placer.base.arguments import InputError, nearest
@@ -222,16 +222,18 @@ def method_settings(
     """
     settings: dict[str, dict[str, Any]] = {}
 
-    def put(said: str, method: str, setting: str, value: Any) -> None:
-        if not method and len(names) != 1:
+    def put(said: str, method: str | None, values: Mapping[str, Any]) -> None:
+        if method is None and len(names) != 1:
+            setting = next(iter(values))
             raise InputError(
                 f"{said} does not say which method's setting {setting!r} is meant; write {names[0]}.{setting}, say"
             )
-        if method and method not in (*names, *others):
+        method = names[0] if method is None else method
+        if method not in (*names, *others):
             raise InputError(
                 f"{said}: no method of this run is called {method!r}; {nearest(method, (*names, *others))}"
             )
-        settings.setdefault(method or names[0], {})[setting] = value
+        settings.setdefault(method, {}).update(values)
 
     def check(said: str, settings: MethodSettings) -> None:
         for method, values in settings.items():
@@ -253,21 +255,20 @@ def method_settings(
                 f"{said} is no TOML ({error}); write [METHOD] and SETTING = VALUE lines"
             ) from error
         for name, value in table.items():
-            values = value if isinstance(value, dict) else {name: value}
-            for setting in values:
-                put(said, name if isinstance(value, dict) else "", setting, values[setting])
+            is_table = isinstance(value, dict)
+            put(said, name if is_table else None, value if is_table else {name: value})
         check(said, settings)
     for text in texts:
         said = f"--set={text}"
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{said} is no setting; write --set=SETTING=VALUE or --set=METHOD.SETTING=VALUE")
-        method, _, setting = name.rpartition(".")
+        method, dot, setting = name.rpartition(".")
         try:
             typed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             typed = value  # a bare word is a text
-        put(said, method, setting, typed)
+        put(said, method if dot else None, {setting: typed})
         check(said, {method or names[0]: {setting: typed}})
     check("--set", settings)  # values that are possible alone need not be so together
     return settings

@@ -161,13 +161,10 @@ def _write_meta_graph(
         console.print(text, soft_wrap=True, markup=False)
 
 
-def _measure(options: Flags, console: rich.console.Console) -> dict[str, Any]:
-    plan = PlanFile.read(options.placement)  # before this machine is probed
-    return measure(request_of(options, plan), plan, console)
-
-
-def _explain(options: Flags, console: rich.console.Console) -> dict[str, Any]:
-    plan = PlanFile.read(options.plan)
+def _of_plan(options: Flags, console: rich.console.Console) -> dict[str, Any]:
+    plan = PlanFile.read(options.plan or options.placement)  # before this machine is probed
+    if options.command == "measure":
+        return measure(request_of(options, plan), plan, console)
     request = request_of(recall(options, plan), plan)
     return explain(request, plan, options.op, options.layer, console)
 
@@ -176,9 +173,9 @@ def _explain(options: Flags, console: rich.console.Console) -> dict[str, Any]:
 RUN_OF_COMMAND: dict[str, Callable[[Flags, rich.console.Console], Any]] = {
     "place": _search,
     "compare": _search,
-    "measure": _measure,
+    "measure": _of_plan,
     "profile": lambda options, console: show_profile(request_of(options), console),
-    "explain": _explain,
+    "explain": _of_plan,
     "train": train,
     "workloads": lambda options, console: find_missing(options.facts, console),
 }
