@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import shlex
 import sys
 
 import tensorflow as tf
@@ -30,9 +31,8 @@ flags.DEFINE_integer("seeds", 0, "Only so many of the seeds; 0 is all.", lower_b
 flags.DEFINE_list("methods", [], "Only these candidates, by name; none is all.")
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Computes a page as the flags say, and ends the process with 1 where Ctrl-C came before the end."""
-    del argv
     values = flags.FLAGS
     name = values.study
     if name is None:
@@ -40,11 +40,12 @@ def main(argv: list[str]) -> None:
     study = read_study(FILES[name]).thinned(values.seeds, values.methods)
     command = f"python -m experiments.study --study={name}"
     command += f" --seeds={values.seeds}" if values.seeds else ""
-    command += f" --methods={','.join(values.methods)}" if values.methods else ""
+    command += f" {shlex.quote(flags.FLAGS['methods'].serialize())}" if values.methods else ""
     is_paper = FILES[name].parent == TABLES
     out = "docs/results/papers" if is_paper else "docs/results"
     if values.quick:
         study, command, out = study.quick(), f"{command} --quick", "out/papers" if is_paper else "out/results"
+    study.check()
     # Each search traces a learner of its own, which TensorFlow takes for an oversight.
     tf.get_logger().setLevel(logging.ERROR)
     if status := compute(study, pathlib.Path(values.out or out), command):

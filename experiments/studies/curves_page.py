@@ -234,7 +234,7 @@ def curves_csv(study: Study, rows: Sequence[Filled]) -> str:
             nats = [nats for evaluations, nats in cell.entropy if evaluations <= point.evaluations]
             entropy = nats[-1] if nats else math.nan
             points.append({**search, **dataclasses.asdict(point), "entropy": entropy})
-    return csv_text(points or [{}])
+    return csv_text(points) if points else ""
 
 
 def _searches(study: Study, rows: Sequence[Filled]) -> Iterator[tuple[dict[str, Any], Filled, Cell]]:

@@ -98,8 +98,7 @@ class Candidate:
     name: Text  # on the page
     method: Text  # of the table of methods
     asks: str = ""  # the question that it answers, the heading that it stands under
-    # those that are not as shipped
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # those that are not as shipped
     of_units: tuple[str, ...] = ()  # settings that are as many as the problem has units
     # of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data
     # parallel, or at the best placement of the whole batch that candidates before it found, where
@@ -288,10 +287,8 @@ def _study(name: str, table: dict[str, Any]) -> Study:
         return fit(kind, table.pop(key, default), key, "document")
 
     names, once = taken("methods", list[str], []), taken("once", list[str], [])
-    variants, settings = (
-        taken("variants", dict[str, str], {}),
-        taken("settings", dict[str, dict[str, Any]], {}),
-    )
+    variants = taken("variants", dict[str, str], {})
+    settings = taken("settings", dict[str, dict[str, Any]], {})
     rows = taken("row", list[dict[str, Any]], [])
     for row in rows:
         if isinstance(published := row.get("published"), dict):
@@ -306,7 +303,9 @@ def _study(name: str, table: dict[str, Any]) -> Study:
         others = [spec.name for role in roles for spec in methods.having(role)]
         candidates += [{"name": one, "method": one} for one in dict.fromkeys([*learned, *others])]
     candidates += taken("candidate", list[dict[str, Any]], [])
-    study: Study = fit(Study, {**table, "name": name, "rows": rows, "candidates": candidates}, "", "document")
+    made_here = {"name": name, "rows": rows, "candidates": candidates}
+    _check_known("key", (f.name for f in dataclasses.fields(Study) if f.name not in made_here), table)
+    study: Study = fit(Study, {**table, **made_here}, "", "document")
     # Settings are of a name of the first, and of the method of the others.
     keys = [one.name if i < len(names) else one.method for i, one in enumerate(study.candidates)]
     _check_known("method", keys, settings)
