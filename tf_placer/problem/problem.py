@@ -451,11 +451,14 @@ class Problem:
             if header["has_work"]:
                 names = [name for name in _WORK if f"work_{name}" in arrays or name != "work_class"]
                 fields["work"] = OpWork(**{name: arrays[f"work_{name}"] for name in names})
-            return Problem(**fields)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{file} lacks a part of a problem ({error}); {_REMEDY}") from error
+        try:
+            return Problem(**fields)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
 
     def digest(self) -> str:
         """Hex digest of everything that decides a search: graph, units, costs, tensors and cluster.

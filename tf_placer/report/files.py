@@ -12,7 +12,6 @@ from typing import Any
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import replacing, reserved
-from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import DATA_PARALLEL, ByLayer, Clock, Note, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report.page import page_of_run
@@ -162,7 +161,17 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "fused": outcome.notes.get(Note.FUSED, ""),
         "schedule": {part: dataclasses.asdict(worth) for part, worth in outcome.schedule.items()},
         "savings": dataclasses.asdict(savings_of(outcome.placement)),
-        "forms": [_form(form) for form in outcome.forms],
+        "forms": [
+            {
+                "parts": form.parts,
+                "batch_statistics": form.batch_statistics,
+                "ops": form.problem.num_ops,
+                "units": form.problem.num_units,
+                "lower_bound_s": form.lower_bound_s,
+                "tightest_bound": form.tightest_bound,
+            }
+            for form in outcome.forms
+        ],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,
         **({} if outcome.by_layer is None else _of_layers(outcome, outcome.by_layer)),
@@ -215,18 +224,6 @@ def _data_parallel(outcome: Outcome) -> dict[str, Any] | None:
         "lower_bound_s": None if form is None else form.lower_bound_s,
         "peak_bytes": row.peak_bytes,
         "status": row.status.name,
-    }
-
-
-def _form(form: Form) -> dict[str, Any]:
-    """A form of the program, its batch whole or in parts, with the bound on all of its plans."""
-    return {
-        "parts": form.parts,
-        "batch_statistics": form.batch_statistics,
-        "ops": form.problem.num_ops,
-        "units": form.problem.num_units,
-        "lower_bound_s": form.lower_bound_s,
-        "tightest_bound": form.tightest_bound,
     }
 
 

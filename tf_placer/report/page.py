@@ -114,12 +114,16 @@ def how_to(
     kind = next(
         (name for name in ("script", "saved_model", "meta_graph", "workload") if name in made_for), ""
     )
-    needed = {name: value for name, value in made_for.items() if kind in _OF_KINDS.get(name, (kind,))}
-    flags = " ".join(_flag(name, value) for name, value in needed.items())
+    flags = []
+    for name, value in made_for.items():
+        if kind in _OF_KINDS.get(name, (kind,)):
+            texts = [str(part) for part in (value if isinstance(value, list | tuple) else [value])]
+            texts = texts if name in _REPEATED else [",".join(texts)]
+            flags += [f"--{name}={shlex.quote(text)}" for text in texts]
     steps.append(
         HowTo(
             f"The plan is {plan}, a text file to read and edit. Apply it again, as it is or edited:",
-            f"tf-placer place {flags} --plan={shlex.quote(plan)} --out=OTHER_FOLDER",
+            f"tf-placer place {' '.join(flags)} --plan={shlex.quote(plan)} --out=OTHER_FOLDER",
         )
     )
     explain = f"tf-placer explain --plan={shlex.quote(plan)} --op={shlex.quote(op)}"
@@ -179,24 +183,11 @@ def _import_of(graph: pathlib.Path, cluster: str) -> str:
     config = (
         f', config=tf.compat.v1.ConfigProto(device_count={{"CPU": {count}}})' if word == "logical" else ""
     )
+    factory = "from_file" if os.sep in cluster or cluster.endswith(".toml") else "preset"
+    code = f"{word}({count})" if word in ("local", "logical") else f"{factory}({cluster!r})"
     read = f'with open({str(graph)!r}, "rb") as file:\n    graph_def = tf.compat.v1.GraphDef.FromString(file.read())\n'
-    session = _SESSION.format(cluster=f"tf_placer.{_in_python(cluster)}", config=config)
+    session = _SESSION.format(cluster=f"tf_placer.Cluster.{code}", config=config)
     return f"import tensorflow as tf\nimport tf_placer\n\n{read}{session}"
-
-
-def _in_python(cluster: str) -> str:
-    """The cluster that a word of ``--cluster`` means."""
-    word, _, count = cluster.partition(":")
-    if word in ("local", "logical"):
-        return f"Cluster.{word}({count})"
-    is_file = os.sep in cluster or cluster.endswith(".toml")
-    return f"Cluster.{'from_file' if is_file else 'preset'}({cluster!r})"
-
-
-def _flag(name: str, value: object) -> str:
-    values = list(value) if isinstance(value, list | tuple) else [value]
-    texts = map(str, values) if name in _REPEATED else [",".join(map(str, values))]
-    return " ".join(f"--{name}={shlex.quote(text)}" for text in texts)
 
 
 _PLACED = "Calls of the function run by this plan already; the variables are where it has them."
@@ -293,14 +284,12 @@ def _section(
     apply: tuple[HowTo, ...],
 ) -> Section:
     problem = outcome.problem
-    size = (
-        f"{problem.num_ops:,} ops in {problem.num_units:,} units (ops that must share a device are one unit)"
-    )
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
     return Section(
         name=name,
-        title=f"{program} on {problem.cluster.name}{in_parts}: {size}{origin}",
+        title=f"{program} on {problem.cluster.name}{in_parts}: {problem.num_ops:,} ops in {problem.num_units:,} units "
+        f"(ops that must share a device are one unit){origin}",
         headline=said,
         notes=paragraphs,
         figures=_figures(outcome),

@@ -9,7 +9,7 @@ import rich.table
 
 from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
 from tf_placer.planning.forms import Form
-from tf_placer.planning.outcome import NOT_RUN, Clock, Note, Outcome, Timed
+from tf_placer.planning.outcome import NOT_RUN, Clock, Note, Outcome
 from tf_placer.problem.layers import MOST_ROWS, LayerRow, Layers, layer_rows, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
@@ -63,7 +63,9 @@ def table(outcome: Outcome) -> rich.table.Table:
         rows.add_column(column, justify="right")
 
     for row in outcome.rows:
-        cells = [_simulated(row) if c is Clock.SIMULATED else milliseconds(row.seconds(c)) for c in clocks]
+        cells = [milliseconds(row.seconds(c)) for c in clocks]
+        if row.simulated_s is None and row.status_name != "OK":
+            cells[0] = "not run" if row.status_name == NOT_RUN else "OOM"
         cells.insert(position, _excess(row.seconds(clock), single_s))
         form = outcome.form_of(row)  # a row has the bound of its own
         rows.add_row(
@@ -113,13 +115,6 @@ def layer_cells(
     for row in layer_rows(problem, layers, placement.device_of_unit, most):
         sizes = (in_unit(num_bytes, "MB") for num_bytes in (row.resident_bytes, row.output_bytes))
         yield row, [row.name, row.on(labels), str(row.num_ops), milliseconds(row.compute_s), *sizes]
-
-
-def _simulated(candidate: Timed) -> str:
-    """The step time in the simulator, or why there is none."""
-    if candidate.simulated_s is not None or candidate.status_name == "OK":
-        return milliseconds(candidate.simulated_s)
-    return "not run" if candidate.status_name == NOT_RUN else "OOM"
 
 
 def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:

@@ -55,7 +55,9 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             part=part_of_op(problem),
             start_ns=timeline.start_ns,
             duration_ns=timeline.end_ns - timeline.start_ns,
-            output_bytes=_output_bytes(problem),
+            output_bytes=np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops).astype(
+                np.int64
+            ),
             resident_bytes=_resident_bytes(problem),
             critical=_on_path(timeline, "op"),
             fused=np.flatnonzero([is_cluster(name) for name in problem.op_types]),
@@ -84,13 +86,6 @@ def _split_names(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, tup
     position = {scope: i for i, scope in enumerate(scopes)}
     scope_of_op = np.array([position[scope] for scope in beginnings], np.int32)
     return scopes, scope_of_op, tuple(leaf for *_, leaf in parts)
-
-
-def _output_bytes(problem: Problem) -> np.ndarray:
-    """[N] int64, bytes of all tensors of each op."""
-    sums = np.zeros(problem.num_ops, np.int64)
-    np.add.at(sums, problem.tensor_producer, problem.tensor_bytes)
-    return sums
 
 
 def _resident_bytes(problem: Problem) -> np.ndarray:

@@ -278,7 +278,10 @@ def _of_any_size(
     try:
         return _chosen_by_size(item, in_parts, declared, form, host), why
     except NotOpen as reason:
-        return _of_these_sizes_alone(item, placed, declared), f"alone, and refuses all others: {reason}"
+        with tf.Graph().as_default():
+            feeds = _placeholders(item, declared)
+        program = _with_sizes(item, placed, feeds, OpenForm(placed.graph_def, 1, {}), tf.ensure_shape)
+        return program, f"alone, and refuses all others: {reason}"
 
 
 def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
@@ -460,13 +463,6 @@ def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm)
     if batches and form.least > 1:
         checks.append(batches[0] >= form.least)
     return checks + [tf.equal(batches[0], batch) for batch in batches[1:]]
-
-
-def _of_these_sizes_alone(item: Item, placed: Program, declared: Mapping[str, tf.TensorShape]) -> Program:
-    """The program in parts, ending in an error for inputs of other sizes; arguments of ``_chosen_by_size``."""
-    with tf.Graph().as_default():
-        feeds = _placeholders(item, declared)
-    return _with_sizes(item, placed, feeds, OpenForm(placed.graph_def, 1, {}), tf.ensure_shape)
 
 
 def _placeholders(item: Item, declared: Mapping[str, tf.TensorShape]) -> dict[str, tf.Tensor]:

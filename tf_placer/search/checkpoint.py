@@ -89,7 +89,7 @@ class Checkpoint:
                 document = json.loads(path.read_text(encoding="utf8"))
                 if document["schema_version"] != SCHEMA_VERSION:
                     raise ValueError(f"schema version {document['schema_version']}")
-                self._document = {**document, "identity": document["identity"]}
+                self._document = document | {"identity": document["identity"]}  # none without it
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"checkpoint: {path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, "

@@ -273,10 +273,11 @@ class Run:
             method = spec.build(problem, config, start, seed)
         is_restored = context.checkpoint.track_state(method)
         if spec.kind is Kind.IMPROVING and not self._is_inside:
-            if not hasattr(planner := method, "ask"):  # as planners of users were until this version
+            if not hasattr(planner := method, "ask"):  # REGAL, the learned list, users' of the last version
                 method = types.SimpleNamespace(
                     ask=lambda most: planner.propose(),
                     tell=lambda decisions, times: planner.learn(decisions.device_of_unit, times.times_s),
+                    **({"proven_s": planner.proven_s} if isinstance(planner, Proving) else {}),
                 )
             # A checkpoint from before planners were kept: their draws are made again.
             for _ in () if is_restored or spec.uses_start else range(context.rounds):

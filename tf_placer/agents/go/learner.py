@@ -195,7 +195,7 @@ class GoLearner(PolicyLearner):
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
-        """Mean entropy of a decision in nats, under the current policy."""
+        """Mean entropy of a decision in nats, in one chain that is drawn under the current policy."""
         (begin,) = self.best.fastest
         _, scores = self.policy.sample(self.inputs, begin, 1, self._now())
         return tf.reduce_mean(scores.entropy)
