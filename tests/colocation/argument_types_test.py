@@ -1,7 +1,5 @@
 """What dtypes a NodeDef's inputs and outputs have, against the graph that TensorFlow built."""
 
-from __future__ import annotations
-
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2

@@ -1,7 +1,5 @@
 """Each rule on a graph of a few ops."""
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """DisjointSet against the obvious: sets of Python integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Frames of v1 loops, nested and side by side."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from colocation.constraints import outermost_loops

@@ -1,7 +1,5 @@
 """Graphs and groups written as texts."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from colocation.op_facts import GraphIndex, index_graph

@@ -1,7 +1,5 @@
 """Each soft rule on a graph of a few ops; contraction against the obvious loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Merges are counted: a rule says one thing of each op or edge, never one of each pair of ops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Random runnable graphs full of everything that ties ops together, for the agreement test."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Seeded random graphs are placed on four logical CPU devices with soft placement 
 off, and what ran where is read from the partition graphs of the run.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

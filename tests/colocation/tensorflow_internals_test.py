@@ -1,7 +1,5 @@
 """The installed TensorFlow keeps what the project relies on beside the public API, name by name."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import inspect

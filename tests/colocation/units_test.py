@@ -1,7 +1,5 @@
 """Units: partition, numbering, explanations, linear work."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Steps of unrolled layers, told from the numbers in op names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

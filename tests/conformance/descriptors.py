@@ -1,7 +1,5 @@
 """Every method, policy, network and loss, listed once: what the tests that hold all of them need to know of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What holds of every learned method: what it draws gets better, by the rewards and by nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What holds of every search method: those of ``descriptors.METHODS``, which are all there are."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import pathlib

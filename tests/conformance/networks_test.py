@@ -1,7 +1,5 @@
 """What holds of every network and loss: those of ``descriptors``, which are all there are."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pathlib

@@ -1,7 +1,5 @@
 """What holds of every policy: those of ``descriptors.POLICIES``, one for each learned method."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

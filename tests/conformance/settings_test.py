@@ -1,7 +1,5 @@
 """What holds of the settings of every method: a setting is a line that says default, paper's value and limits."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Wrong values for a flag: those that follow from its type, and those that only its name tells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags

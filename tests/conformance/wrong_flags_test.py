@@ -4,8 +4,6 @@ Wrong numbers and words follow from the type of an option in ``Options``; wrong 
 needs a row in ``OF_NAME``.
 """
 
-from __future__ import annotations
-
 import io
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """The table of peaks in small: one step on two workers."""
 
-from __future__ import annotations
-
 import os
 import types
 

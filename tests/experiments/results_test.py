@@ -1,7 +1,5 @@
 """The one command that makes results again: it names what exists, goes on where it was, and sees new costs."""
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 

@@ -1,7 +1,5 @@
 """Experiments as modules, without their flags, whose names others have, too."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import types

@@ -1,7 +1,5 @@
 """Whatever is wrong with a flag of an experiment ends with status 2 and one line, before any work."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

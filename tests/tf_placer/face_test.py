@@ -1,7 +1,5 @@
 """The public face does what it promises."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """The command line: what it writes, and one line for every kind of bad input."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """The network learns what can be learned, and is read as it is written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

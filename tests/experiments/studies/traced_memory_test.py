@@ -1,7 +1,5 @@
 """The most bytes at once are read off a trace's records of allocations."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from experiments.studies.traced_memory import readers_of, traced_peak_bytes

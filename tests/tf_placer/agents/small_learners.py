@@ -1,7 +1,5 @@
 """A problem, small settings of all agents, and times, that the tests of learners share."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

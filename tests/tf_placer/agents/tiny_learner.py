@@ -1,7 +1,5 @@
 """The smallest learner that learns: a probability for each unit, and nothing to trace."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """auto_place in all the ways that users will use it, on logical devices."""
 
-from __future__ import annotations
-
 import gc
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """auto_place(fuse=True) on one CPU: the function stays in its process, and clusters of it are kept where they pay."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any

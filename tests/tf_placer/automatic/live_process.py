@@ -3,8 +3,6 @@
 A process of its own, because it stays connected to them. Its arguments: "local" or "remote", and a folder for plans.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

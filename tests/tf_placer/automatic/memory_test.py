@@ -1,7 +1,5 @@
 """After a plan is made no value is kept for it, and who asks for one later gets it all the same."""
 
-from __future__ import annotations
-
 import gc
 import tempfile
 from collections.abc import Iterator

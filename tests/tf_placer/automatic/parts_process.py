@@ -4,8 +4,6 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
 workers. Its arguments: "logical" or "local", a folder for plans, and "again" where an earlier process has filled that.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import math

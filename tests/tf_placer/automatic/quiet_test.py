@@ -1,7 +1,5 @@
 """A process on live workers says nothing of errors that are none: not while it runs, and not when it ends."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

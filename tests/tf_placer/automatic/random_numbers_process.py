@@ -5,8 +5,6 @@ A process of its own, because what is drawn depends on all that the process has 
 without which all of them run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,7 +1,5 @@
 """A function that is placed after some calls draws the random numbers that it would draw undecorated."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.logical_devices import outcomes_of

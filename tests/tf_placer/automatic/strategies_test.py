@@ -1,7 +1,5 @@
 """Who splits the batch by a strategy is told so, and the function runs as it is."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

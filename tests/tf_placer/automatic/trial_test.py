@@ -1,7 +1,5 @@
 """A trial runs every step once, first as it is and then by the plan, and keeps what is faster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

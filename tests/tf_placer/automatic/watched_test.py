@@ -1,7 +1,5 @@
 """Functions that are watched in a script: where none is placed, the reason of each is told at the end."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Arguments are taken as they are meant, or refused in one line that names them and the remedy."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 from typing import Any

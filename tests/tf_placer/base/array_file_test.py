@@ -1,7 +1,5 @@
 """Files of arrays: what is written is read, and what is damaged, foreign or of another version is told in one line."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

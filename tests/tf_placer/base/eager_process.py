@@ -4,8 +4,6 @@ Its first argument says how it is off: ``graph``, inside of ``tf.Graph().as_defa
 ``disable_v2_behavior``, which includes ``disable_eager_execution``; ``on``, not at all. The others are methods.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

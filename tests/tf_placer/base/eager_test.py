@@ -1,7 +1,5 @@
 """Programs that have eager execution off get what others get, each in a process of its own."""
 
-from __future__ import annotations
-
 import functools
 import gc
 

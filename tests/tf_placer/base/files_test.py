@@ -1,7 +1,5 @@
 """Files appear whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

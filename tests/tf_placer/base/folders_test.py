@@ -1,7 +1,5 @@
 """Folders are found good before the work, and are one process's at a time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

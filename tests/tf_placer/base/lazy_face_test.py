@@ -1,7 +1,5 @@
 """Public names of packages are there when they are asked for, and cost nothing before."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pathlib

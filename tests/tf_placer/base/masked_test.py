@@ -1,7 +1,5 @@
 """Choices that are not there are never made, and count for nothing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings: what is not given is of the preset, and each value is taken as it is meant or refused in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Compiled code: what is reused, where it is kept, and what a machine without a compiler is told."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """Times and shares are shown without nan and negative zeros."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

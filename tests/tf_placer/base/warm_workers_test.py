@@ -1,7 +1,5 @@
 """The shared workers are lent for what they are, and their end is told where it happened."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.tf_placer.base.warm_workers import Lent

@@ -1,7 +1,5 @@
 """A word for a cluster means the same on the command line and to auto_place."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

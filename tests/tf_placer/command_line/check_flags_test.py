@@ -3,8 +3,6 @@
 All are run in a process of their own, which says what it has loaded; never by the clock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Commands for a function of a script that switches eager execution off: all that they write is written."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """Help begins with an example, then says what is needed, and has every flag once, in a group."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

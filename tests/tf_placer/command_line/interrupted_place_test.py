@@ -1,7 +1,5 @@
 """Ctrl-C twice during HDP, in a process of its own: its best is written, and nothing of TensorFlow's is printed."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

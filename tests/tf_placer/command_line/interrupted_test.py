@@ -1,7 +1,5 @@
 """Ctrl-C in `place` and `compare` from the first plan on: what was found is written, and nothing else is begun."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import signal

@@ -4,8 +4,6 @@ Arguments: a folder to write in, the number of kills of each kind, a seed. Tenso
 that is killed runs in a fork of this process, made before any op has run here.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """A SavedModel's export, and all results of a run, are there whole or not at all, whenever the writer is killed."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

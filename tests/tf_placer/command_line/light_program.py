@@ -4,8 +4,6 @@ Its arguments are a JSON file, a list of lists of words, and the folder that the
 of status, errors and output, and of the libraries that take seconds and were loaded so far.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Settings of methods on the command line."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

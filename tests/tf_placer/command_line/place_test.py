@@ -1,7 +1,5 @@
 """What `place` does with the devices that a graph asks for itself."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

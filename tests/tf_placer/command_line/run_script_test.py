@@ -1,7 +1,5 @@
 """``run``: the script is the user's own, whatever it prints and ends with, and mistakes are one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

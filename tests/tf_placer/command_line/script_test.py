@@ -1,7 +1,5 @@
 """A function in a script is placed as the command line's other programs are; what is wrong with one is one line."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """SavedModels given to `place`: what is none is refused in one line, and nothing of what is one ever runs."""
 
-from __future__ import annotations
-
 import collections
 import json
 import pathlib

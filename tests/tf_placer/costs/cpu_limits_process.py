@@ -4,8 +4,6 @@ Prints as JSON whether oneDNN is on, and case -> [said to be refused, said so wi
 Usage: python -m tests.tf_placer.costs.cpu_limits_process
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import sys

@@ -1,7 +1,5 @@
 """CPU kernels refuse what ``cpu_limits`` says, and nothing else that it was asked about."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """How often ops of TensorFlow 1 loops run is read off the graph, gradients of loops included."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

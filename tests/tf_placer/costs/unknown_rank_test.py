@@ -1,7 +1,5 @@
 """Ops that read tensors of unknown rank: each has a size and a cost, whatever rank its input is taken for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The simulator's random arrays as problems."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.tf_placer.ops.random_inputs import CHORES, random_inputs

@@ -1,7 +1,5 @@
 """Programs of TensorFlow 1 on real workers: loops, branches, and v1 variables that are initialised there."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

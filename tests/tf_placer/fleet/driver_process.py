@@ -1,7 +1,5 @@
 """A driver that measures plans on a fleet, with a journal: to be killed, and started again."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import sys

@@ -3,8 +3,6 @@
 ``make test-fleet`` runs it; it needs Ray (``pip install 'tf_placer[fleet]'``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Stand-in for the few calls of Ray that a fleet uses: actors in this process, whose answers come when a test says."""
 
-from __future__ import annotations
-
 import itertools
 import types
 

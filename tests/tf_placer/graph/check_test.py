@@ -1,7 +1,5 @@
 """A damaged graph is refused in one line that names the node or function; a good one passes as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Each clean-up on a graph of a few ops: only what a result or side effect needs stays."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Sizes in loops of TensorFlow 1: known where an iteration keeps a shape, estimates by a rule elsewhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

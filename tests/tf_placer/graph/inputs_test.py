@@ -1,7 +1,5 @@
 """What graphs from elsewhere need of their inputs: shapes, and nothing of those that no fetch needs."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

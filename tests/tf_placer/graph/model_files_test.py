@@ -1,7 +1,5 @@
 """Protocol buffers in files: what a file holds is told by its content, and written as it was."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Devices of groups become legal placements that fit, tables move to the fastest draws, and keys have children."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.tf_placer.planners.full_devices import full_problem, loads

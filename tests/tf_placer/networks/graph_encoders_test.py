@@ -1,7 +1,5 @@
 """Networks over graphs are what their formulas say, and linear in what a graph has."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

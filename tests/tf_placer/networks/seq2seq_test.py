@@ -1,7 +1,5 @@
 """Placers of sequences: they score what they did, remember what they chose, and start undecided; and their parts."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

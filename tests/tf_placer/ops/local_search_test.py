@@ -1,7 +1,5 @@
 """The op of local search keeps what it tries, and refuses a network of another size."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random problems for the simulator."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

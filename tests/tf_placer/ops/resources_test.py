@@ -1,7 +1,5 @@
 """Resources that are older than the connection to other processes."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from pathlib import Path

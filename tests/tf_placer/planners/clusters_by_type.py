@@ -1,7 +1,5 @@
 """Small clusters of GPUs and CPUs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tests.tf_placer.problem.small_problems import small_cluster

@@ -1,7 +1,5 @@
 """CP-SAT proves what brute force finds, and its windows make plans no slower."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

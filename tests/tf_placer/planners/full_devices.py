@@ -1,7 +1,5 @@
 """Problems whose variables fill most of devices of different sizes."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

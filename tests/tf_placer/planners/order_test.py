@@ -1,7 +1,5 @@
 """Rules of an order, by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

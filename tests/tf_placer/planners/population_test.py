@@ -1,7 +1,5 @@
 """Random keys stand for devices and elites have children; a table of probabilities moves to the elites."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

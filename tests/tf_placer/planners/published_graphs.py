@@ -1,7 +1,5 @@
 """Graphs of papers, and how long a rule believes that they take."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

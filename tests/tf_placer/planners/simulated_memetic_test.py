@@ -1,7 +1,5 @@
 """The search from coarse to fine loses no plan, is the same in any number of bursts, and finds optima."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

@@ -1,7 +1,5 @@
 """Tests plans of whole layers: every layer is on one device, within memory, and no slower than need be."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

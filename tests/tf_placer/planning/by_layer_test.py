@@ -1,7 +1,5 @@
 """``--by=layer``, and what is explained of a layer, from the command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """What splitting the batch gives beside a plan: rows by the split program, or a sentence on why there are none."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run that tries the batch in parts is worse than neither data parallelism nor the best plan of the whole."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import rich.console

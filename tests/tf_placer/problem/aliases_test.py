@@ -1,7 +1,5 @@
 """Which outputs have an input's memory: by rule, and by what TensorFlow's kernels allocate."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

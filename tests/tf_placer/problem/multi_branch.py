@@ -1,7 +1,5 @@
 """A problem with a known optimum: parallel chains between a source and a sink."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tf_placer.cluster.cluster import Cluster

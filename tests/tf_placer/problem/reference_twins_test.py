@@ -1,7 +1,5 @@
 """A step on v1 variables and the same step on resource variables: the same memory and time."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

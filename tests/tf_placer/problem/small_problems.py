@@ -1,7 +1,5 @@
 """Clusters and problems small enough to compute by hand: 1 byte crosses a link in 1 ns."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

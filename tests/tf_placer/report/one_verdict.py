@@ -1,7 +1,5 @@
 """Checker that all that is written and printed of an outcome says one thing."""
 
-from __future__ import annotations
-
 import io
 import json
 import pathlib

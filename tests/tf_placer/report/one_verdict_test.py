@@ -1,7 +1,5 @@
 """Headline, table, chart, summary and plan of an outcome say one thing, whatever kind of outcome it is."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

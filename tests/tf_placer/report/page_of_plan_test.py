@@ -1,7 +1,5 @@
 """The page of a placed function, from plans made by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """report.html says what summary.json says, and names the files that are there."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """What is said of memory: what fits nowhere, how the plan fits, and what the least memory costs."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import os

@@ -1,7 +1,5 @@
 """What is said of plans with the batch in parts is what was found: less, more or no time, too large, or impossible."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

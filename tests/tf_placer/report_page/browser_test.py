@@ -1,7 +1,5 @@
 """The page in a real browser: it draws, its numbers are those of the data, it answers to pointer, keys and theme."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

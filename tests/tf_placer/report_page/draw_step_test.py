@@ -1,7 +1,5 @@
 """What the page shows of a step is what the simulator says of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Problems with scopes and names of every kind, and pages of their plans."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tf_placer.base.quantities import milliseconds

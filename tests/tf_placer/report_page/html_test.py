@@ -1,7 +1,5 @@
 """A page is one file whose data is what went in, whatever ops are called."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

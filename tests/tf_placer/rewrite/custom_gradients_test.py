@@ -1,7 +1,5 @@
 """A placed function has the gradients of the function that was traced, whatever kinds of functions it calls."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Four training programs that between them have what makes placing hard: slots, loops, RNGs, nested calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import keras

@@ -1,7 +1,5 @@
 """A placed program computes the same numbers, bit for bit, and runs where it was put: 20 random placements of each."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

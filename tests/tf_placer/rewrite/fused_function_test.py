@@ -1,7 +1,5 @@
 """A function with clusters is the same callable: results, gradients, variables, other sizes, saved and loaded."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 

@@ -1,7 +1,5 @@
 """What holds a variable and cannot follow is found; what can follow does."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where a plan is for other processes, what needs this one stays in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

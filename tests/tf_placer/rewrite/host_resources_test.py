@@ -1,7 +1,5 @@
 """A placed function reads the tables, iterators and datasets of this process, whatever its sizes depend on."""
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 from collections.abc import Callable

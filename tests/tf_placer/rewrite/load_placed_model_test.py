@@ -2,8 +2,6 @@
 
 Soft device placement is off, without which TensorFlow's own loader does not put variables where they were saved."""
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 import warnings

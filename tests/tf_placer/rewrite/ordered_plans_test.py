@@ -1,7 +1,5 @@
 """A plan's order is written as control inputs: it is kept, and changes nothing of what is computed."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from unittest import mock
@@ -39,7 +37,7 @@ def ordered_plan(item: Item, seed: int) -> Placement:
     return Placement(problem, row, rng.permutation(problem.num_ops))
 
 
-def all_pairs() -> mock.mock._patch:
+def all_pairs() -> mock._patch:
     """Writes every pair that the order is about, and not only those that change the simulated step."""
     pairs = lambda plan, item: ordered_pairs(plan, item) if plan.priority_of_op is not None else []  # noqa: E731
     return mock.patch.object(

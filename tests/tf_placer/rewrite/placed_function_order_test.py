@@ -4,8 +4,6 @@ Every function has a read or a side effect that comes late, behind products that
 wait for it comes first nearly always.
 """
 
-from __future__ import annotations
-
 import collections
 import tempfile
 from collections.abc import Callable

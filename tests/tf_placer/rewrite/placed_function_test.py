@@ -1,7 +1,5 @@
 """A placed function is the same callable: arguments, results, gradients, variables, side effects."""
 
-from __future__ import annotations
-
 import collections
 import tempfile
 

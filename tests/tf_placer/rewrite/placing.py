@@ -1,7 +1,5 @@
 """Functions placed over logical devices, and what they compute compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plug-in places functions by fingerprint; what runs is seen in TensorFlow's own partition graphs."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pathlib

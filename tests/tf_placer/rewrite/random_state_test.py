@@ -1,7 +1,5 @@
 """Copies of a function draw on from where it was, bit for bit, and begin anew where TensorFlow's kernels do."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A placement is written into its own graph, and into no other."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A SavedModel with a placement in it answers as it did, over four logical devices, whoever loads it."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable, Mapping
 

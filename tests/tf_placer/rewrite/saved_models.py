@@ -1,7 +1,5 @@
 """SavedModels of several kinds, each with an example of what it is asked; placements of them, and answers."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

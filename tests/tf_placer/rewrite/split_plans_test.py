@@ -1,7 +1,5 @@
 """A plan of a function's batch in parts is applied to the function as any plan is."""
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 import warnings

@@ -1,7 +1,5 @@
 """Errors of placed functions name the lines of a person's program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs of TensorFlow 1 placed at random over logical devices compute what they do unplaced."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

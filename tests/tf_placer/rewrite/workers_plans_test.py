@@ -1,7 +1,5 @@
 """Plans for worker processes run in a process that has not met any; a process can be attached to one cluster."""
 
-from __future__ import annotations
-
 import pathlib
 
 import keras

@@ -1,7 +1,5 @@
 """Methods made of methods: a portfolio, searches that decide an order, and the least memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A search in a process of its own, slow enough to be killed: ``-m tests.tf_placer.search.killable_search``."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

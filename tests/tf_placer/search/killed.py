@@ -1,7 +1,5 @@
 """Searches that are killed: after some rounds, or within an evaluator that is no simulator to a search."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

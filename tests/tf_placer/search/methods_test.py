@@ -1,7 +1,5 @@
 """The table of methods, settings of a row, and budgets."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

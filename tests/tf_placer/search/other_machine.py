@@ -1,7 +1,5 @@
 """A runtime whose truth is known, and a live search on it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

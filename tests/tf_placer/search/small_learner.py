@@ -3,8 +3,6 @@
 The second can be killed and begun again many times.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

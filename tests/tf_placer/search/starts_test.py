@@ -1,7 +1,5 @@
 """Where searches begin: the best of what costs nothing, and the room that a step needs where that fits nowhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

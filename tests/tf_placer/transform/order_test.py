@@ -1,7 +1,5 @@
 """Control edges for an order: few, without a cycle, with the step of the priorities; what takes none."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convolutional workloads: fused kernels are right, and wrong depths are told."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

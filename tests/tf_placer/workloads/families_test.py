@@ -1,7 +1,5 @@
 """Families of workloads: rows, small twins that train and run forward, and how many ops follow from their layers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Op types are called with numbers that they are not defined for, fused and not, i
 what has the batch, with inputs for everything, and with whole numbers that the cluster itself makes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ops that have to share a device by ``loc:@``, where some of them have copies and others not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

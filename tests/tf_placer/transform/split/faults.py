@@ -1,7 +1,5 @@
 """Faults of a splitter, put in on purpose: the oracle has to see each."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator

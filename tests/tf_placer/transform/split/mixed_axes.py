@@ -1,7 +1,5 @@
 """Programs that mix examples with shapes, attributes and axes as long as the batch; each takes ``[n, d]`` floats."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs that mix examples with shapes, attributes and axes as long as the batch: forward and gradient in parts."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.tf_placer.transform.split.mixed_axes import PROGRAMS, item_of

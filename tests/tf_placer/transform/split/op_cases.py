@@ -1,7 +1,5 @@
 """One call of each op type that has a rule, on random numbers: arrays with the batch on an axis are example inputs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Split programs compute what the program computes, and faults of the splitter are seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each op type's rule against the op itself: the split op gives what the op gives, on random numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Random training steps, and how far a split one is from the step."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from experiments.studies.random_steps import RandomStep

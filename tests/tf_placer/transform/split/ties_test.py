@@ -1,7 +1,5 @@
 """A fused batch normalization and its gradient are both split or both whole."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import pytest

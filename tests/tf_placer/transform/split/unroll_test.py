@@ -1,7 +1,5 @@
 """Loops written out: which ones, and that programs compute the same; what they keep in lists becomes edges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
