@@ -304,7 +304,7 @@ def _study(name: str, table: dict[str, Any]) -> Study:
         candidates += [{"name": one, "method": one} for one in dict.fromkeys([*learned, *others])]
     candidates += taken("candidate", list[dict[str, Any]], [])
     made_here = {"name": name, "rows": rows, "candidates": candidates}
-    _check_known("key", (f.name for f in dataclasses.fields(Study) if f.name not in made_here), table)
+    _check_known("key", (), made_here.keys() & table)
     study: Study = fit(Study, {**table, **made_here}, "", "document")
     # Settings are of a name of the first, and of the method of the others.
     keys = [one.name if i < len(names) else one.method for i, one in enumerate(study.candidates)]

@@ -23,6 +23,8 @@ from tf_placer.transform.fusion.costs import savings_of
 
 # Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
+_OF_FORM = ("parts", "batch_statistics", "lower_bound_s", "tightest_bound")
+_OF_TRIAL = ("simulated_s", "measured_s", "raced_s", "message", "evaluations")
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 RESULTS = (
     SAVED_MODEL,
@@ -163,12 +165,9 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "savings": dataclasses.asdict(savings_of(outcome.placement)),
         "forms": [
             {
-                "parts": form.parts,
-                "batch_statistics": form.batch_statistics,
                 "ops": form.problem.num_ops,
                 "units": form.problem.num_units,
-                "lower_bound_s": form.lower_bound_s,
-                "tightest_bound": form.tightest_bound,
+                **{name: getattr(form, name) for name in _OF_FORM},
             }
             for form in outcome.forms
         ],
@@ -185,12 +184,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
                 "trials": [
                     {
                         "method": trial.name,
-                        "simulated_s": trial.simulated_s,
-                        "measured_s": trial.measured_s,
-                        "raced_s": trial.raced_s,
                         "status": trial.status.name,
-                        "message": trial.message,
-                        "evaluations": trial.evaluations,
+                        **{name: getattr(trial, name) for name in _OF_TRIAL},
                     }
                     for trial in outcome.trials
                 ],
