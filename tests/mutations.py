@@ -1,5 +1,7 @@
 """Puts the bugs of ``mutations.md`` one after the other into a copy of the checkout, and prints what catches each.
 
+Exit status 1: another test than the table says failed first, or none.
+
 python -m tests.mutations [FIRST [COUNT]]
 """
 
@@ -14,7 +16,7 @@ import tempfile
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-ROW = re.compile(r"^\| (\S+\.py) \| `(.+)` \| `(.*)` \| (\S+_test\.py) \|", re.MULTILINE)
+ROW = re.compile(r"^\| (\S+\.py) \| `(.+)` \| `(.*)` \| (\S+_test\.py) \| (\w+) \|", re.MULTILINE)
 
 
 def caught_by(copy: pathlib.Path, file: str, old: str, new: str, test: str) -> str:
@@ -29,7 +31,7 @@ def caught_by(copy: pathlib.Path, file: str, old: str, new: str, test: str) -> s
     child.start()
     child.join()
     (copy / file).write_text(text, encoding="utf8")
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output.read_text(), re.MULTILINE)
+    failed = re.search(r"^FAILED (\S+)", output.read_text(), re.MULTILINE)
     return failed[1].rpartition("::")[2] if failed else f"NOTHING (status {child.exitcode})"
 
 
@@ -51,13 +53,17 @@ def run_tests(copy: pathlib.Path, test: str, output: pathlib.Path) -> None:
 def main() -> None:
     rows = ROW.findall((REPOSITORY / "tests" / "mutations.md").read_text(encoding="utf8"))
     first, count = (int(text) for text in [*sys.argv[1:], *("0", str(len(rows)))[len(sys.argv) - 1 :]])
+    others = []
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "checkout"
         shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "out", "build", "__pycache__"))
-        for number, (file, old, new, test) in enumerate(rows[first : first + count], start=first):
-            print(
-                f"{number} {file}: {old!r} is caught by {caught_by(copy, file, old, new, test)}", flush=True
-            )
+        for number, (file, old, new, test, expected) in enumerate(rows[first : first + count], start=first):
+            caught = caught_by(copy, file, old, new, test).partition("[")[0]
+            print(f"{number} {file}: {old!r} is caught by {caught}", flush=True)
+            if caught != expected:
+                others.append(f"{number}: {expected} is to catch it")
+    if others:
+        raise SystemExit("\n".join(others))
 
 
 if __name__ == "__main__":

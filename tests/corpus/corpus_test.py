@@ -37,7 +37,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], Out
 
 
 def test_it_is_large_enough() -> None:
-    assert len(CORPUS) >= 150
+    assert len(CORPUS) >= 273
 
 
 @in_own_process

@@ -34,8 +34,8 @@ class Nothing:
 
 # Pattern of an annotation without None -> values that are of no such type, or never make sense; the first that matches.
 _OF_TYPES: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    (r"int", (1.5, "a", True, NAN)),
-    (r"float", ("a", True, NAN)),
+    (r"int", (1.5, "a", "1", True, NAN)),
+    (r"float", ("a", "1", True, NAN)),
     (r"bool", (1, "yes")),
     (r"str", (3, "")),
     (r".*Path.*", (3, "", b"a")),
@@ -116,6 +116,14 @@ def _of_clusters(scene: Scene) -> dict[str, tuple[Any, ...]]:
     nowhere = Told("nowhere.toml", "nowhere.toml"), Told(scene.folder, scene.folder.name)
     return {
         "Cluster.devices": ((), unlinked),
+        "Device.type": ("", "TPU"),
+        "Device.memory_bytes": (0, -1),
+        "Device.streams": (0,),
+        "Device.peak_flops": (0, -1, INF),
+        "Device.memory_bytes_per_s": (0, INF),
+        "Device.launch_ns": (-1,),
+        "Link.latency_ns": (-1,),
+        "Link.bytes_per_s": (0, INF),
         "Cluster.links": (Told((), "link"), Told(box.links * 2, "listed twice")),
         "Cluster.kind": ("live",),
         "Cluster.preset.name": (Told("p100x3", "'p100x2'"),),
@@ -213,7 +221,7 @@ _PLANS = (
     ["a", "b"],
 )  # none, of two units and two devices
 _PER_OP = ([0], [0.5, 0], [NAN, 0], [[0, 1]], [2**40, 0], ["a", "b"])
-_ROWS = ([[1]], [[1, 2]] * 2, [[1, 2, 3]], [[0.5, 1]], [[NAN, 0]], [0, 1])
+_ROWS = ([[1]], [[1, 2]] * 2, [[1, 2, 3]], [[[0, 1]]], [[0.5, 1]], [[NAN, 0]], [0, 1])
 
 
 def _fused(placement: tf_placer.Placement) -> Told:
@@ -345,7 +353,14 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "RuntimeEvaluator.as_it_is": (step,),
         "RuntimeEvaluator.of_form.item": (scene.other_item,),
         "RuntimeEvaluator.of_form.problem": (scene.two, Told(scene.problem, "cluster")),
-        "RuntimeConfig.keep": (11,),
+        # Literally, beside what annotations say: a limit that is lost is missed.
+        "RuntimeConfig.warmup_steps": (-1,),
+        "RuntimeConfig.steps": (0, -1),
+        "RuntimeConfig.keep": (0, -1, 11),
+        "RuntimeConfig.deadline_s": (0, INF),
+        "RuntimeConfig.inter_op_threads": (0, -1),
+        "RuntimeConfig.false_stop_rate": (0, 1),
+        "RuntimeConfig.stop_margin": (-0.1,),
         "SimulatedEvaluator.problem": (scene.item,),
         "SimulatedEvaluator.evaluate.device_of_unit": rows_of_two,
         "SimulatedEvaluator.times.device_of_unit": legal_of_two,

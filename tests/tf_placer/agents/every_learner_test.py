@@ -36,6 +36,12 @@ def of_method(method):
     return small_learner(method, **LEARNERS[method][0])
 
 
+def best_of(learner):
+    """The best plans so far and their times, of a learner that keeps any."""
+    best = getattr(learner, "best", None)
+    return [] if best is None else [*best.decisions, best.runtime_s]
+
+
 @pytest.fixture(scope="module")
 def learner_of():
     """One of each method, for tests that do not mind how far it is."""
@@ -87,10 +93,13 @@ def test_failures_of_any_cause_leave_numbers_behind(method, learner_of):
     def nothing_runs(placements):
         return tf.fill([len(placements)], np.nan), tf.zeros(len(placements), tf.bool)
 
+    kept = [variable.numpy() for variable in best_of(learner)]
     for _ in range(2):
         update(learner, nothing_runs)
     for variable in learner.policy.trainable_variables:
         assert np.isfinite(variable.numpy()).all(), variable.name
+    for variable, value in zip(best_of(learner), kept, strict=True):
+        np.testing.assert_array_equal(variable, value, err_msg="what did not run is not the best")
 
 
 @pytest.mark.medium

@@ -208,7 +208,7 @@ def test_a_search_with_the_network_before_is_refused(tmp_path):
     document = json.loads((tmp_path / "search.json").read_text())
     document["settings"] = {**dataclasses.asdict(config), "type_vocabulary": 200}
     (tmp_path / "search.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=r"^.* holds a search with network None, not \d+; give .*$"):
+    with pytest.raises(InputError, match=r"^.* holds a search with network None, not 6; give .*$"):
         search(PROBLEM, "hdp", config=config, budget_evaluations=9, checkpoint=tmp_path)
 
 

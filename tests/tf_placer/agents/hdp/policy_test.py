@@ -1,6 +1,7 @@
 """Inputs and policy of the Hierarchical planner: groups in numbers, and what an untrained policy draws."""
 
 import dataclasses
+import itertools
 import math
 import types
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.features import NUM_TYPES, graph_inputs, type_numbers
 from tf_placer.agents.hdp_policy import (
+    Actions,
     HdpConfig,
     HdpPolicy,
     group_embeddings,
@@ -86,6 +88,51 @@ def test_a_unit_goes_where_its_group_goes(policy, inputs, drawn):
     actions, _ = drawn
     expected = actions.device_of_group.numpy()[0][:, actions.group_of_unit.numpy()[0]]
     np.testing.assert_array_equal(policy.placements(inputs, actions), expected)
+
+
+def mixed_problem(units):
+    """A chain of units that may run anywhere, on devices 1 and 2, on device 2 alone, and on devices 0 and 1."""
+    rows = [[True] * 3, [False, True, True], [False, False, True], [True, True, False]]
+    allowed, edges = np.array([rows[u % 4] for u in range(units)]), [(u, u + 1) for u in range(units - 1)]
+    return problem_of([1] * units, edges, 100, cluster=small_cluster(3), allowed=allowed)
+
+
+def test_all_legal_devices_of_a_grouping_are_certain_together():
+    config = dataclasses.replace(CONFIG, num_groups=3)
+    inputs, policy = inputs_of(mixed_problem(4), config), HdpPolicy(config, seed=1)
+    noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)
+    # Three classes of one unit each, and a unit without a choice: one grouping, and 3 * 2 * 2 triples of devices.
+    groups = policy.sample(inputs, noise, SEED)[0].group_of_unit
+    legal = inputs.choices.legal.numpy()
+    devices = [d for d in itertools.product(range(3), repeat=3) if legal[np.arange(3), list(d)].all()]
+    actions = Actions(groups, tf.constant([devices], tf.int32))
+    scores = policy.score(inputs, actions, noise)
+    assert len(np.unique(policy.placements(inputs, actions), axis=0)) == 12
+    assert float(scores.group_log_prob[0]) == pytest.approx(0, abs=1e-6)
+    assert float(tf.reduce_sum(tf.exp(scores.device_log_prob))) == pytest.approx(1, rel=1e-5)
+
+
+def test_all_groupings_are_certain_together():
+    config = dataclasses.replace(CONFIG, num_groups=2)
+    inputs, policy = inputs_of(branches_problem(2, 1), config), HdpPolicy(config, seed=1)
+    noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)
+    probability = 0.0
+    for grouping in itertools.product(range(2), repeat=4):
+        actions = Actions(tf.constant([grouping], tf.int32), tf.zeros([1, 1, 2], tf.int32))
+        probability += float(tf.exp(policy.score(inputs, actions, noise).group_log_prob[0]))
+    assert probability == pytest.approx(1, rel=1e-5)
+
+
+def test_several_groups_a_step_and_rows_of_each_are_scored_as_drawn():
+    config = dataclasses.replace(CONFIG, num_groups=7, groups_per_step=3, row_step=0.3, placements=50)
+    problem = mixed_problem(12)
+    inputs, policy = inputs_of(problem, config), HdpPolicy(config, seed=0)
+    noise = policy.draw_noise(inputs, tf.constant(1.0), SEED)
+    actions, scores = policy.sample(inputs, noise, SEED)
+    for row in policy.placements(inputs, actions).numpy():
+        problem.check_legal(row)
+    for forced, sampled in zip(policy.score(inputs, actions, noise), scores, strict=True):
+        np.testing.assert_allclose(forced, sampled, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("devices", [1, 3])

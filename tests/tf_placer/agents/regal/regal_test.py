@@ -161,8 +161,9 @@ def test_elites_may_live_on_in_the_next_run():
 
 
 @pytest.mark.medium
-def test_it_learns():
-    learner = learner_of(seed=4, **ONE_GENERATION)
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_it_learns(seed):
+    learner = learner_of(seed=seed, **ONE_GENERATION)
     generation(learner)
     before = share_of_policy(learner)
     for _ in range(25):
