@@ -139,10 +139,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "tightest_bound": outcome.tightest_bound,
         "proven_optimal": [one.name for one in outcome.candidates if outcome.is_optimal(one)],
         "single_device_s": outcome.single_device_s,
-        "parts_of": {
-            row.name: None if (form := outcome.form_of(row)) is None else form.parts
-            for row in outcome.candidates
-        },
+        "parts_of": {row.name: getattr(outcome.form_of(row), "parts", None) for row in outcome.candidates},
         "baselines": {one.name: one.simulated_s for one in rivals},
         "baselines_measured": {one.name: one.measured_s for one in rivals},
         "baselines_raced": {one.name: one.raced_s for one in rivals},
