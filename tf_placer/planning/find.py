@@ -339,10 +339,8 @@ def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None)
         row = _candidate(request, whole, log, request.method, budget, objective=request.objective)
     begin = _begin_of(kept)
     if begin is not None and row.search is not None and row.search.least_memory is not None:
-        result, least = (
-            evaluate_given(whole.problem, begin.decisions, request.method),
-            row.search.least_memory,
-        )
+        least = row.search.least_memory
+        result = evaluate_given(whole.problem, begin.decisions, request.method)
         devices = request.cluster.devices
         peak_bytes = np.array([[result.peak_bytes[device.name] for device in devices]])
         share = float(fullest_share(request.cluster, peak_bytes)[0])
@@ -445,9 +443,8 @@ def _measured_live(
         if not request.fuse:
             return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
     with log.phase(FUSE) as seconds:
-        return _fused(
-            request, timing, log, outcome, seconds if request.is_call else min(seconds, FUSE_MOST_S)
-        )
+        most_s = math.inf if request.is_call else FUSE_MOST_S
+        return _fused(request, timing, log, outcome, min(seconds, most_s))
 
 
 def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds: float) -> Outcome:

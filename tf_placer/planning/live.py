@@ -42,7 +42,7 @@ from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import clearly_slower
+from tf_placer.runtime.timing import TELLING, clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, PLAIN, Budget
 from tf_placer.search.recorder import ConsoleProgress, SearchResult
@@ -67,13 +67,12 @@ def search_live(
 ) -> Outcome:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
-    A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
-    search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
-    plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
-    searches a plain one (``Role.PLAIN``) gets the same budget, unless the method is the default, and in the end random
-    search as many evaluations as the method's last, in no more time, so that it shows what the method is worth; the
-    fastest wins, whoever found it. The program as it is races, too. Measuring is not in the budget of searches: it
-    takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+    A search exploits the errors of its simulator, and measuring what it found corrects them: search, measure, refit,
+    search again; the last time from the method's best measured plan, if it is one that improves plans, and before that
+    anew, because a climb that goes on stays where it is stuck. After each of the method's searches a plain one
+    (``Role.PLAIN``) gets the same budget, unless the method is the default, and in the end random search as many
+    evaluations as the method's last, in no more time; the fastest wins, whoever found it. The program as it is races,
+    too. Measuring is not in the budget of searches. Ctrl-C skips what is left and keeps what was measured.
 
     On a fleet the best plans of constructive methods are measured, too, since several at once take no longer than one.
     This machine races all the same: turns are of one machine.
@@ -91,8 +90,7 @@ def search_live(
 
     Returns:
       What it recommends as ``written``: the fastest in the race, or the best single device where no plan is clearly
-      faster than that. Beside it the best single device, the best of the method and of those that searched beside it;
-      what another method had found before is a method's own, too.
+      faster than that. Beside it the best single device, the best of the method and of those that searched beside it.
 
     Raises:
       InputError: an unknown method.
@@ -139,10 +137,6 @@ class _Measured:
         self.form, self.problem = form, form.problem
         self.evaluator, self.timing = evaluator, timing or evaluator
         self.correction = Correction()  # of the simulator, by all of the form's plans that ran
-
-    @property
-    def corrected(self) -> Problem:
-        return self.correction.apply(self.problem)
 
 
 class _LiveSearch:
@@ -229,11 +223,10 @@ class _LiveSearch:
         own_turn, own_search = self._turn_of.get(self._method, (turn, None))
         if self._is_interrupted or (name != self._method and (own_search is None or own_turn != turn)):
             return
-        is_last = turn == self._config.searches - 1
         start = None
-        if is_last and methods.find(name).uses_start:  # its fastest plan, or the one that was there before
-            plans = (self._trials[i] for i in self._ran() if self._trials[i].name in (name, START))
-            start = next((trial.placement for trial in plans), None)
+        if turn == self._config.searches - 1 and methods.find(name).uses_start:
+            fastest = (self._trials[i] for i in self._ran() if self._trials[i].name in (name, START))
+            start = next((trial.placement for trial in fastest), None)
         result = self._search(self._forms[0], name, name, turn, name, start, own_search)
         self._turn_of[name] = turn, result
 
@@ -302,7 +295,7 @@ class _LiveSearch:
             title = f"{title}, search {turn + 1} of {self._config.searches} on {request.cluster.name}"
             try:
                 result = search(
-                    form.corrected,
+                    form.correction.apply(form.problem),
                     method,
                     budget,
                     seed=request.seed + turn,
@@ -329,10 +322,10 @@ class _LiveSearch:
 
     def _is_same(self, trial: Timed, plan: Placement) -> bool:
         """True if a trial is of this plan."""
-        problem = self._form_of(trial).problem
-        return problem.fingerprint == plan.problem.fingerprint and (
-            _decisions(trial).digest(0, problem) == plan.decisions.digest(0, problem)
-        )
+        form = self._form_of(trial)
+        if not form.form.has(plan):
+            return False
+        return _decisions(trial).digest(0, form.problem) == plan.decisions.digest(0, form.problem)
 
     def _form_of(self, trial: Timed) -> _Measured:
         return next(form for form in self._forms if form.form.has(trial.placement))
@@ -397,7 +390,7 @@ class _LiveSearch:
                 f"no placement of {problem.name!r} ran on cluster {problem.cluster.name!r}; the first: "
                 f"{refused.status.name}: {refused.message}"
             )
-        corrected = {form: form.corrected for form in self._forms}
+        corrected = {form: form.correction.apply(form.problem) for form in self._forms}
         for form, problem in corrected.items():
             of_form = [i for i, trial in enumerate(self._trials) if form.form.has(trial.placement)]
             if of_form:
@@ -408,20 +401,18 @@ class _LiveSearch:
                     self._trials[i] = dataclasses.replace(self._trials[i], simulated_s=seconds)
         chosen, verdict = self._choose(ran)
         names = dict.fromkeys((SINGLE, CONTROL, PLAIN, self._method, CONSTRUCTED, DATA_PARALLEL, SPLIT))
-        shown = [trial for name in names if (trial := self._best_of(name)) is not None]
         form = self._form_of(self._trials[chosen])
         written = _as_simulated(self._trials[chosen], corrected[form], self._is_interrupted)
-        if self._race is None:  # nothing is worth it that has not shown so
-            written = dataclasses.replace(written, is_clear=False)
         rivals = {}
-        for trial in shown:
-            if trial != self._trials[chosen]:
+        for trial in map(self._best_of, names):
+            if trial is not None and trial != self._trials[chosen]:
                 try:
                     problem = corrected[self._form_of(trial)]
                     rivals[trial] = _as_simulated(trial, problem, self._is_interrupted)
                 except NothingFits:  # it ran all the same: its measured time stands
                     rivals[trial] = trial
-        if self._race is None:
+        if self._race is None:  # nothing is worth it that has not shown so
+            written = dataclasses.replace(written, is_clear=False)
             why_not = f"not run to its end beside the function as it is ({self._why or 'nothing ran'})"
             notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: why_not}
         else:
@@ -468,9 +459,12 @@ class _LiveSearch:
                 "no other placement ran" if has_plan else "no search found another that was faster"
             )
             return single, f"the best single device: {why}"
-        if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
+        turns, confidence = len(samples[fastest]), self._config.confidence
+        if fastest != single and clearly_slower(samples[single], samples[fastest], confidence):
+            return fastest, f"clearly faster than the best single device in {turns} turns each"
+        if fastest != single and turns < TELLING:
             return (
-                fastest,
-                f"clearly faster than the best single device, turn by turn, in {len(samples[fastest])} turns each",
+                single,
+                f"the best single device: {turns} turns each are too few to tell whether a plan is faster",
             )
         return single, "the best single device: no plan's gain is beyond the noise of the race"

@@ -195,7 +195,7 @@ def timed(
             raced = race([rows[i] for i in ran], lambda _: runtime, rounds, confidence)
         except RaceFailed as error:
             why = f"timed by itself, because the race failed ({error})"
-            return [
-                dataclasses.replace(row, message=why) if i in ran else row for i, row in enumerate(rows)
-            ], None
+            for i in ran:
+                rows[i] = dataclasses.replace(rows[i], message=why)
+            return rows, None
         return raced.added(rows, ran), raced

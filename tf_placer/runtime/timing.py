@@ -20,6 +20,8 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import FINITE, NOT_NAN
 
 _LEAST_STEPS = 3  # timed of a program, however late it is
+TELLING = 6  # turns, with fewer of which nothing is ``clearly_slower``
+_SHORT_S = 0.5  # of a round of a race
 _LEAST_REQUESTS = 5  # timed in a turn of a program that is asked for its steps
 
 
@@ -188,7 +190,7 @@ def race_steps(
       confidence: of each interval; high, because every round is a test. 1 keeps all to the end.
       turn_s: seconds of a turn, at least one step.
       clock: seconds.
-      limit: the end of timing, after one round in any case.
+      limit: the end of timing, after one round in any case, and after ``TELLING`` where rounds are short.
       empty_of: by position in ``steps``, an empty step of the same session: what a request costs is timed in the same
         turn and taken off, and no turn is shorter than requests vary. Such a program stays, and no rival drops out
         because of it.
@@ -201,8 +203,9 @@ def race_steps(
     for step in itertools.chain.from_iterable(itertools.repeat(steps, warmup_rounds)):
         step()
     racing, previous = list(range(len(steps))), -1
+    began_s = clock()
     for turn in range(rounds):
-        if turn and limit.is_over:
+        if turn and limit.is_over and (turn >= TELLING or clock() - began_s > turn * _SHORT_S):
             break
         order = racing if turn % 2 == 0 else racing[::-1]
         if order[0] == previous:

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tf_placer.runtime.timing import Limit, race_steps, race_times_s
+from tf_placer.runtime.timing import TELLING, Limit, clearly_slower, race_steps, race_times_s
 
 
 class Track:
@@ -116,9 +116,9 @@ def test_a_spread_is_around_the_time_of_each_and_as_wide_as_its_noise():
 
 
 def test_a_race_that_has_to_end_has_whole_rounds_and_one_in_any_case():
-    for until_s, rounds in ((0.0, 1), (7.0, 2), (100.0, 20)):
-        track = Track([1.0, 1.0], noise=0.0)
-        limit = Limit(track.clock)
+    for step_s, until_s, rounds in ((1.0, 0.0, 1), (1.0, 7.0, 2), (1.0, 100.0, 20), (0.1, 0.0, TELLING)):
+        limit = Limit((track := Track([step_s] * 2, noise=0.0)).clock)
         limit.ends_in(until_s)
         samples = race(track, confidence=1, limit=limit)
         assert [len(one) for one in samples] == [rounds] * 2
+    assert [clearly_slower([2.0] * turns, [1.0] * 9) for turns in (TELLING - 1, TELLING)] == [False, True]
