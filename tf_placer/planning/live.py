@@ -465,6 +465,6 @@ class _LiveSearch:
         if fastest != single and turns < TELLING:
             return (
                 single,
-                f"the best single device: {turns} turns each are too few to tell whether a plan is faster",
+                f"the best single device: {turns} turns each are too few to tell which is faster",
             )
         return single, "the best single device: no plan's gain is beyond the noise of the race"
