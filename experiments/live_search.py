@@ -26,7 +26,7 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.planning.outcome import SINGLE, Note, Timed
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.runtime.timing import race_times_s
 from tf_placer.search.methods import SEARCH, Budget
 

@@ -30,8 +30,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planners.order import RULES, priorities
 from tf_placer.planners.plain import expert
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.audit import executed_order

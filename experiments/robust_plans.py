@@ -23,7 +23,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.simulated import ROBUST_DRAWS, SimulatedEvaluator, drawn_problems
 from tf_placer.ops.simulator import simulate
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 

@@ -30,7 +30,7 @@ from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
 from tf_placer.planners.list_schedule import Schedule, first_op_decides, ready_order, scheduled
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices
 from tf_placer.search import methods

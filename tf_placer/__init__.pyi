@@ -9,8 +9,8 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator as RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator as SimulatedEvaluator
 from tf_placer.graph.item import Item as Item
 from tf_placer.presentation.chrome_trace import write_timeline as write_timeline
-from tf_placer.problem.decisions import Decisions as Decisions
 from tf_placer.problem.pins import pinned as pinned
+from tf_placer.problem.placement import Decisions as Decisions
 from tf_placer.problem.placement import Placement as Placement
 from tf_placer.problem.problem import Problem as Problem
 from tf_placer.rewrite.load_saved_model import load_saved_model as load_saved_model

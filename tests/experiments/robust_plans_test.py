@@ -2,7 +2,7 @@
 
 from tests.experiments.without_flags import loaded
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 
 
 def test_a_small_program_is_compared():

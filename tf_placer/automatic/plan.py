@@ -73,16 +73,6 @@ def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Prob
     return requests.problem
 
 
-def of_copies(ops: str) -> str:
-    """A pin's pattern of op names that is also about the copies of these ops in a split program."""
-    return rf"(?:part_\d+/)?(?:{ops})"
-
-
-def default_plan_folder() -> pathlib.Path:
-    """``$XDG_CACHE_HOME/tf_placer/plans``, usually in ``~/.cache``."""
-    return user_cache_folder() / "plans"
-
-
 @dataclasses.dataclass(frozen=True)
 class _Traced:
     """A function that was traced, as the program of a request."""
@@ -141,8 +131,9 @@ def find_plan(
         cluster,
         Budget(config.budget_s),
         config.seed,
-        pins=tuple(
-            Pin(ops if as_it_is is None else of_copies(ops), device) for ops, device in config.pins.items()
+        pins=tuple(  # also about copies in a program in parts
+            Pin(ops if as_it_is is None else rf"(?:part_\d+/)?(?:{ops})", device)
+            for ops, device in config.pins.items()
         ),
         method=config.method,
         budget_of=config.budget_of,
@@ -327,7 +318,7 @@ def keep(plan: Outcome, config: AutoPlaceConfig) -> None:
 
 
 def _cache(config: AutoPlaceConfig) -> Cache:
-    return Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
+    return Cache(pathlib.Path(config.cache_dir) if config.cache_dir else user_cache_folder() / "plans")
 
 
 def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:

@@ -34,8 +34,7 @@ from tf_placer.base.quantities import milliseconds
 from tf_placer.graph.item import Item
 from tf_placer.graph.read_function import function_name
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.decisions import NO_CLUSTER
-from tf_placer.problem.placement import Placement, PlanFile
+from tf_placer.problem.placement import NO_CLUSTER, Placement, PlanFile
 from tf_placer.report.sentences import why_not
 from tf_placer.rewrite.placed_function import (
     captured_handles,

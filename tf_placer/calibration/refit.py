@@ -14,7 +14,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import min_cut_partition
 from tf_placer.planners.plain import RandomBlocks
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.timing import RuntimeConfig

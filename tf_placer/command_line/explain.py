@@ -22,10 +22,9 @@ from tf_placer.graph.item import Item
 from tf_placer.planning.forecast import BUILD, PROFILE, compile_simulator, expect_profile, reading
 from tf_placer.planning.log import Log
 from tf_placer.problem.analytic_problem import analytic_problem, units_of
-from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.pins import why_not_allowed
-from tf_placer.problem.placement import Placement, PlanFile
+from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import Crossing, crossings
 

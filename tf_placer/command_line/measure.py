@@ -17,8 +17,7 @@ from tf_placer.planning.forecast import reading, timing
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed, single_rows
 from tf_placer.planning.race import timed, workers
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement, PlanFile
+from tf_placer.problem.placement import Decisions, Placement, PlanFile
 from tf_placer.report.sentences import finding_sentences, headline, load_sentences
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.connection import import_meanwhile

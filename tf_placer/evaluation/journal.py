@@ -19,7 +19,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable, write_atomically
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import Evaluator
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Decisions, decisions_of
 
 SCHEMA_VERSION = 1
 _LOG = logging.getLogger(__name__)

@@ -27,8 +27,7 @@ from tf_placer.evaluation.attempts import (
 )
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
 from tf_placer.graph.item import Item
-from tf_placer.problem.decisions import Decisions, decisions_of
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.audit import (

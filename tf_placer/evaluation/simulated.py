@@ -15,8 +15,7 @@ from tf_placer.base.eager import eagerly
 from tf_placer.costs.formulas import Kind, WorkClass
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
-from tf_placer.problem.decisions import Decisions, decisions_of, ranked
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
 from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform.fusion.costs import fused_plan
 

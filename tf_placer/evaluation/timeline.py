@@ -13,8 +13,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import simulate_step
-from tf_placer.problem.decisions import Decisions, decisions_of
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.fusion.costs import fused_plan
 

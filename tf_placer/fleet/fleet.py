@@ -24,7 +24,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator, check_can_be_timed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.fleet.machine import Program, Reply, Trial, trial_id
 from tf_placer.graph.item import Item
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError

@@ -26,7 +26,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item, item_bytes, read_item_file
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.version import VERSION

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import COPY
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
 from tf_placer.transform.fusion.costs import merged_by_priority

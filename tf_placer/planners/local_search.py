@@ -16,8 +16,8 @@ from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
 from tf_placer.planners.planner import Round
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layer_of_unit
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 from tf_placer.transform.split.plans import copies_of_units

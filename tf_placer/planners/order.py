@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tf_placer.problem.decisions import ranked
+from tf_placer.problem.placement import ranked
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.split.plans import part_of_op
 

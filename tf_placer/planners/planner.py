@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tf_placer.base import arguments
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

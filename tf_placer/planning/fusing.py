@@ -25,8 +25,7 @@ from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import AS_IT_IS, FUSED, PLAN, SINGLE, Note, Outcome, Timed, in_words
 from tf_placer.planning.race import raced_anew
-from tf_placer.problem.decisions import NO_CLUSTER, Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import LoadedProgram, build_program

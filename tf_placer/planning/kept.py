@@ -18,9 +18,8 @@ from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Kept, Note, Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.decisions import NO_CLUSTER, UNDECIDED
 from tf_placer.problem.pins import with_fixed_ops
-from tf_placer.problem.placement import Placement, PlanFile
+from tf_placer.problem.placement import NO_CLUSTER, UNDECIDED, Placement, PlanFile
 from tf_placer.runtime.timing import BUSY
 
 _DAY_S = 24 * 3600.0

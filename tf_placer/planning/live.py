@@ -39,8 +39,7 @@ from tf_placer.planning.outcome import (
 )
 from tf_placer.planning.race import Race, Timing, race
 from tf_placer.planning.search_request import LEAST_S, Request
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TELLING, clearly_slower
 from tf_placer.search import methods

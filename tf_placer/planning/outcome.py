@@ -20,9 +20,8 @@ from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import WholeLayers, whole_layers
 from tf_placer.planning.forms import Form, estimated_in_parts
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower, race_times_s
 from tf_placer.search.methods import REFERENCE

@@ -17,8 +17,7 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import AS_IT_IS, Note, Outcome, Timed, in_words, with_race
 from tf_placer.planning.search_request import Request
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import OtherLoad
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from colocation.op_facts import VARIABLES
 from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import layers_of
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTable, StepView, TransferTable
 from tf_placer.transform.fusion.costs import is_cluster

@@ -20,8 +20,7 @@ from tf_placer.planners.memetic import SPEC as LEADING
 from tf_placer.planners.order import priorities, rules_for
 from tf_placer.planners.plain import topological_fill
 from tf_placer.problem.bounds import least_share
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
@@ -142,7 +141,8 @@ class Portfolio:
         context, config = self._context, self._config
         context.checkpoint.track_state(self)
         if not context.rounds:
-            yield self._noted(evaluated(context, context.begins), context.start_by)
+            made_by = context.starts.made_by[0] if context.given is None else "start"
+            yield self._noted(evaluated(context, context.begins), made_by)
         opening = [arm for arm in self._arms if Role.OPENING in arm.spec.roles][:1]
         while opening and opening[0].goes_on and not self._made and not self._turns:
             is_late = self._opened and context.used() >= config.opening_share

@@ -20,7 +20,7 @@ from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simula
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planners.planner import Best, Method, Proving, Round
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Decisions, decisions_of
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.search.checkpoint import Checkpoint, Kept
 
@@ -146,11 +146,6 @@ class Context:
     def start(self) -> np.ndarray:
         """[U], the first of ``plans``."""
         return self.plans[0]
-
-    @property
-    def start_by(self) -> str:
-        """Source of ``start``: the name of a method, or ``"start"`` for a given plan."""
-        return self.starts.made_by[0] if self.given is None else "start"
 
     @property
     def reference_s(self) -> float:

@@ -25,8 +25,7 @@ from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, RobustEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.problem.bounds import lower_bounds, shortage
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from tests.tf_placer.problem.small_problems import problem_of, random_problem, s
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.planners.plain import RandomBlocks
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 
 
 def _executors(num_devices: int = 2, memory_bytes: int = 10**12):

@@ -11,7 +11,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.journal import Journal, JournaledEvaluator, Record
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Decisions, decisions_of
 
 # A device holds 100 bytes: not both units of 60.
 PROBLEM = problem_of([100, 300], [], cluster=small_cluster(memory_bytes=100), resident_bytes=60)

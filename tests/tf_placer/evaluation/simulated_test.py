@@ -9,8 +9,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import simulated_timeline
-from tf_placer.problem.decisions import NO_CLUSTER, Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 
 SEEDS = range(400)
 NOT = -1

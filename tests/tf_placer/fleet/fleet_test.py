@@ -17,7 +17,7 @@ from tf_placer.fleet import fleet as fleet_module
 from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetEvaluator, FleetLost, FleetTiming, UnreachableFleet
 from tf_placer.fleet.machine import Program, Reply, machine_class, software
 from tf_placer.planning.outcome import CONSTRUCTED, Note
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.report.sentences import remarks
 from tf_placer.runtime.timing import RuntimeConfig
 

@@ -20,7 +20,7 @@ from tf_placer.fleet.machine import (
     machine_class,
     software,
 )
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.runtime.timing import RuntimeConfig
 
 CONFIG = RuntimeConfig(warmup_steps=1, steps=3, keep=3)

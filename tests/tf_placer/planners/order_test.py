@@ -9,7 +9,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import Splitting
 from tf_placer.planners.order import RULES, backward_ops, priorities, rules_for
-from tf_placer.problem.decisions import ranked
+from tf_placer.problem.placement import ranked
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS
 
 # 0 makes all ready; 1 leads to 4 (200 ns) here, 2 by 40 bytes to 5 (100 ns) over there, 3 to nothing.

@@ -9,8 +9,8 @@ import pytest
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import whole_layers
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import layer_of_unit, layers_of
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 
 FORK = [(0, 1), (0, 2), (1, 3), (2, 3)]

@@ -18,9 +18,8 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed, in_layers
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.layers import layer_of_unit, layers_of
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import verdict

@@ -19,8 +19,7 @@ from tf_placer.planning import fusing
 from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here, fused_here
 from tf_placer.planning.outcome import Note
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.decisions import NO_CLUSTER
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.transform.fusion.clusters import PREFIX
 from tf_placer.workers.fork_server import environment
 

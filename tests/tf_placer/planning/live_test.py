@@ -15,8 +15,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.outcome import Clock, Note
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.split.split_batch import split_program

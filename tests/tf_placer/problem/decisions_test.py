@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Decisions, decisions_of
 
 PROBLEM = problem_of([100, 200, 300], [(0, 1), (0, 2)])
 DEVICES = [[0, 1, 1], [1, 1, 0]]

@@ -8,8 +8,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 
 ORDER = {"schema_version": 2}

@@ -14,8 +14,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import MemoryCurve
 from tf_placer.presentation.chrome_trace import chrome_trace
-from tf_placer.problem.decisions import NO_CLUSTER, Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 from tf_placer.report_page.draw_step import draw_step, thinned
 from tf_placer.transform.split import split_program
 from tf_placer.transform.split.plans import data_parallel_plan

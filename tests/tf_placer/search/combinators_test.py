@@ -21,8 +21,7 @@ from tf_placer.cluster.cluster import fullest_share
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.planners.order import priorities
 from tf_placer.problem.bounds import least_share
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import combinators, methods
 from tf_placer.search import round as drivers

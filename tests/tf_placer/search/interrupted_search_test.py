@@ -12,7 +12,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base import interrupt
 from tf_placer.base.interrupt import stoppable
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.search.checkpoint import FILE_NAME
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated

@@ -16,7 +16,7 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.live import search_live
 from tf_placer.planning.log import Log
 from tf_placer.planning.race import Timing
-from tf_placer.problem.decisions import decisions_of
+from tf_placer.problem.placement import decisions_of
 from tf_placer.runtime.timing import Limit
 from tf_placer.search.methods import Budget
 

@@ -12,7 +12,7 @@ import rich.console
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import ConsoleProgress, HistoryEntry, Recorder, progress_of
 from tf_placer.search.round import Round

@@ -47,7 +47,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights

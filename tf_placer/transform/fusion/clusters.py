@@ -28,7 +28,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import fresh_name, with_nodes, write_body
-from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.placement import NO_CLUSTER
 
 PREFIX = "fused_cluster"  # of the names of clusters' calls
 _WORK = values("work")

@@ -9,9 +9,8 @@ import numpy as np
 from colocation.op_facts import topological_order
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import in_unit
-from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.op_graph import tensor_table
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.fusion.clusters import PREFIX, contracted, convex_roots, large_enough
 

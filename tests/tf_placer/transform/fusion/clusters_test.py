@@ -11,7 +11,7 @@ from tests.equivalence.pairs import item_of, subject_of
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
-from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.placement import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import (
     LEAST_KERNELS,
     RULES,

@@ -10,8 +10,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.fusion.costs import fused_ns, fused_plan, is_cluster, savings
 

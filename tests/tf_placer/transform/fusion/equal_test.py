@@ -14,8 +14,7 @@ from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.decisions import NO_CLUSTER
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, fused_graph

@@ -10,7 +10,7 @@ from tests.equivalence.pairs import item_of, subject_of
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.placement import NO_CLUSTER
 from tf_placer.transform.fusion.clusters import check_clusters
 from tf_placer.transform.fusion.costs import merged_by_priority
 
