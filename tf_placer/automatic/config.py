@@ -192,9 +192,6 @@ class AutoPlaceConfig:
           op_names: of the signature.
           others: op names of each of the others.
         """
-
-        def is_elsewhere(pin: Pin) -> bool:
-            return not pin.matching(op_names) and any(pin.matching(names) for names in others)
-
-        pins = {ops: device for ops, device in self.pins.items() if not is_elsewhere(Pin(ops, device))}
-        return dataclasses.replace(self, pins=pins)
+        pins = [Pin(ops, device) for ops, device in self.pins.items()]
+        own = [pin for pin in pins if pin.matching(op_names) or not any(map(pin.matching, others))]
+        return dataclasses.replace(self, pins={pin.ops: pin.device for pin in own})

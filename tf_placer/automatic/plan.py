@@ -48,7 +48,6 @@ from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search.methods import DEFAULT, MEMORY, WHOLE, Budget, Objective
-from tf_placer.search.recorder import progress_of
 from tf_placer.workers.fork_server import end_unused
 
 _APPLY = "applying the plan"
@@ -277,9 +276,7 @@ def _lasting(
     if search is None or not search.interrupted:
         given_s = log.given_s(searching(request.method)) or log.given_s(FUSE)
         searched = ((request.method, config.budget_s, min(given_s, config.budget_s)),)
-    progress = [
-        progress_of(f"{search.method}, search {i}", search.history) for i, search in enumerate(searches, 1)
-    ]
+    progress = [search.progress(f"{search.method}, search {i}") for i, search in enumerate(searches, 1)]
     if config.tries_parts and request.objective.is_memory:
         why_whole = "The batch is not split: parts='auto' is for objective='time'."
         outcome = outcome.noted({Note.WHY_NOT_SPLIT: why_whole})

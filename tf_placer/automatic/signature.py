@@ -17,9 +17,8 @@ from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.graph.item import Item
-from tf_placer.graph.program import Splitting, large_constants
-from tf_placer.graph.read_function import variable_value
+from tf_placer.graph.item import Item, with_values_of
+from tf_placer.graph.program import Splitting
 from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
@@ -178,21 +177,7 @@ class Signature:
           InputError: a variable has no value any more.
         """
         assert self.item is not None  # asked for beside a plan
-        graph = self.traced.graph
-        captures = (tensor.op.name for tensor in graph.internal_captures)
-        captured = dict(zip(captures, self.traced.captured_inputs, strict=True))
-        variables = {
-            variable.node: variable_value(variable.node, captured[variable.capture], variable.dtype)
-            for variable in self.item.variables
-            if variable.capture in captured
-        }
-        constants = {node.name: node.attr["value"].tensor for node in large_constants(graph.as_graph_def())}
-        constants |= {
-            name: tf.make_tensor_proto(value.numpy(), value.dtype, value.shape)
-            for name, value in captured.items()
-            if value.dtype not in (tf.resource, tf.variant)
-        }
-        return self.item.with_variables(variables).with_constants(constants).with_drawn_inputs()
+        return with_values_of(self.item, self.traced)
 
     def _told(self, split_batch: bool) -> Outcome:
         assert self.plan is not None  # asked for beside a plan

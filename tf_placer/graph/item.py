@@ -40,12 +40,13 @@ from tf_placer.graph.program import (
     function_names,
     functions_of,
     is_compiled,
+    large_constants,
     with_constants,
     with_nodes,
     without_large_constants,
     without_value,
 )
-from tf_placer.graph.read_function import function_name, program_of_function
+from tf_placer.graph.read_function import ConcreteFunction, function_name, program_of_function, variable_value
 from tf_placer.graph.read_graph import (
     SERVING,
     InputShapes,
@@ -322,6 +323,25 @@ class Item:
     def fingerprint(self) -> str:
         """Hex digest of the graph's structure; see ``tf_placer.graph.program``."""
         return fingerprint(self.graph_def, self.fetches, self.side_effects)
+
+
+def with_values_of(item: Item, concrete: ConcreteFunction) -> Item:
+    """The item with the values that variables and constants of its function have now, and drawn large inputs."""
+    captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
+    captured = dict(zip(captures, concrete.captured_inputs, strict=True))
+    variables = {
+        variable.node: variable_value(variable.node, captured[variable.capture], variable.dtype)
+        for variable in item.variables
+        if variable.capture in captured
+    }
+    graph_def = concrete.graph.as_graph_def()
+    constants = {node.name: node.attr["value"].tensor for node in large_constants(graph_def)}
+    constants |= {
+        name: tf.make_tensor_proto(value.numpy(), value.dtype, value.shape)
+        for name, value in captured.items()
+        if value.dtype not in (tf.resource, tf.variant)
+    }
+    return item.with_variables(variables).with_constants(constants).with_drawn_inputs()
 
 
 def rewritten(

@@ -40,7 +40,7 @@ from tf_placer.report.sentences import (
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
-from tf_placer.search.recorder import SearchCurve, progress_of
+from tf_placer.search.recorder import SearchCurve
 
 # Commands and code for the files that a run wrote. Paths are whole: they hold wherever they are typed.
 
@@ -373,13 +373,11 @@ def _curves(outcome: Outcome) -> tuple[Row, ...]:
         count: Counter[str] = Counter()
         for search in outcome.searches:
             count[search.method] += 1
-            progress = progress_of(f"{search.method}, search {count[search.method]}", search.history)
+            progress = search.progress(f"{search.method}, search {count[search.method]}")
             curves.append((progress, search.method == outcome.written.name))
     else:
         rows = [(row, row.search) for row in outcome.candidates]
-        curves = [
-            (progress_of(row.title, search.history), row is outcome.written) for row, search in rows if search
-        ]
+        curves = [(search.progress(row.title), row is outcome.written) for row, search in rows if search]
     return tuple(
         {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
         for (name, elapsed_s, best_s), is_written in curves

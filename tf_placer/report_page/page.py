@@ -180,19 +180,16 @@ def page_html(page: Page) -> str:
     scripts = {"echarts": _asset(_ECHARTS), "script": "\n".join(_asset(_ASSETS / name) for name in _SCRIPTS)}
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts.values()]
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    # What a program calls its ops cannot leave the strings that it is in.
+    data = json.dumps(_plain(page), separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
     parts = {
         "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}",
         "title": html.escape(page.title),
         "style": _asset(_ASSETS / "page.css"),
-        "data": page_json(page),
+        "data": data,
         **scripts,
     }
     return _SLOT.sub(lambda slot: parts[slot[1]], _asset(_ASSETS / "page.html"))
-
-
-def page_json(page: Page) -> str:
-    """The page's data; what a program calls its ops cannot leave the strings that it is in."""
-    return json.dumps(_plain(page), separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
 
 
 def _plain(value: Any) -> Any:

@@ -98,26 +98,25 @@ class SearchResult:
         """True if no placement that fits is faster in the simulator, by proof."""
         return self.evaluator == SIMULATED and takes_no_more(self.runtime_s, self.lower_bound_s)
 
-
-def takes_no_more(runtime_s: float, bound_s: float) -> bool:
-    """True if a step takes a lower bound and no more; both are of whole nanoseconds."""
-    return runtime_s * 1e9 <= bound_s * 1e9 + 1e-3
+    def progress(self, name: str) -> SearchCurve:
+        """The moments at which the search found something better, and its end, under a name."""
+        elapsed_s: list[float] = []
+        best_s: list[float] = []
+        for i, entry in enumerate(self.history):
+            is_better = not best_s or entry.best_s < best_s[-1]
+            if not math.isnan(entry.best_s) and (is_better or i == len(self.history) - 1):
+                elapsed_s.append(entry.elapsed_s)
+                best_s.append(entry.best_s)
+        return name, elapsed_s, best_s
 
 
 SearchCurve = tuple[str, Sequence[float], Sequence[float]]
 """Name of a search, the seconds at which it found something better, and those step times."""
 
 
-def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
-    """The moments at which a search found something better, and its end."""
-    elapsed_s: list[float] = []
-    best_s: list[float] = []
-    for i, entry in enumerate(history):
-        is_better = not best_s or entry.best_s < best_s[-1]
-        if not math.isnan(entry.best_s) and (is_better or i == len(history) - 1):
-            elapsed_s.append(entry.elapsed_s)
-            best_s.append(entry.best_s)
-    return name, elapsed_s, best_s
+def takes_no_more(runtime_s: float, bound_s: float) -> bool:
+    """True if a step takes a lower bound and no more; both are of whole nanoseconds."""
+    return runtime_s * 1e9 <= bound_s * 1e9 + 1e-3
 
 
 class Recorder:

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import types
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.problem.placement import Decisions
 from tf_placer.search.methods import Budget
-from tf_placer.search.recorder import ConsoleProgress, HistoryEntry, Recorder, progress_of
+from tf_placer.search.recorder import ConsoleProgress, HistoryEntry, Recorder, SearchResult
 from tf_placer.search.round import Round
 
 
@@ -38,11 +39,8 @@ def test_the_best_is_the_best_seen_and_not_the_last():
     for times, first in ([3.0, 2.0], 10), ([1.0, 5.0], 20), ([4.0, 4.0], 30):
         recorder.add(round_of(times, first=first))
     assert recorder.best.runtime_s == 1.0 and devices(recorder.best.plan) == [20]
-    assert [(e.evaluations, e.best_s, e.mean_s) for e in recorder.history] == [
-        (2, 2, 2.5),
-        (4, 1, 3),
-        (6, 1, 4),
-    ]
+    counts = [(entry.evaluations, entry.best_s, entry.mean_s) for entry in recorder.history]
+    assert counts == [(2, 2, 2.5), (4, 1, 3), (6, 1, 4)]
 
 
 def test_what_was_proven_stays_and_is_kept():
@@ -156,9 +154,10 @@ def test_time_runs_out_and_goes_on_from_where_it_was():
 def test_only_what_is_better_and_the_end_are_kept():
     best_s = [float("nan"), 5.0, 5.0, 4.0, 4.0, 4.0]
     history = [HistoryEntry(i, float(i), best, best, 0) for i, best in enumerate(best_s)]
-    assert progress_of("random", history) == ("random", [1.0, 3.0, 5.0], [5.0, 4.0, 4.0])
     nothing = [HistoryEntry(1, 1.0, float("nan"), float("nan"), 1)]
-    assert progress_of("random", nothing) == ("random", [], [])
+    for entries, expected in ((history, ([1.0, 3.0, 5.0], [5.0, 4.0, 4.0])), (nothing, ([], []))):
+        progress = SearchResult.progress(types.SimpleNamespace(history=entries), "random")
+        assert progress == ("random", *expected)
 
 
 ENTRY = HistoryEntry(evaluations=5, elapsed_s=2.0, best_s=0.0123, mean_s=0.02, failed=0)
