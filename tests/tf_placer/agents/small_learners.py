@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.colocrl import ColocRlConfig
 from tf_placer.agents.go.policy import GoConfig
 from tf_placer.agents.hdp_policy import HdpConfig
@@ -18,6 +18,7 @@ from tf_placer.agents.post import PostConfig
 from tf_placer.agents.tabular import TabularConfig
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
+from tf_placer.search.search import search
 
 PROBLEM = branches_problem(3, 4)
 OTHER = branches_problem(5, 2, num_devices=3)
@@ -111,3 +112,18 @@ def weights(module: Any) -> list[np.ndarray]:
 def moved(module: Any, before: list[np.ndarray]) -> bool:
     """True if a weight is another than before."""
     return any(not np.array_equal(now, then) for now, then in zip(weights(module), before, strict=True))
+
+
+def check_it_learns(method: Any, evaluations: int, most: float, **options: Any) -> None:
+    """Better than its first samples and than random search, and at most so many times the optimum of its branches."""
+    problem = branches_problem(4, 10)
+    # From one device: the list schedule, where it would begin by itself, is the optimum here.
+    start = problem.everything_on(0)
+    learned = search(problem, method, budget_evaluations=evaluations, start=start, **options)
+    random = search(problem, "random", budget_evaluations=evaluations)
+    optimum_s = branches_optimum_ns(4, 10) / 1e9
+    first_s = next(entry.best_s for entry in reversed(learned.history) if entry.evaluations <= 100)
+    last_mean_s = np.mean([entry.mean_s for entry in learned.history[-5:]])
+    times = f"optimum {optimum_s}, learned {learned.runtime_s}, random {random.runtime_s}, mean {last_mean_s}"
+    assert learned.runtime_s < random.runtime_s and last_mean_s < first_s, times
+    assert optimum_s * (1 - 1e-9) <= learned.runtime_s <= most * optimum_s, times

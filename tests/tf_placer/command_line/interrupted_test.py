@@ -48,6 +48,16 @@ def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(
     assert not {"split", "random"} & summary["baselines"].keys(), "nothing more was searched"
 
 
+@pytest.mark.parametrize("name, flag", [("with_simulated_clusters", "--fuse"), ("in_layers", "--by=layer")])
+def test_ctrl_c_in_what_follows_a_search_keeps_its_plan(
+    name: str, flag: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pressed = ctrl_c_when(monkeypatch, find, name)
+    summary = summary_of(tmp_path, "place", "--method=local_search", "--parts=1", flag)
+    assert pressed and summary["evaluations"] >= 400 and summary["runtime_s"] is not None
+    assert ("by_layer_s" in summary) == (name == "in_layers")
+
+
 def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
