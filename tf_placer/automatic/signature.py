@@ -304,7 +304,9 @@ class _Placing:
 
     def place(self) -> ConcreteFunction:
         """What runs by the plan, after its variables have moved."""
-        self.home.update(_where_variables_live(self.concrete, self.whole))
+        handles = captured_handles(self.concrete, self.whole)
+        self.home.update(dict.fromkeys(self.whole.index.names, f"{host_address_space()}/device:CPU:0"))
+        self.home.update({node: handle.device for node, handle in handles.items()})
         write = self._write if self.writing is None else self.writing.write
         return run_by_plan(self.concrete, self.item, self.placement, self.cluster, write)
 
@@ -353,14 +355,6 @@ def _found_plan(
         before_search,
         as_it_is,
     )
-
-
-def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:
-    """Op -> device of each variable's handle, with the other ops on this process's CPU."""
-    everything_here = dict.fromkeys(item.index.names, f"{host_address_space()}/device:CPU:0")
-    return everything_here | {
-        node: handle.device for node, handle in captured_handles(concrete, item).items()
-    }
 
 
 def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:

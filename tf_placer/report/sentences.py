@@ -109,7 +109,7 @@ def _other_plans(outcome: Outcome) -> list[str]:
         why, comparison = outcome.notes.get(Note.WHY, ""), outcome.notes.get(Note.BESIDE_UNPLACED)
         sentences.append(f"Recommended: {outcome.recommended.title}. Among plans: {why}.")
         if comparison:
-            sentences.append(f"Beside the program as it is: {comparison}.")
+            sentences.append(f"The plan is {comparison}.")
     if written.search is not None and written.search.least_memory is not None:
         return sentences
     if written is outcome.best_split and outcome.form.parts > 1:

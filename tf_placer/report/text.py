@@ -130,11 +130,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     row = placement.device_of_unit
     lines = [
         f"{name} is {use_of_plan(outcome, is_used)}",
-        *(
-            [f"beside the function as it is: {outcome.notes.get(Note.BESIDE_UNPLACED, '')}"]
-            if outcome.notes.get(Note.BESIDE_UNPLACED, "")
-            else []
-        ),
+        *([f"the plan is {comparison}"] if (comparison := outcome.notes.get(Note.BESIDE_UNPLACED)) else []),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
         + (", by a plan that was kept" if outcome.is_from_cache else ""),
         f"among plans: {outcome.notes.get(Note.WHY, '')}",
