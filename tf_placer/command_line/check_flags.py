@@ -275,10 +275,10 @@ def completions(words: Sequence[str]) -> list[str]:
     if not before:
         return [name for name in COMMANDS if name.startswith(current)]
     options = {f"--{option.name}": option for option in options_of(before[0])}
-    flag, prefix = "", ""
-    if current == "=":  # bash makes a word of it
+    flag = prefix = ""
+    if current == "=":  # bash word
         flag, current = before[-1], ""
-    elif before[-1] == "=":
+    elif before[1:] and before[-1] == "=":
         flag = before[-2]
     elif current.startswith("--") and "=" in current:
         flag, _, current = current.partition("=")

@@ -27,7 +27,7 @@ P100 = [name for name in preset_names() if name.startswith("p100")]
         ("place --com", ["--complete_plan"]),
         ("clusters --", ["--json"]),
         ("completion f", ["fish"]),
-        ("plcae --", []),
+        *[("plcae --", []), ("= x", [])],
         ("place --cluster = p100", P100),  # bash makes a word of "="
         ("place --cluster=p100", [f"--cluster={name}" for name in P100]),
         ("place --cluster p100", P100),
