@@ -47,7 +47,8 @@ test: setup
 test-medium: setup
 	$(PYTHON) -m pytest $(IN_TWO) -m "medium and not slow and not equivalence and not fleet"
 
-# What takes longest comes first: 37 to 90 minutes, by what runs beside it.
+# What takes longest comes first: 37 to 90 minutes, by what runs beside it. Give each suite a clone of its own: a test that must be
+# alone waits for all others of its checkout.
 test-slow: setup
 	$(PYTHON) -m pytest $(IN_TWO) --verbose -m slow
 
