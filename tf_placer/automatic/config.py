@@ -193,5 +193,5 @@ class AutoPlaceConfig:
           others: op names of each of the others.
         """
         pins = [Pin(ops, device) for ops, device in self.pins.items()]
-        apt = [pin for pin in pins if pin.matching(op_names) or not any(map(pin.matching, others))]
-        return dataclasses.replace(self, pins={pin.ops: pin.device for pin in apt})
+        pins = [pin for pin in pins if pin.matching(op_names) or not any(map(pin.matching, others))]
+        return dataclasses.replace(self, pins={pin.ops: pin.device for pin in pins})
