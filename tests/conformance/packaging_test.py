@@ -121,7 +121,8 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
         str(file.relative_to(root))
         for folder in installed
         for file in (root / folder).rglob("*")
-        if file.suffix in (".py", ".cc", ".h", ".inc", ".toml", ".json", ".npz", ".html", ".css", ".js")
+        if file.suffix
+        in (".py", ".pyi", ".cc", ".h", ".inc", ".toml", ".json", ".npz", ".html", ".css", ".js")
         or file.name in ("LICENSE", "NOTICE", "py.typed")
     }
     compiled = {str(library.folder.relative_to(root) / library.file_name) for library in all_libraries()}

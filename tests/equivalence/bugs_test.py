@@ -11,6 +11,8 @@ from tests.equivalence.pairs import Subject, Way, check_item, check_pair, proble
 
 PROGRAMS = 40
 WAY = Way(publicly=False)
+# Programs draw with seeds as they are run without a plan: the warning is no complaint, and would catch every bug.
+pytestmark = pytest.mark.filterwarnings("ignore:variables move to other devices. numbers that:UserWarning")
 in_own_process = pytest.mark.own_process(exact=True, timeout_s=1200)
 
 

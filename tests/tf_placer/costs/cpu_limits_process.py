@@ -17,7 +17,7 @@ from colocation.tensorflow_internals import is_onednn_on
 from colocation.units import paired_pools
 from tf_placer.costs.analytic import cpu_limit
 from tf_placer.costs.formulas import OpView
-from tf_placer.graph import sizes as output_specs
+from tf_placer.graph.sizes import output_specs
 
 raw = tf.raw_ops
 BATCH, CHANNELS, SIDE = 2, 4, 6

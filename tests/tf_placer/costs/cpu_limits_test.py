@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -27,16 +28,10 @@ v1 = tf.compat.v1
 @functools.cache
 def outcomes(onednn: str) -> dict:
     """What each op does on a CPU of a process of its own: oneDNN is on or off from TensorFlow's import on."""
-    environment = {
-        **os.environ,
-        "TF_ENABLE_ONEDNN_OPTS": onednn,
-        "CUDA_VISIBLE_DEVICES": "",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
+    settings = {"TF_ENABLE_ONEDNN_OPTS": onednn, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-m", cpu_limits_process.__name__]
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
-    )
+    environment: Any = {"cwd": REPOSITORY, "env": os.environ | settings, "timeout": 300}
+    done = subprocess.run(command, capture_output=True, text=True, **environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 
