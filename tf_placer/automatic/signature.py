@@ -304,9 +304,9 @@ class _Placing:
 
     def place(self) -> ConcreteFunction:
         """What runs by the plan, after its variables have moved."""
-        handles = captured_handles(self.concrete, self.whole)
         self.home.update(dict.fromkeys(self.whole.index.names, f"{host_address_space()}/device:CPU:0"))
-        self.home.update({node: handle.device for node, handle in handles.items()})
+        # No local may hold one.
+        self.home.update((node, h.device) for node, h in captured_handles(self.concrete, self.whole).items())
         write = self._write if self.writing is None else self.writing.write
         return run_by_plan(self.concrete, self.item, self.placement, self.cluster, write)
 

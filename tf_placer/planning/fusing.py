@@ -340,7 +340,10 @@ class _Search:
             op_ns = self._traced_ns(plain)
             best: _Opened | None = None
             best_share = 1.0
-            proposed = collections.deque(self._proposed())
+            sets = {} if self._given is None else {"given": self._given}
+            if not self._is_given:
+                sets = {name: rule.clusters(self._item, self._devices) for name, rule in RULES.items()}
+            proposed = collections.deque(_Candidate(name, clusters) for name, clusters in sets.items())
             refined: list[tuple[float, int, _Candidate]] = []
             while proposed or refined:
                 candidate = proposed.popleft() if proposed else heapq.heappop(refined)[2]
@@ -349,7 +352,9 @@ class _Search:
                 self._seen.add(key)
                 compile_s = self._compile_s_per_kernel * int(self._starts_kernel[in_cluster].sum())
                 used_s = self._clock() - self._began_s
-                if not is_new or used_s + compile_s + self._race_s >= self._budget_s:
+                is_late = used_s + compile_s + self._race_s >= self._budget_s
+                if not is_new or is_late:
+                    self._compiling = candidate if is_new else self._compiling
                     continue
                 opened = self._tried_out(candidate, open_program, stack)
                 if opened is None:
@@ -374,19 +379,7 @@ class _Search:
 
     def so_far(self) -> Fusing | None:
         """What was found when the workers were ended in the middle; None before any step was timed."""
-        if self._best is None:
-            return None
-        if self._compiling is not None:
-            saved = savings(self._plain.problem, self._compiling.cluster_of_op)
-            late = f"not compiled in the {self._budget_s:.0f} s that there were"
-            self._tried.append(Tried(self._compiling.title, saved, message=late))
-        return self._found(*self._best)
-
-    def _proposed(self) -> list[_Candidate]:
-        """The plan's own clusters, or those of the rules."""
-        if self._is_given:
-            return [] if self._given is None else [_Candidate("given", self._given)]
-        return [_Candidate(name, rule.clusters(self._item, self._devices)) for name, rule in RULES.items()]
+        return None if self._best is None else self._found(*self._best)
 
     def _opened(
         self, candidate: _Candidate | None, open_program: OpenProgram, stack: contextlib.ExitStack
@@ -454,10 +447,8 @@ class _Search:
         saved_ns = 0.0
         for cluster in range(int(candidate.cluster_of_op.max()) + 1):
             ops = np.flatnonzero(candidate.cluster_of_op == cluster)
-            took_ns, without_ns = (
-                fused_ns.get(f"{PREFIX}_{cluster}", 0.0),
-                sum(op_ns.get(names[op], 0.0) for op in ops),
-            )
+            took_ns = fused_ns.get(f"{PREFIX}_{cluster}", 0.0)
+            without_ns = sum(op_ns.get(names[op], 0.0) for op in ops)
             is_bad = took_ns > without_ns
             is_cut = is_bad and self._starts_kernel[ops].sum() >= _BISECTED
             saved_ns += is_bad * (took_ns - without_ns * (0.5 if is_cut else 1.0))
@@ -470,6 +461,10 @@ class _Search:
 
     def _found(self, best: _Opened, samples: list[list[float]]) -> Fusing:
         """The best clusters beside the plan without, by step times of both."""
+        if self._compiling is not None:
+            saved = savings(self._plain.problem, self._compiling.cluster_of_op)
+            late = f"not compiled in the {self._budget_s:.0f} s that there were"
+            self._tried.append(Tried(self._compiling.title, saved, message=late))
         times_s, spreads_s = race_times_s(samples)
         is_faster = best.candidate is not None and clearly_slower(samples[0], samples[-1])
         placement, name = self._plain, UNFUSED

@@ -17,7 +17,7 @@ from tf_placer.planning import kept
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.own_process]
 
 CALLS = 2 * (TIMED_STEPS + WARMUP_STEPS) + 1
-SETTINGS: dict[str, Any] = {"cluster": "local:1", "fuse": True, "budget_s": 8.0}
+SETTINGS: dict[str, Any] = {"cluster": "local:1", "fuse": True, "budget_s": 20.0}
 
 
 @pytest.fixture(scope="module", autouse=True)
