@@ -276,7 +276,7 @@ def _lasting(
     if search is None or not search.interrupted:
         given_s = log.given_s(searching(request.method)) or log.given_s(FUSE)
         searched = ((request.method, config.budget_s, min(given_s, config.budget_s)),)
-    progress = [search.progress(f"{search.method}, search {i}") for i, search in enumerate(searches, 1)]
+    progress = [(f"{search.method}, search {i}", *search.progress) for i, search in enumerate(searches, 1)]
     if config.tries_parts and request.objective.is_memory:
         why_whole = "The batch is not split: parts='auto' is for objective='time'."
         outcome = outcome.noted({Note.WHY_NOT_SPLIT: why_whole})

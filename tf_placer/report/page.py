@@ -373,11 +373,11 @@ def _curves(outcome: Outcome) -> tuple[Row, ...]:
         count: Counter[str] = Counter()
         for search in outcome.searches:
             count[search.method] += 1
-            progress = search.progress(f"{search.method}, search {count[search.method]}")
+            progress = f"{search.method}, search {count[search.method]}", *search.progress
             curves.append((progress, search.method == outcome.written.name))
     else:
         rows = [(row, row.search) for row in outcome.candidates]
-        curves = [(search.progress(row.title), row is outcome.written) for row, search in rows if search]
+        curves = [((row.title, *search.progress), row is outcome.written) for row, search in rows if search]
     return tuple(
         {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
         for (name, elapsed_s, best_s), is_written in curves

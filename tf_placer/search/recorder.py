@@ -98,16 +98,16 @@ class SearchResult:
         """True if no placement that fits is faster in the simulator, by proof."""
         return self.evaluator == SIMULATED and takes_no_more(self.runtime_s, self.lower_bound_s)
 
-    def progress(self, name: str) -> SearchCurve:
-        """The moments at which the search found something better, and its end, under a name."""
-        elapsed_s: list[float] = []
-        best_s: list[float] = []
+    @property
+    def progress(self) -> tuple[list[float], list[float]]:
+        """Seconds of improvements, and the end; step times then."""
+        elapsed_s, best_s = list[float](), list[float]()
         for i, entry in enumerate(self.history):
             is_better = not best_s or entry.best_s < best_s[-1]
             if not math.isnan(entry.best_s) and (is_better or i == len(self.history) - 1):
                 elapsed_s.append(entry.elapsed_s)
                 best_s.append(entry.best_s)
-        return name, elapsed_s, best_s
+        return elapsed_s, best_s
 
 
 SearchCurve = tuple[str, Sequence[float], Sequence[float]]

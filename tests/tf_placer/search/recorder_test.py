@@ -156,8 +156,7 @@ def test_only_what_is_better_and_the_end_are_kept():
     history = [HistoryEntry(i, float(i), best, best, 0) for i, best in enumerate(best_s)]
     nothing = [HistoryEntry(1, 1.0, float("nan"), float("nan"), 1)]
     for entries, expected in ((history, ([1.0, 3.0, 5.0], [5.0, 4.0, 4.0])), (nothing, ([], []))):
-        progress = SearchResult.progress(types.SimpleNamespace(history=entries), "random")
-        assert progress == ("random", *expected)
+        assert SearchResult.progress.fget(types.SimpleNamespace(history=entries)) == expected
 
 
 ENTRY = HistoryEntry(evaluations=5, elapsed_s=2.0, best_s=0.0123, mean_s=0.02, failed=0)
