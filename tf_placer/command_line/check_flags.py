@@ -276,7 +276,7 @@ def completions(words: Sequence[str]) -> list[str]:
         return [name for name in COMMANDS if name.startswith(current)]
     options = {f"--{option.name}": option for option in options_of(before[0])}
     flag = prefix = ""
-    if current == "=":  # bash word
+    if current == "=":  # bash makes a word of it
         flag, current = before[-1], ""
     elif before[1:] and before[-1] == "=":
         flag = before[-2]

@@ -79,10 +79,10 @@ class Fusing:
         """What is fused and what that is worth."""
         took = f"{ratio(self.fused_s / self.unfused_s)} of the step without, in turn"
         if not self.is_faster:
-            if not any(attempt.share is not None for attempt in self.tried):
+            if all(t.share is None for t in self.tried):
                 why = "".join(f" that runs ({attempt.message})" for attempt in self.tried[-1:])
                 return f"Nothing is fused: there was nothing to fuse{why}."
-            tried = f"{len(self.tried)} sets of clusters were timed"
+            tried = f"{sum(t.share is not None for t in self.tried)} sets of clusters were timed"
             return f"Nothing is fused: {tried}; the fastest took {took}, which is not clearly faster."
         assert self.placement.cluster_of_op is not None  # it is faster
         saved = savings(self.placement.problem, self.placement.cluster_of_op)
@@ -183,7 +183,7 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
         plan,
         (Timed.simulated(SINGLE, plain, **unfused), Timed(AS_IT_IS, **unfused)),
         notes={
-            Note.WHY: f"{fusing.name}, of {len(fusing.tried)} sets of clusters that were timed in turn",
+            Note.WHY: f"{fusing.name}, of {sum(t.share is not None for t in fusing.tried)} sets of clusters in turn",
             Note.FUSED: fusing.sentence,
             Note.BESIDE_UNPLACED: f"{is_faster} than the function as it is, in a process like this one",
             Note.LOAD: load.share,
@@ -326,7 +326,7 @@ class _Search:
         self._limit = Limit(clock)
         self._limit.ends_in(budget_s)
         self._race_s = 0.0  # expected of the last race
-        self._compiling: _Candidate | None = None
+        self._late: _Candidate | None = None
         # The fastest clusters so far, or the plan without; step times of the plan without and of them.
         self._best: tuple[_Opened, list[list[float]]] | None = None
 
@@ -354,7 +354,7 @@ class _Search:
                 used_s = self._clock() - self._began_s
                 is_late = used_s + compile_s + self._race_s >= self._budget_s
                 if not is_new or is_late:
-                    self._compiling = candidate if is_new else self._compiling
+                    self._late = candidate if is_new else self._late
                     continue
                 opened = self._tried_out(candidate, open_program, stack)
                 if opened is None:
@@ -402,7 +402,7 @@ class _Search:
     ) -> _Opened | None:
         """The candidate compiled; None where XLA refuses it, which is noted."""
         saved = savings(self._plain.problem, candidate.cluster_of_op)
-        self._compiling = candidate
+        self._late = candidate
         try:
             opened = self._opened(candidate, open_program, stack)
         except (
@@ -411,9 +411,9 @@ class _Search:
             tf.errors.InternalError,
         ) as error:
             self._tried.append(Tried(candidate.title, saved, message=error.message.splitlines()[0]))
-            self._compiling = None
+            self._late = None
             return None
-        self._compiling = None
+        self._late = None
         self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
         return opened
 
@@ -461,10 +461,10 @@ class _Search:
 
     def _found(self, best: _Opened, samples: list[list[float]]) -> Fusing:
         """The best clusters beside the plan without, by step times of both."""
-        if self._compiling is not None:
-            saved = savings(self._plain.problem, self._compiling.cluster_of_op)
+        if self._late is not None:
+            saved = savings(self._plain.problem, self._late.cluster_of_op)
             late = f"not compiled in the {self._budget_s:.0f} s that there were"
-            self._tried.append(Tried(self._compiling.title, saved, message=late))
+            self._tried.append(Tried(self._late.title, saved, message=late))
         times_s, spreads_s = race_times_s(samples)
         is_faster = best.candidate is not None and clearly_slower(samples[0], samples[-1])
         placement, name = self._plain, UNFUSED
