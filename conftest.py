@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 
 # Before anything imports TensorFlow, which reads these once.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -18,6 +19,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
+# A suite in the background of a shell's script is begun with Ctrl-C ignored, which tests press.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.own_process"]
 

@@ -35,8 +35,8 @@ def test_every_import_is_declared(root: pathlib.Path, project: dict) -> None:
     distributions_of = importlib.metadata.packages_distributions()
     undeclared = []
     for module in source_modules(root).values():
-        if module.name.startswith("tools") or module.name == "experiments.split_equality":
-            continue  # not installed; uses an oracle of the tests
+        if module.name.startswith("tools"):
+            continue  # not installed
         for package in imported_packages(module.tree):
             if package in SOURCE_ROOTS or package in sys.stdlib_module_names:
                 continue
@@ -90,6 +90,19 @@ def test_the_command_exists(root: pathlib.Path, project: dict) -> None:
     module_name, _, function = project["scripts"]["tf-placer"].partition(":")
     tree = source_modules(root)[module_name].tree
     assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def test_the_environment_of_a_build_has_what_compiling_imports(root: pathlib.Path) -> None:
+    code = "import sys, tools.compile_libraries; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    packages = importlib.metadata.packages_distributions()
+    needed = {canonicalize_name(packages[name][0]) for name in {*loaded.stdout.split()} & packages.keys()}
+    system = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+    declared = {canonicalize_name(Requirement(text).name) for text in system["requires"]}
+    assert needed - {"numpy", "typing-extensions"} <= declared  # those two come with TensorFlow
+    assert "annotated-types" in needed
 
 
 @pytest.mark.slow
