@@ -98,6 +98,8 @@ def _check(name: str, value: object, study: str | None) -> None:
                 preset_path(cluster)
         elif name == "page" and not pathlib.Path(str(value)).is_file():
             raise InputError("there is no such file; give the page to read")
+        elif name in ("stg", "fjsp") and not pathlib.Path(str(value)).is_dir():
+            raise InputError("there is no such folder; give the one with the instances")
         elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():
             raise InputError("there is no such folder; give a file in one that there is")
         elif name == "methods" and study is not None:

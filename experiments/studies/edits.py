@@ -80,7 +80,7 @@ class _Keeping(SimulatedMemetic):
         return []
 
     def _advanced(self, search: ChainSearch, rounds: np.ndarray) -> Chains:
-        chains, edits = search.advance_and_keep(self._chains, rounds)
+        chains, edits = search.advance(self._chains, rounds, keep_edits=True)
         rows = edits.reshape(-1, edits.shape[-1])
         self.kept.append(rows[rows.any(axis=1)])
         return chains

@@ -20,6 +20,7 @@ NAMES = sorted(
 OF_NAME = {
     "cluster": ("k40x3", "nowhere.toml"),
     "figures": ("FILE/figures.json",),
+    "fjsp": ("nowhere", "FILE"),
     "leave_out": ("gnmd", "gnmt,wavenett"),
     "method": ("hpd",),
     "methods": ("hpd", "hdp,hpd"),
@@ -28,6 +29,7 @@ OF_NAME = {
     "picture": ("nowhere/picture.png", "FILE/picture.png"),
     "programs": ("dense_smal:k40x2", "dense_small:k40x3", "dense_small"),
     "sizes": ("0", "10,ten", "-5"),
+    "stg": ("nowhere", "FILE"),
     "workload": ("dense_smal",),
     "workloads": ("dense_smal", "dense_small,dense_smal"),
 }

@@ -21,7 +21,10 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
    is there when that chore has ended. What joins at one moment joins by tensor id, then target.
 3. *Starts.* Every device with a free stream starts its chores, first in, first out, and then its ready
    op with the least (priority, moment it became ready, op index), until it has no free stream or
-   nothing to start. The priority is the placement's, if it has any, and where that is equal the problem's. A device
+   nothing to start. The priority is the placement's, if it has any, and where that is equal the problem's. Below 0
+   the placement's also says that the device waits for the op: before it has started, if it takes time there, nothing of
+   a greater priority does. Where thereby nothing at all is under way, the first device that could start something
+   starts the least. A device
    that runs the newest first takes, among the least priority, the op with the
    greatest (moment, op index): so do the threads of TensorFlow's executor, which keep what they have just made
    ready for themselves. There sending is an op too (``_Send``) and waits like one: its chore has the priority of
@@ -311,20 +314,37 @@ class _Reference:
         else:
             self._arrive_from_afar(tensor, target)
 
+    def _awaits(self, device: int, priority: tuple[int, int]) -> bool:
+        awaited = [op for op, where in enumerate(self._device) if where == device and self._cost_ns[op]]
+        return any(
+            self._start_ns[op] < 0 and self._priority[op][0] < 0 and self._priority[op] < priority
+            for op in awaited
+        )
+
     def _start_ops(self) -> None:
-        for device, ready in enumerate(self._ready):
-            chores = self._chores[device]
-            while chores and self._busy[device] < self._inputs.streams[device]:
-                self._start_chore(device, chores.popleft())
-            while ready and self._busy[device] < self._inputs.streams[device]:
-                item = heapq.heappop(ready)[3]
-                if isinstance(item, tuple):
-                    self._start_chore(device, item)
-                else:
-                    self._busy[device] += 1
-                    self._begin_op(item)
-                    end_ns = max(self._now_ns, self._dispatch(device, item)) + self._cost_ns[item]
-                    heapq.heappush(self._agenda, (end_ns, "compute", item))
+        for device in range(len(self._ready)):
+            self._start_ops_of(device)
+        waiting = [device for device, ready in enumerate(self._ready) if ready]
+        if waiting and not self._agenda:
+            self._start(waiting[0], heapq.heappop(self._ready[waiting[0]])[3])
+
+    def _start_ops_of(self, device: int) -> None:
+        ready, chores = self._ready[device], self._chores[device]
+        while chores and self._busy[device] < self._inputs.streams[device]:
+            self._start_chore(device, chores.popleft())
+        while ready and self._busy[device] < self._inputs.streams[device]:
+            if self._awaits(device, ready[0][0]):
+                return
+            self._start(device, heapq.heappop(ready)[3])
+
+    def _start(self, device: int, item: int | tuple) -> None:
+        if isinstance(item, tuple):
+            self._start_chore(device, item)
+        else:
+            self._busy[device] += 1
+            self._begin_op(item)
+            end_ns = max(self._now_ns, self._dispatch(device, item)) + self._cost_ns[item]
+            heapq.heappush(self._agenda, (end_ns, "compute", item))
 
     def _dispatch(self, device: int, op: int) -> int:
         """When the host has dispatched an op, the next one of its device."""

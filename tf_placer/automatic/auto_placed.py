@@ -158,7 +158,11 @@ class AutoPlaced(WrappingFunction):
         concrete, inputs = trace(function, args, kwargs)
         may_have_run = function.experimental_get_tracing_count() == num_traces
         if is_for_one_caller:
-            self._remember_caller(concrete)
+            # What was traced for callers that are gone is forgotten, with the variables that it holds.
+            for key in [key for key, caller in self._callers.items() if caller() is None]:
+                del self._callers[key]
+                self._signatures.pop(key, None)
+            self._callers[id(concrete)] = weakref.ref(tf.compat.v1.get_default_graph())
         signature = self._signature(concrete, inputs, may_have_run=may_have_run)
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
@@ -357,13 +361,6 @@ class AutoPlaced(WrappingFunction):
                 return True
             frame = frame.f_back
         return False
-
-    def _remember_caller(self, concrete: ConcreteFunction) -> None:
-        """Forgets what was traced for callers that are gone, with the variables that it holds."""
-        for key in [key for key, caller in self._callers.items() if caller() is None]:
-            del self._callers[key]
-            self._signatures.pop(key, None)
-        self._callers[id(concrete)] = weakref.ref(tf.compat.v1.get_default_graph())
 
     def _why_not_here(self) -> str:
         """Reason why calls are not placed here; empty where they are."""

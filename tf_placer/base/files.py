@@ -419,19 +419,12 @@ def durations_file() -> pathlib.Path:
 
 
 class Durations:
-    """Seconds that work took on this machine, by kind of work: a JSON object in a file.
-
-    Where two processes write at once, one entry may be lost.
-    """
+    """Seconds that work took on this machine, by kind of work: a JSON object in a file."""
 
     def __init__(self, file: pathlib.Path | None = None) -> None:
         self._file = file or durations_file()
 
-    def of(self, key: str) -> float | None:
-        """Seconds of the last time; None where the work was never done."""
-        return self._read().get(key)
-
-    def known(self, key: str, rule_s: float) -> float:
+    def of(self, key: str, rule_s: Any = None) -> Any:
         """Seconds of the last time, or ``rule_s`` where the work was never done."""
         return self._read().get(key, rule_s)
 
@@ -507,11 +500,6 @@ class Kept:
     newest_s: float | None
 
 
-def cache_contents() -> list[Kept]:
-    """Contents of each kind, also of empty ones. No link is followed."""
-    return [_kept(kind) for kind in kinds()]
-
-
 def kinds() -> tuple[str, ...]:
     """Kinds of entries: ``KINDS``, and other folders in the cache."""
     folders = {path.name for path in user_cache_folder().glob("*") if path.is_dir() and not path.is_symlink()}
@@ -536,7 +524,7 @@ def clear_cache(wanted: Sequence[str], console: rich.console.Console) -> dict[st
             f"--clear: {folder} is a link to {os.readlink(folder)}, and nothing is removed outside of the cache; "
             "give XDG_CACHE_HOME as the folder itself"
         )
-    cleared = [_kept(kind) for kind in (known_kinds if ALL in wanted else dict.fromkeys(wanted))]
+    cleared = [contents_of(kind) for kind in (known_kinds if ALL in wanted else dict.fromkeys(wanted))]
     for path in (path for contents in cleared for path in _entries(contents.kind)):
         try:
             if path.is_symlink() or not path.is_dir():
@@ -567,7 +555,8 @@ def _entries(kind: str) -> list[pathlib.Path]:
     ]
 
 
-def _kept(kind: str) -> Kept:
+def contents_of(kind: str) -> Kept:
+    """No link is followed."""
     paths = []  # files and links
     for entry in _entries(kind):
         if entry.is_symlink() or not entry.is_dir():

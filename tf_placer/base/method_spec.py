@@ -128,23 +128,3 @@ class MethodSpec:
     def __post_init__(self) -> None:
         if self.goes_on is None:
             object.__setattr__(self, "goes_on", self.kind is not Kind.CONSTRUCTIVE)
-        arguments.text("name", self.name, "give the name that --method takes")
-        arguments.instance_of("kind", self.kind, Kind, "give a Kind")
-        arguments.text("summary", self.summary, "say in one line what it does")
-        if not self.summary or "\n" in self.summary:
-            raise InputError(f"method {self.name!r} has the summary {self.summary!r}; give one line")
-        arguments.function("build", self.build, "give what makes the planner or learner")
-        if not (isinstance(self.config, type) and dataclasses.is_dataclass(self.config)):
-            raise InputError(f"config is {arguments.shown(self.config)}; give a frozen dataclass of settings")
-        for field in dataclasses.fields(self.config):
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                raise InputError(
-                    f"setting {field.name!r} of method {self.name!r} has no default; give it one"
-                )
-        if self.default is not None and type(self.default) is not self.config:
-            raise InputError(
-                f"default is {arguments.shown(self.default)}; give a {self.config.__name__}, or None"
-            )
-        arguments.items_of("ignores", self.ignores, str, "give a tuple of what it does not look at")
-        for role in self.roles:
-            arguments.instance_of("roles", role, Role, "give a frozenset of Role")

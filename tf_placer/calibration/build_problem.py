@@ -334,7 +334,7 @@ def awaited_s(
     if pair is not None:
         keys += [_pair_key(pair, config), _traffic_key(pair, config)]
     phases = [_PHASES[key["kind"]] for key in keys if cache.load(key, lambda value: True) is None]
-    return sum(durations.known(phase, _PROFILING_S[phase]) for phase in phases)
+    return sum(durations.of(phase, _PROFILING_S[phase]) for phase in phases)
 
 
 def calibrated(problem: Problem, measured: Profile) -> Problem:

@@ -20,8 +20,9 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import (
     WORKLOADS_LIMIT,
-    cache_contents,
     check_writable,
+    contents_of,
+    kinds,
     user_cache_folder,
     workloads_limit_bytes,
 )
@@ -102,7 +103,11 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
     """
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices(probed)
-        contents, cores, memory = cache_contents(), cores_of_this_process(), memory_of_this_process()
+        contents, cores, memory = (
+            [contents_of(kind) for kind in kinds()],
+            cores_of_this_process(),
+            memory_of_this_process(),
+        )
         findings = [*_tensorflow(), devices, *_compiled(), *_tools(), *_machine(cores, memory)]
         folder, unwritable, no_limit = user_cache_folder(), "", ""
         workloads = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))

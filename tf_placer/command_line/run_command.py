@@ -96,7 +96,7 @@ def _place_saved_model(
             data.update(_finish(outcome, out, options, console, export, name))
 
     writing = f"writing signatures {options.signature} of {model.path}"
-    reserve_s = Durations().known(writing, _WRITE_S * (1 + options.signature.count(","))) if several else 0.0
+    reserve_s = Durations().of(writing, _WRITE_S * (1 + options.signature.count(","))) if several else 0.0
     place_signatures(request, options.method, console, finish, reserve_s)
     if not several:
         return data

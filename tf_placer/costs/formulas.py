@@ -6,12 +6,12 @@ import dataclasses
 import enum
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from colocation.op_facts import values
-from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.sizes import OutputSpec
 
@@ -48,32 +48,19 @@ class OpWork:
 
     def __post_init__(self) -> None:
         for name in _AMOUNTS:
-            value = getattr(self, name)
-            try:
-                amounts = np.asarray(value, np.float64)
-            except (TypeError, ValueError):
-                amounts = np.full(1, np.nan)
-            if amounts.ndim != 1 or not np.isfinite(amounts).all() or (amounts < 0).any():
-                raise InputError(
-                    f"{name} is {arguments.shown(value)}; give one number of at least 0 for each op"
-                )
-            object.__setattr__(self, name, amounts)
-        lengths = [len(getattr(self, name)) for name in _AMOUNTS]
-        if len(set(lengths)) > 1:
-            raise InputError(f"flops, num_bytes and launches have {lengths} entries; give one for each op")
-        classes_given: object = self.work_class
-        try:
-            classes = np.asarray(classes_given)
-        except (TypeError, ValueError):
-            classes = np.zeros(0)
-        if classes_given is None:
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
+        classes: Any = self.work_class
+        if classes is None:
             classes = np.where(self.launches > 0, WorkClass.UNCLASSIFIED, WorkClass.FREE)
-        is_class = classes.dtype.kind == "i" and np.isin(classes, list(WorkClass)).all()
-        if classes.shape != (lengths[0],) or not is_class:
+        object.__setattr__(self, "work_class", np.asarray(classes, np.int64))
+        amounts = np.stack([getattr(self, name) for name in _AMOUNTS])
+        is_class = (
+            np.isin(self.work_class, list(WorkClass)).all() and self.work_class.shape == amounts[0].shape
+        )
+        if not (is_class and np.isfinite(amounts).all() and (amounts >= 0).all()):
             raise InputError(
-                f"work_class is {arguments.shown(classes_given)}; give a WorkClass for each of {lengths[0]} ops"
+                "work is no number of at least 0 or no WorkClass for some op; make the file again"
             )
-        object.__setattr__(self, "work_class", classes.astype(np.int64))
 
     def sum(self) -> np.ndarray:
         """[3] float64: FLOPs, bytes and launches of all ops together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +12,8 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
-from tf_placer.costs.formulas import Kind, WorkClass
+from tf_placer.costs.formulas import WorkClass
+from tf_placer.costs.shares import MEASURED, Spreads
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
@@ -287,76 +288,14 @@ def simulator_beside(evaluator: Evaluator, problem: Problem) -> SimulatedEvaluat
     return evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(problem)
 
 
-@dataclasses.dataclass(frozen=True)
-class Spreads:
-    """Standard deviations of the natural logarithm of measured over estimated times.
-
-    Classes: scatter of single kernels of libraries around fitted shares (``experiments.fit_gpu_costs``, 2,854 rows).
-    A class with fewer than 30 rows has the scatter of its kind. Kinds without measurements have the largest one.
-    Models: scatter of several sources on one network and card (0.255, docs/results/gpu_fidelity.md). Links: PCIe 3 was
-    measured from 6 to 12 GB/s, and a tensor between GPUs takes 25 us in Placeto's simulator and 134 us in Baechi's,
-    each pair taken as two standard deviations. Hosts: 29 to 40 us for a kernel (tf_placer/cluster/models.toml), alike.
-    """
-
-    of_class: Mapping[WorkClass, float]  # classes of work on GPUs; other classes have the value of their kind
-    of_kind: Mapping[Kind, float]
-    model: float  # common factor of all ops on devices of one model
-    bandwidth: float  # common factor of all links of one bandwidth
-    tensor: float  # of the time to hand over a tensor, common to all links
-    dispatch: float  # of the hosts' time for a kernel, common to all devices
-
-
 _UNMEASURED = 0.5
-MEASURED = Spreads(
-    of_class={
-        WorkClass.CONVOLUTION_1X1: 0.43,
-        WorkClass.CONVOLUTION_1X1_INPUT_GRADIENT: 0.30,
-        WorkClass.CONVOLUTION_1X1_FILTER_GRADIENT: 0.22,
-        WorkClass.CONVOLUTION_STRIDED: 0.32,
-        WorkClass.CONVOLUTION_STRIDED_INPUT_GRADIENT: 0.39,
-        WorkClass.CONVOLUTION_STRIDED_FILTER_GRADIENT: 0.37,
-        WorkClass.CONVOLUTION_FIRST: 0.82,
-        WorkClass.CONVOLUTION_3X3_TO_32: 0.50,
-        WorkClass.CONVOLUTION_3X3_TO_64: 0.36,
-        WorkClass.CONVOLUTION_3X3_TO_64_INPUT_GRADIENT: 0.14,
-        WorkClass.CONVOLUTION_3X3_TO_128: 0.37,
-        WorkClass.CONVOLUTION_3X3_WIDE: 0.36,
-        WorkClass.CONVOLUTION_3X3_WIDE_INPUT_GRADIENT: 0.16,
-        WorkClass.CONVOLUTION_3X3_SMALL: 0.43,
-        WorkClass.CONVOLUTION_OTHER: 0.41,
-        WorkClass.CONVOLUTION_OTHER_INPUT_GRADIENT: 0.47,
-        WorkClass.PRODUCT_TO_16: 0.48,
-        WorkClass.PRODUCT_TO_32: 0.37,
-        WorkClass.PRODUCT_TO_64: 0.29,
-        WorkClass.PRODUCT_TO_128: 0.38,
-        WorkClass.PRODUCT_WIDE: 0.25,
-        WorkClass.BATCHED_PRODUCT_TO_64: 0.46,
-        WorkClass.BATCHED_PRODUCT_TO_128: 0.24,
-        WorkClass.BATCHED_PRODUCT_WIDE: 0.22,
-        WorkClass.STREAMING: 0.32,
-        WorkClass.BATCH_NORMALIZATION: 0.94,
-        WorkClass.SOFTMAX: 0.31,
-    },
-    of_kind={
-        Kind.FREE: 0.0,
-        Kind.CONVOLUTION: 0.35,
-        Kind.MATRIX_PRODUCT: 0.30,
-        Kind.STREAMING: 0.32,
-        Kind.REDUCTION: 0.31,
-    },
-    model=0.255,
-    bandwidth=float(np.log(12 / 6) / 2),
-    tensor=float(np.log(134 / 25) / 2),
-    dispatch=float(np.log(40 / 29) / 2),
-)
 
 
 def drawn_problems(problem: Problem, count: int, seed: int, spreads: Spreads = MEASURED) -> Iterator[Problem]:
     """The problem with drawn times: a factor for each class of work on each type of device, each model and each link.
 
-    Factors are log-normal with median 1. Every second draw mirrors the one before it: times that were longer by a
-    factor are shorter by it (antithetic variates, Hammersley & Morton 1956), so that even few draws are centred on the
-    estimates. Free ops stay free, and memory is certain.
+    Factors are log-normal with median 1. Every second draw mirrors the one before it (antithetic variates, Hammersley &
+    Morton 1956), so that even few draws are centred on the estimates. Free ops stay free, and memory is certain.
 
     Draw i of a seed depends on neither the count nor the program.
     """
@@ -417,9 +356,8 @@ _TIMES_ESTIMATES = 4  # weight of the estimates in draws: a third of all
 class RobustEvaluator(SampleAverageEvaluator):
     """The mean step time over the estimates, with a weight of a third, and a few draws of uncertain times.
 
-    The estimates are the likeliest sample, and a plan must lose little where they are right. All times of a draw but
-    the links' latencies are scaled so that the best single device takes as long as by the estimates. So no draw counts
-    for more because everything is slow in it.
+    A plan must lose little where the estimates are right. All times of a draw but the links' latencies are scaled so
+    that the best single device takes as long as by the estimates: no draw counts for more because all is slow in it.
 
     evaluator = RobustEvaluator(problem)
     result = search(problem, evaluator=evaluator)  # its times are by the estimates

@@ -44,6 +44,9 @@ class MoveTables:
     together_chance: int  # that they go to the piece's device, and not as many places on as their parts
     # that a piece grows from the critical path of where the chain is; only the C++ draws such moves
     path_chance: int = 0
+    order_chance: int = (
+        0  # that a round changes the order first, on the critical path; 0 where none is searched
+    )
     # of each round, of which the one is tried that the network scores highest; only the C++ has more than one
     draws: int = 1
     uniform_chance: int = 0  # that a round draws one alone
@@ -59,6 +62,10 @@ class Chains(NamedTuple):
     late_ns: np.ndarray  # [C, L] int64, where it was in its last L rounds, or better; a ring
     # [C, 4] int64: time of where it is, time of the fastest, rounds made, state of its random numbers
     counts: np.ndarray
+    # [C, N] int32, the order that each chain has come to, below 0 where devices wait for the next op; and of the
+    # fastest. Empty where chains decide no order.
+    priority_of_op: np.ndarray = np.zeros((0, 0), np.int32)
+    best_priority_of_op: np.ndarray = np.zeros((0, 0), np.int32)
 
     @property
     def best_runtime_ns(self) -> np.ndarray:
@@ -86,7 +93,7 @@ class ChainSearch:
     """Advances chains of local search on one problem.
 
     search = ChainSearch([inputs], tables, capacity_bytes)
-    chains = search.advance(Chains.starting(start, 50, [1, 2]), [1000, 1000])
+    chains, _ = search.advance(Chains.starting(start, 50, [1, 2]), [1000, 1000])
     """
 
     def __init__(
@@ -120,23 +127,19 @@ class ChainSearch:
             }
         return {**graph.tensors, **tables, **per_order, "capacity_bytes": capacity_bytes}
 
-    def advance(self, chains: Chains, rounds: Sequence[int] | np.ndarray) -> Chains:
+    def advance(
+        self, chains: Chains, rounds: Sequence[int] | np.ndarray, keep_edits: bool = False
+    ) -> tuple[Chains, np.ndarray]:
         """Makes ``rounds`` [C] rounds more of each chain, each on a thread of TensorFlow's.
+
+        Returns:
+          The chains, and [C, R, F + 1] float32: features of each round's move, and the share of the step that it
+          gained; zeros in rounds without a move. This is what the network is trained on; R is 0 unless edits are kept.
 
         Raises:
           tf.errors.InvalidArgumentError: an array has a wrong shape or value; the message names it.
         """
-        return self.advance_and_keep(chains, rounds, keep_edits=False)[0]
-
-    def advance_and_keep(
-        self, chains: Chains, rounds: Sequence[int] | np.ndarray, keep_edits: bool = True
-    ) -> tuple[Chains, np.ndarray]:
-        """As ``advance``; also the moves that were tried.
-
-        Returns:
-          The chains, and [C, R, F + 1] float32: features of each round's move, and the share of the step that it
-          gained; zeros in rounds without a move. This is what the network is trained on.
-        """
+        number = len(chains.counts)
         with tf.device("CPU:0"):
             *after, edits = library().tf_placer_advance_local_search(
                 rounds=tf.constant(np.array(rounds, np.int64)),
@@ -144,6 +147,8 @@ class ChainSearch:
                 best_device_of_unit=chains.best_device_of_unit,
                 late_ns=chains.late_ns,
                 counts=chains.counts,
+                priority_of_op=chains.priority_of_op.reshape(number, -1),
+                best_priority_of_op=chains.best_priority_of_op.reshape(number, -1),
                 keep_edits=keep_edits,
                 **self._fixed,
             )

@@ -59,7 +59,7 @@ class Window:
                 )
                 for link in cluster.links
             ]
-            tensors.append((producer, inside, links))
+            tensors.append((producer, inside, [link for link in links if any(link[3:])]))
         return {
             "allowed": problem.allowed[self.units].tolist(),
             "resident": problem.resident_bytes[self.units].tolist(),
@@ -132,8 +132,9 @@ class SolverProcess:
         effort: float,
         seed: int,
         early: bool = False,
-    ) -> tuple[np.ndarray, int]:
-        """[K, U'] devices and a bound: see ``WindowModel``.
+        on_clock: bool = False,
+    ) -> dict[str, Any]:
+        """Answer of ``WindowModel.solve``, ``devices`` [K, U'] as an array.
 
         Raises:
           RuntimeError: the solver has died.
@@ -146,6 +147,7 @@ class SolverProcess:
             "effort": effort,
             "seed": seed,
             "early": early,
+            "on_clock": on_clock,
         }
         assert self._process.stdin is not None and self._process.stdout is not None  # they are pipes
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -154,7 +156,7 @@ class SolverProcess:
         if not line:
             raise RuntimeError(f"the solver's process has ended with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
-        return np.array(answer["devices"], np.int32).reshape(-1, len(window.units)), int(answer["bound_ns"])
+        return {**answer, "devices": np.array(answer["devices"], np.int32).reshape(-1, len(window.units))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,13 +177,11 @@ class CpSatConfig(Settings):
 class CpSat:
     """CP-SAT looks for plans in a relaxed model (``window_model``), and what times them has the last word.
 
-    In that model orders are free; the simulator has one order, so that a plan takes there as long as in the model or
-    longer. On a small program the solver looks for plans that take less than the best known one and have not been
-    tried: a logic-based Benders decomposition (Hooker & Ottosson 2003). Where there are none left, the best one is the
-    optimum of the simulator, and it is proposed from then on. On a large program a stretch of the best plan's step is
-    placed anew, all else fixed, and kept if it is no slower (large-neighborhood search, Shaw 1998); nothing is proven.
-
-    What is proven is about the simulator's times, and not about measured ones.
+    In that model orders are free, so a plan takes as long in the simulator or longer. On a small program the solver
+    looks for plans that take less than the best known one and have not been tried: a logic-based Benders decomposition
+    (Hooker & Ottosson 2003). Where none are left, the best is the simulator's optimum, and is proposed from then on. On
+    a large program a stretch of the best plan's step is placed anew, all else fixed, and kept if it is no slower
+    (large-neighborhood search, Shaw 1998); nothing is proven.
     """
 
     def __init__(self, problem: Problem, config: CpSatConfig, start: np.ndarray, seed: int) -> None:
@@ -215,12 +215,11 @@ class CpSat:
             return self._stretch()
         under = None if math.isinf(self._best_s) else math.ceil(self._best_s * 1e9 - 1e-3)
         seed = int(self._generator.integers(2**31 - 1))
-        devices, bound_ns = self._solver.solve(
-            whole(self._problem), under, self._tried, self._best, self._effort, seed
-        )
+        answer = self._solver.solve(whole(self._problem), under, self._tried, self._best, self._effort, seed)
+        devices = answer["devices"]
         if under is not None:
             # What was tried takes at least ``under``, all else at least the solver's bound.
-            self.proven_bound_ns = max(self.proven_bound_ns, min(bound_ns, under))
+            self.proven_bound_ns = max(self.proven_bound_ns, min(int(answer["bound_ns"]), under))
         if not len(devices):
             self._effort *= 2
             return self._best[np.newaxis]
@@ -235,9 +234,8 @@ class CpSat:
         window = stretch(problem, self._best, start_ns, end_ns, first, size)
         nothing = np.zeros((0, len(window.units)), np.int64)
         seed = int(self._generator.integers(2**31 - 1))
-        devices, _ = self._solver.solve(
-            window, None, nothing, self._best[window.units], self._effort, seed, early=True
-        )
+        hint = self._best[window.units]
+        devices = self._solver.solve(window, None, nothing, hint, self._effort, seed, early=True)["devices"]
         rows = np.repeat(self._best[np.newaxis], max(len(devices), 1), axis=0)
         if len(devices):
             rows[:, window.units] = devices

@@ -93,7 +93,7 @@ class RandomBits:
 
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
-_SWAP_TRIES = 8
+_TRIES = 8  # units that are drawn until one fits
 _SLACK = 0.05  # a unit has slack when it can wait longer than this share of the critical path
 
 
@@ -153,16 +153,24 @@ class Moves:
             return moved
         size = int(tables.piece_sizes[random.below(len(tables.piece_sizes))])
         one_kind = random.chance(tables.kind_chance)
-        first, target = self._first(device_of_unit, random)
-        source = int(device_of_unit[first])
-        if target == source or not random.chance(tables.towards_chance):
-            target = (source + 1 + random.below(devices - 1)) % devices
+        for _ in range(_TRIES):
+            first, target = self._first(device_of_unit, random)
+            source = int(device_of_unit[first])
+            around = (source + 1 + np.arange(devices - 1)) % devices
+            elsewhere = around[tables.allowed[first, around]]
+            if len(elsewhere):
+                break
+        else:
+            return moved
+        is_towards = target != source and random.chance(tables.towards_chance)
+        if not (is_towards and tables.allowed[first, target]):
+            target = int(elsewhere[random.below(len(elsewhere))])
         piece = self._piece(device_of_unit, first, size, one_kind)
         moved[piece[tables.allowed[piece, target]]] = target
         if tables.copies.shape[1] and random.chance(tables.copies_chance):
             self._move_copies(moved, piece, target, together=random.chance(tables.together_chance))
         elif random.chance(tables.swap_chance):
-            for _ in range(_SWAP_TRIES):
+            for _ in range(_TRIES):
                 unit, _ = self._first(device_of_unit, random)
                 if device_of_unit[unit] == target:
                     back = self._piece(device_of_unit, unit, size, one_kind)
@@ -302,6 +310,7 @@ class Burst:
     device_of_unit: np.ndarray  # [C, U] int32, the best placement so far of each chain
     runtime_s: np.ndarray  # [C] float64 its step time, inf where none fitted
     evaluations: int  # placements that were judged in this call
+    priority_of_op: np.ndarray | None = None  # [C, N] int32, where chains search an order, too
 
 
 class SimulatedLocalSearch:
@@ -336,7 +345,7 @@ class SimulatedLocalSearch:
         made = int(self._chains.rounds.sum())
         # Chain i has made (made - i) / C rounds, rounded up.
         until = -(-(made + evaluations - np.arange(chains)) // chains)
-        self._chains = self._search.advance(self._chains, until - self._chains.rounds)
+        self._chains, _ = self._search.advance(self._chains, until - self._chains.rounds)
         best_ns = self._chains.best_runtime_ns
         return Burst(
             device_of_unit=self._chains.best_device_of_unit,
@@ -370,11 +379,9 @@ class LocalSearch:
     through slower placements for a while, and is stuck less often than one that only descends.
 
     A piece is grown breadth first from one unit over units of the same device, up to a size that is drawn
-    log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. A single unit
-    that leaves its neighbors only adds messages. Half of the pieces grow from an end of an edge that crosses, and
-    mostly go to the other end's device; the others grow from where the work is. Some moves bring a piece of as many
-    units back in exchange (Kernighan & Lin 1970): where the devices share the work evenly, one piece alone makes one
-    of them the slower.
+    log-uniformly, from one unit to a whole branch with its gradients and variables: a single unit that leaves its
+    neighbors only adds messages. Some moves bring a piece of as many units back in exchange (Kernighan & Lin 1970):
+    where the devices share the work evenly, one piece alone makes one of them the slower.
 
     It is one chain of ``SimulatedLocalSearch``, decision by decision: for evaluators that are no simulators, and what
     the fast one is tested against.

@@ -27,8 +27,7 @@ class EarliestStart:
 
     Of equal ones the op with the longest way to the end of the step is taken, transfers not counted; then the faster
     device. Each device has two heaps of ready ops, those whose inputs are there when it is free and those whose inputs
-    come later; arrivals are computed anew when an op comes to the top, because they only grow while channels fill. So
-    the work is linear in ops times devices, but for a logarithm.
+    come later; arrivals are computed anew when an op comes to the top, because they only grow while channels fill.
 
     Favorite children (``favorite_children``): while the favorite of what a device ran last is not placed, the device
     stays awake for it until the time at which its input could be anywhere, and takes another op only from then on, or

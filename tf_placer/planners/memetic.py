@@ -51,9 +51,9 @@ class MemeticConfig(Settings):
       setback: share of a chain's time by which its plans may be slower when it begins a later turn, twice as much after
         each turn of units that gained nothing, until one gains.
       path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
-        transfer, in proportion to how long it takes; else it is drawn as local search draws.
-      draws: moves that are drawn for each that is simulated: a small network, trained on searches of other steps, says
-        which is the most likely to make the step faster. 1 for the one that is drawn, whatever it would say.
+        transfer, in proportion to how long it takes.
+      draws: moves that are drawn for each that is simulated: a small network, trained on other searches, says
+        which is the most likely to make the step faster.
       uniform: probability that one is drawn all the same.
     """
 
@@ -117,28 +117,24 @@ class _Level:
 class SimulatedMemetic:
     """Chains of local search that share what they find, from coarse to fine.
 
-    First some cheap starts are timed. Where there are groups, chains begin at the starts that cut the fewest edges,
-    unless another is much faster: a list schedule would cut all groups to pieces. The fastest start comes back when
-    units are searched, if no chain is faster. Where several starts are given, each chain begins at one of them.
+    First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, unless
+    another is much faster: a list schedule would cut all groups to pieces. The fastest comes back when units are
+    searched. Where several starts are given, each chain begins at one of them.
 
     Then all search what repeats, so that one move is of all layers or time steps (``repeated_groups``), then min-cut
     parts split by slack (``slack_groups``), in turns of ever more parts, and then units (multilevel search: Walshaw
     2004). A group is cut where a chain's plan has it on several devices, so no level loses a plan.
 
     After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
-    differ, so one piece of a move is what another chain has elsewhere, and chains cross over by what does not make them
-    slower (a memetic search: Moscato 1989). A chain that is left behind takes the place of the fastest. Each of these
-    turns begins with a new history for late acceptance, a little above where the chain is, so that no chain freezes.
-    The number of evaluations is not known beforehand. So turns begin short and with a short memory, which gains the
-    most at first, and after a turn of units that gained both are twice as long, which ends at better plans (Burke &
-    Bykov 2017). After a turn that gained nothing all chains but the fastest begin at another start, and the history
-    begins twice as far above.
+    differ, so chains cross over by what does not make them slower (a memetic search: Moscato 1989). A chain that is
+    left behind takes the place of the fastest. Each turn begins with a new history for late acceptance, a little above
+    where the chain is. Turns begin short and with a short memory, which gains the most at first; after a turn of units
+    that gained both are twice as long (Burke & Bykov 2017). After a turn that gained nothing all chains but the fastest
+    begin at another start, and the history begins twice as far above.
 
-    Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. To know the path
-    the plan of a chain that has moved is simulated once more, which is not counted. Of several moves (``draws``) a
-    small network, trained beforehand on other steps (``edit_weights``), chooses the one to simulate.
-
-    Turns are counted in evaluations, so it does not matter in how many bursts they are made.
+    Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. Of several moves
+    (``draws``) a small network, trained on other steps (``edit_weights``), chooses the one to simulate. Turns are
+    counted in evaluations, whatever the bursts.
     """
 
     def __init__(
@@ -258,7 +254,7 @@ class SimulatedMemetic:
 
     def _advanced(self, search: ChainSearch, rounds: np.ndarray) -> Chains:
         """The chains after some more rounds each; an experiment overrides this to keep the moves."""
-        return search.advance(self._chains, rounds)
+        return search.advance(self._chains, rounds)[0]
 
     def _begin(self, turn: int) -> None:
         """Begins a turn: every chain continues from its fastest plan, on the groups of the turn."""

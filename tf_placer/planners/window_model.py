@@ -8,6 +8,7 @@ what ``WindowModel`` takes besides) and answers each with a line (``WindowModel.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -76,7 +77,9 @@ class WindowModel:
         model.minimize(len(self._end) * total + sum(self._end) if early else total)
         self._early = early
 
-    def solve(self, forbidden: list[list[int]], hint: list[int], effort: float, seed: int) -> dict[str, Any]:
+    def solve(
+        self, forbidden: list[list[int]], hint: list[int], effort: float, seed: int, on_clock: bool
+    ) -> dict[str, Any]:
         """Looks for placements of the window's units; the same answer every time, also on a machine that is busy.
 
         Args:
@@ -84,10 +87,11 @@ class WindowModel:
           hint: [U'] where to look first.
           effort: deterministic seconds, of work and not of the clock.
           seed: of the solver.
+          on_clock: ``effort`` is in seconds of the clock, on all cores.
 
         Returns:
-          ``devices`` [K, U'] of each better solution in turn; and ``bound_ns``: no other placement of the units takes
-          less, in any order; ``under_ns`` where there is none.
+          ``devices`` [K, U'] of each better solution in turn; ``runtime_ns``, what the best takes in the model; and
+          ``bound_ns``: no other placement of the units takes less, in any order. ``under_ns`` where there is none.
         """
         for row in forbidden:
             self._model.add_bool_or([self._on[unit][device].negated() for unit, device in enumerate(row)])
@@ -95,14 +99,19 @@ class WindowModel:
             for other, on in enumerate(self._on[unit]):
                 self._model.add_hint(on, other == device)
         solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
+        solver.parameters.num_workers = len(os.sched_getaffinity(0)) if on_clock else 1
         solver.parameters.random_seed = seed
-        solver.parameters.max_deterministic_time = effort
+        setattr(solver.parameters, "max_time_in_seconds" if on_clock else "max_deterministic_time", effort)
         solutions = _Solutions(self._on)
         if solver.solve(self._model, solutions) == cp_model.INFEASIBLE:
-            return {"devices": [], "bound_ns": self._under}
+            return {"devices": [], "bound_ns": self._under, "runtime_ns": self._under}
         bound = 0 if self._early else round(solver.best_objective_bound)
-        return {"devices": solutions.rows, "bound_ns": max(0, min(bound, self._under))}
+        runtime = round(solver.objective_value) if solutions.rows else self._under
+        return {
+            "devices": solutions.rows,
+            "bound_ns": max(0, min(bound, self._under)),
+            "runtime_ns": runtime,
+        }
 
     def _time(self) -> cp_model.IntVar:
         return self._model.new_int_var(0, self._under, "")
@@ -150,7 +159,8 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         model = WindowModel(request["window"], request["under_ns"], request["early"])
-        answer = model.solve(request["forbidden"], request["hint"], request["effort"], request["seed"])
+        names = ("forbidden", "hint", "effort", "seed", "on_clock")
+        answer = model.solve(*(request[name] for name in names))
         print(json.dumps(answer), flush=True)
 
 

@@ -202,7 +202,7 @@ def closing(request: Request, whole: Form | None, log: Log) -> list[Phase]:
 
 def split_s(request: Request, whole: Form | None, log: Log) -> float:
     """Expected time of splitting the batch into parts, with the problem that comes of it."""
-    return log.durations.known(_split_key(request), _SPLIT_S + _SPLIT_S_PER_OP * _Size(request, whole).ops)
+    return log.durations.of(_split_key(request), _SPLIT_S + _SPLIT_S_PER_OP * _Size(request, whole).ops)
 
 
 def config_within(request: Request, whole: Form | None) -> LiveConfig:
@@ -267,7 +267,7 @@ def _search(
     rule_s = _END_S + _END_S_PER_OP * size.num_ops
     if methods.find(method).kind == Kind.LEARNED:
         rule_s += _LEARNED_S
-    return Phase(name, log.durations.known(ending, rule_s), ending if share else "", share=share / parts)
+    return Phase(name, log.durations.of(ending, rule_s), ending if share else "", share=share / parts)
 
 
 def _simulated(request: Request, size: _Size, log: Log) -> list[Phase]:

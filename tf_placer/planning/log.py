@@ -118,7 +118,7 @@ class Log:
 
     def expected(self, name: str, rule_s: float, key: str, **flags: bool) -> Phase:
         """A phase whose length is found: what was kept under a key, or else by a rule."""
-        return Phase(name, self.durations.known(key, rule_s), key, **flags)
+        return Phase(name, self.durations.of(key, rule_s), key, **flags)
 
     def is_ahead(self, name: str) -> bool:
         """True if a phase of a name is still to come."""
@@ -200,7 +200,7 @@ class Log:
             self.durations.keep(phase.key, max(took_s - (corrected.seconds or 0.0), 0.0))
         elif all(phase.key != phase_ahead.key for phase_ahead in self._ahead):
             of_key_s = sum(took for done, _, took in self._done if done.key == phase.key)
-            least_s = self.durations.known(phase.key, 0.0) if phase.key in self._cut else 0.0
+            least_s = self.durations.of(phase.key, 0.0) if phase.key in self._cut else 0.0
             self.durations.keep(phase.key, max(of_key_s, least_s))
 
     def tell(self, line: str) -> None:

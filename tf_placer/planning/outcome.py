@@ -24,9 +24,9 @@ from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_slower, race_times_s
+from tf_placer.search.memory import Room, room_needed
 from tf_placer.search.methods import REFERENCE
 from tf_placer.search.recorder import SIMULATED, SearchCurve, SearchResult, takes_no_more
-from tf_placer.search.room import Room, room_needed
 from tf_placer.search.search import NothingFits, evaluate_given
 
 SINGLE = REFERENCE

@@ -49,8 +49,8 @@ class Decisions:
     """
 
     device_of_unit: np.ndarray | tf.Tensor  # [B, U] int32, positions in ``problem.cluster.devices``
-    # [B, N] int32, lower runs first among the ready ops of a device; None where no order is decided. An op of
-    # equal priority waits as it would without; so 0 for every op of a plan decides nothing.
+    # [B, N] int32, lower runs first among the ready ops of a device, and below 0 the device waits for it; None where
+    # no order is decided. So 0 for every op decides nothing.
     priority_of_op: np.ndarray | tf.Tensor | None = None
     # [B, N] int32, ops of one number are to be fused, -1 is with none; None where none is decided
     cluster_of_op: np.ndarray | tf.Tensor | None = None

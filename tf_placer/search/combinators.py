@@ -1,32 +1,23 @@
-"""Methods made of methods: a portfolio, searches under orders of execution, and the least memory."""
+"""Methods made of methods: a portfolio, and searches under orders of execution."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tf_placer.base import interrupt
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
-from tf_placer.cluster.cluster import fullest_share
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import search_simulator
-from tf_placer.planners.local_search import SPEC as PLAIN_SEARCH
 from tf_placer.planners.memetic import SPEC as LEADING
-from tf_placer.planners.order import priorities, rules_for
-from tf_placer.planners.plain import topological_fill
-from tf_placer.problem.bounds import least_share
-from tf_placer.problem.placement import Decisions, Placement
-from tf_placer.problem.problem import Problem, made_once
-from tf_placer.problem.unit_graph import order_of_use
+from tf_placer.planners.order import OrderSearch, priorities, rules_for
+from tf_placer.problem.placement import Decisions
+from tf_placer.problem.problem import made_once
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Kept
-from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, Budget, configured
-from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
+from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, SEARCHED_ORDER, configured
 from tf_placer.search.round import Best, Context, Round, Run, evaluated
 
 RACE_VERSION = 3  # of a race's state: a search saved with another version cannot be resumed
@@ -105,12 +96,12 @@ class Portfolio:
     """Races methods of the table inside one search.
 
     One method may open (``Role.OPENING``): its training on other programs shows in its first plans, and the others
-    continue from them. Then come constructive methods, as long as they are cheap, outside of the race. Then come the
-    improving methods, its arms. The leading arm has some time to itself, because a search from coarse to fine begins
-    slower than constructed plans and gains late, and more as long as it gains much. After that they take turns. A turn
-    goes to the arm whose last one gained most, the first arm where none gains; another arm without a gain is asked
-    again after a wait that grows each time. Gains are shares of the step time of the best plan so far, of any arm; an
-    arm that fell behind begins anew from that plan. Where several starts are given an arm first begins at those.
+    continue from them. Then come constructive methods, as long as they are cheap, then the improving methods, its arms.
+    The leading arm has some time to itself, because a search from coarse to fine gains late, and more as long as it
+    gains much. After that a turn goes to the arm whose last one gained most, the first arm where none gains; another
+    arm without a gain is asked again after a wait that grows each time. Gains are shares of the step time of the best
+    plan so far, of any arm; an arm that fell behind begins anew from that plan. Where several starts are given an arm
+    first begins at those.
 
     With a budget of evaluations nothing here depends on the clock.
     """
@@ -162,14 +153,7 @@ class Portfolio:
             if len(rows):
                 yield self._noted(evaluated(context, rows), spec.name)
 
-        def left_in_turn() -> float:
-            """Evaluations until the turn ends, at least 1; infinite where only time counts."""
-            left, used = context.evaluations_left(), context.used()
-            if math.isinf(left) or used >= 1:
-                return left
-            return min(left, max(1, math.ceil(left * (self._until - used) / (1 - used) - 1e-6)))
-
-        in_turn = dataclasses.replace(context, evaluations_left=left_in_turn)
+        in_turn = dataclasses.replace(context, evaluations_left=lambda: context.left_until(self._until))
         while any(arm.goes_on for arm in self._arms):
             if context.used() >= self._until or not self._arms[self._turn].goes_on:
                 self._next_turn()
@@ -273,7 +257,8 @@ SPEC = portfolio(
 
 
 _CHEAP = 8  # plans on which every rule is tried at first
-_RACE = 0.5  # share of the budget after which one order is left
+_RACE = 0.3  # share of the budget after which one order is left
+_ORDER_TURN = 0.05  # share, of one of the two that go on
 _LATE = 0.95  # share after which the best plan is tried under every rule once more
 
 
@@ -281,44 +266,54 @@ def under_orders(method: MethodSpec, order: str) -> MethodSpec:
     """The method with plans that also decide an order of execution.
 
     An order made for a finished plan is worth little, because the plan was fitted to the order of its search. So the
-    method searches under the priorities of a rule from the beginning: it decides devices, and every plan is evaluated
-    with the priorities (``Context.priority_of_op``).
-
-    With ``AUTO_ORDER`` the rules and the runtime's own order race: equal shares of the budget each, after which the
-    slower half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016). It has the rest. The worth
-    of a rule shows only in plans that were searched under it: on the cheap plans of the beginning the order of a
-    pipeline is the slowest. Near the end the best plan is tried under every rule, since some look at a placement.
-
-    Args:
-      method: decides devices; nothing of it is resumed.
-      order: a rule, or ``AUTO_ORDER``.
+    method decides devices, and every plan is evaluated with a rule's priorities (``Context.priority_of_op``). With
+    ``AUTO_ORDER`` the rules and the runtime's own order race: equal shares of the budget each, after which the slower
+    half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016). After that a search of the order
+    itself (``OrderSearch``) goes on from the best plan, in turns with the method under that rule: who gained more has
+    the next. Near the end the best plan is tried under every rule, since some look at a placement; none is resumed.
     """
 
     def build(context: Context, config: Any) -> Iterator[Round]:
         rules = (NO_ORDER, *rules_for(context.problem)) if order == AUTO_ORDER else (order,)
-        arms = [_Ordered(rule, method, config, context, context.start) for rule in rules]
+        until = 0.0  # the share of the budget at which a turn ends
+        in_turn = dataclasses.replace(context, evaluations_left=lambda: context.left_until(until))
+        arms = [_Ordered(rule, method, config, in_turn, context.start) for rule in rules]
         if len(arms) > 1:
             for arm in arms:
                 yield arm.tried(context.plans[:_CHEAP])
             heats = math.ceil(math.log2(len(arms)))
             for heat in range(heats):
-                while context.used() < _RACE * (heat + 1) / heats and any(arm.goes_on for arm in arms):
-                    arm = min((arm for arm in arms if arm.goes_on), key=lambda arm: arm.spent)
-                    before = context.used()
-                    yield from arm.next_rounds()
-                    arm.spent += context.used() - before
+                for i, arm in enumerate(arms):
+                    share = _RACE * (heat + 1) / heats - context.used()
+                    until = context.used() + max(share, 0) / (len(arms) - i)
+                    yield from arm.turn(until)
                 arms = sorted(arms, key=lambda arm: arm.best.runtime_s)[: math.ceil(len(arms) / 2)]
-        arm, is_late = arms[0], False
-        while arm.goes_on or not is_late:
-            plan = arm.best.plan
-            if plan is not None and not is_late and (context.used() >= _LATE or not arm.goes_on):
+        if order == AUTO_ORDER and arms[0].goes_on:
+            arms.append(_Ordered(SEARCHED_ORDER, method, config, in_turn, context.start))
+        is_late = False
+        while any(arm.goes_on for arm in arms) or not is_late:
+            best = min((arm.best for arm in arms), key=lambda best: best.runtime_s)
+            # Who was asked less recently goes first where neither has gained.
+            arm = max(arms, key=lambda arm: (arm.goes_on, arm.gain, -arm.asked))
+            if best.plan is None:
+                arm = arms[0]
+                if not arm.goes_on:
+                    return
+            elif not is_late and (context.used() >= _LATE or not arm.goes_on):
                 is_late = True
                 for rule in rules:
-                    devices = plan.device_of_unit
+                    devices = best.plan.device_of_unit
                     yield _Ordered(rule, method, config, context, devices[0]).tried(devices)
-            yield from arm.next_rounds()
-            if not arm.goes_on and arm.best.plan is None:
-                return
+                continue
+            elif arm.rule == SEARCHED_ORDER and best.runtime_s < arm.best.runtime_s:
+                inside = functools.partial(OrderSearch, best.plan)
+                row = dataclasses.replace(methods.find(methods.PLAIN), uses_start=False, build_inside=inside)
+                arm = arms[-1] = _Ordered(SEARCHED_ORDER, row, config, in_turn, context.start)
+            until = context.used() + _ORDER_TURN
+            until = until if is_late else min(until, max(_LATE, context.used()))
+            yield from arm.turn(until)
+            arm.gain = _share(best.runtime_s, min(best.runtime_s, arm.best.runtime_s))
+            arm.asked = 1 + max(arm.asked for arm in arms)
 
     return dataclasses.replace(method, kind=Kind.OWN_ROUNDS, build=build, build_inside=None)
 
@@ -329,157 +324,25 @@ class _Ordered(Run):
     def __init__(
         self, rule: str, method: MethodSpec, config: Any, context: Context, devices: np.ndarray
     ) -> None:
-        ranks = None if rule == NO_ORDER else priorities(rule, context.problem, devices, context.seed)
+        is_decided = rule not in (NO_ORDER, SEARCHED_ORDER)
+        ranks = priorities(rule, context.problem, devices, context.seed) if is_decided else None
         super().__init__(
             method, config, dataclasses.replace(context, priority_of_op=ranks, checkpoint=Kept())
         )
         self.rule = rule
-        self.spent = 0.0  # share of the budget
+        self.gain, self.asked = math.inf, 0  # of its last turn, as a share of the step; and when that was
 
-    def next_rounds(self) -> Iterator[Round]:
-        """The next round, if there is one."""
-        batch = self.next_round()
-        if batch is not None:
-            yield dataclasses.replace(batch, order=self.rule)
+    def turn(self, until: float) -> Iterator[Round]:
+        """Rounds until so much of the budget is used."""
+        is_first = True
+        while self.goes_on and (is_first or self.context.used() < until):
+            is_first = False
+            batch = self.next_round()
+            if batch is not None:
+                yield dataclasses.replace(batch, order=self.rule)
 
     def tried(self, devices: np.ndarray) -> Round:
         """Plans [B, U] in this order, as a round."""
         batch = dataclasses.replace(evaluated(self.context, devices), order=self.rule)
         self.best.take(batch)
         return batch
-
-
-_FILLS = (1.0, 0.75, 0.5, 0.25)  # caps under which devices are filled, as shares of the fastest plan's
-_BATCH, _PATIENCE = 16, 8  # moves tried together, and batches without a gain before time is sought again
-_LEAST_STEPS = 16  # however long the fastest plan took: without a step nothing is lowered
-_BURST = 128  # placements tried for time, under the cap that the best plan sets
-
-
-def least_memory(
-    fastest: SearchResult,
-    budget: Budget,
-    slow_down: float,
-    show: Callable[[HistoryEntry], None],
-    stop: interrupt.Stop,
-) -> SearchResult:
-    """Lowers the cap that the best plan sets on all accelerators, from the fastest plan of a method.
-
-    Runs of units are moved off the fullest accelerator while the plan stays within the slow-down. Where that gains no
-    more, the plain search (``Role.PLAIN``) continues from the plan for time, with the accelerators no larger than the
-    plan's share of them, and its gain is what the next moves may cost. All of it is simulated. Ctrl-C keeps the best.
-
-    Args:
-      fastest: the search for that plan.
-      budget: of that search and this one together.
-      slow_down: share of the fastest plan's step time that the plan may take longer.
-      show: is given the history of the best plan.
-      stop: ends it early.
-
-    Returns:
-      The plan, with ``least_memory`` set; where none takes less, the fastest.
-    """
-    begin_s = time.monotonic() - fastest.search_s
-    problem, interrupted = fastest.placement.problem, fastest.interrupted
-    bound = least_share(problem, fastest.runtime_s * (1 + slow_down))
-    lowering = _Lowering(fastest, slow_down)
-    random = np.random.default_rng(fastest.seed)
-    steps = in_vain = bursts = 0
-    while not interrupted and lowering.share > bound:
-        left = budget.left(lowering.evaluations)
-        is_late = time.monotonic() - begin_s >= budget.seconds
-        if left < 1 or (is_late and steps >= _LEAST_STEPS):
-            break
-        steps += 1
-        if in_vain < _PATIENCE:
-            share = lowering.share
-            lowering.keep(lowering.moved(int(min(_BATCH, left)), random))
-            in_vain = 0 if lowering.share < share else in_vain + 1
-        else:
-            # A search for time, with no accelerator larger than the best plan's share of it.
-            in_vain, bursts = 0, bursts + 1
-            capped = _capped(problem, lowering.share)
-            assert PLAIN_SEARCH.build_inside is not None  # it searches inside the simulator
-            planner = PLAIN_SEARCH.build_inside(
-                capped,
-                configured(PLAIN_SEARCH),
-                lowering.best,
-                fastest.seed + bursts,
-                search_simulator(capped),
-            )
-            burst = planner.advance(int(min(_BURST, left)))
-            lowering.evaluations += burst.evaluations
-            lowering.keep(np.asarray(burst.device_of_unit), counts=False)
-        elapsed_s = time.monotonic() - begin_s
-        show(HistoryEntry(lowering.evaluations, elapsed_s, lowering.runtime_s, math.nan, 0))
-        interrupted, stop.requested = stop.requested, False
-    names = [device.name for device in problem.cluster.devices]
-    return dataclasses.replace(
-        fastest,
-        placement=Placement.from_decisions(problem, Decisions(lowering.best[np.newaxis])),
-        runtime_s=lowering.runtime_s,
-        peak_bytes={name: int(b) for name, b in zip(names, lowering.peak_bytes, strict=True)},
-        evaluations=lowering.evaluations,
-        search_s=time.monotonic() - begin_s,
-        interrupted=interrupted,
-        least_memory=LeastMemory(slow_down, fastest, lowering.share, bound),
-    )
-
-
-class _Lowering:
-    """The best plan so far, by ``fullest_share`` and then time, and moves towards smaller ones."""
-
-    def __init__(self, fastest: SearchResult, slow_down: float) -> None:
-        self._problem = problem = fastest.placement.problem
-        self._limit_s = fastest.runtime_s * (1 + slow_down)
-        self._simulator = search_simulator(problem)
-        self._order = order_of_use(problem)
-        self.evaluations = fastest.evaluations
-        self.best, self.share, self.runtime_s = np.zeros(0, np.int32), math.inf, math.inf
-        self.peak_bytes = np.zeros(problem.num_devices, np.int64)
-        self.keep(np.array(fastest.placement.device_of_unit)[np.newaxis])
-        self.keep(np.concatenate([topological_fill(_capped(problem, fill * self.share)) for fill in _FILLS]))
-
-    def moved(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """[count, U], the best with a run of units off the fullest accelerator, long or short, on another device."""
-        cluster = self._problem.cluster
-        shares = self.peak_bytes / cluster.capacity_bytes()
-        fullest = int(np.where(cluster.accelerators(), shares, -1.0).argmax())
-        units = self._order[self.best[self._order] == fullest]
-        # The roomier, the more likely.
-        room = np.where(np.arange(len(shares)) == fullest, 0.0, np.maximum(1 - shares / self.share, 0.05))
-        rows = np.repeat(self.best[np.newaxis], count, axis=0)
-        if not len(units) or not room.any():
-            return rows
-        targets = random.choice(len(room), size=count, p=room / room.sum())
-        lengths = np.exp(random.uniform(0, math.log(1 + len(units) / 2), count)).astype(int)
-        for row, target, length in zip(rows, targets, lengths, strict=True):
-            first = int(random.integers(len(units) - length + 1))
-            run = units[first : first + length]
-            row[run[self._problem.allowed[run, target]]] = target
-        return rows
-
-    def keep(self, rows: np.ndarray, counts: bool = True) -> None:
-        """Keeps the best plan of [B, U], if in time and better than the best so far."""
-        if not len(rows):
-            return
-        measured = self._simulator.evaluate(rows)
-        assert measured.peak_bytes is not None  # simulated
-        self.evaluations += len(rows) if counts else 0
-        in_time = (measured.status == Status.OK) & ~(measured.runtime_s > self._limit_s)
-        shares = np.where(in_time, fullest_share(self._problem.cluster, measured.peak_bytes), np.inf)
-        row = int(np.lexsort((measured.runtime_s, shares))[0])
-        if in_time[row] and (shares[row], measured.runtime_s[row]) < (self.share, self.runtime_s):
-            self.best, self.share = np.array(rows[row]), float(shares[row])
-            self.runtime_s, self.peak_bytes = float(measured.runtime_s[row]), measured.peak_bytes[row]
-
-
-def _capped(problem: Problem, share: float) -> Problem:
-    """The problem with accelerators cut to a share of their memory."""
-    cluster = problem.cluster
-    devices = tuple(
-        dataclasses.replace(device, memory_bytes=max(math.ceil(device.memory_bytes * share), 1))
-        if counted
-        else device
-        for device, counted in zip(cluster.devices, cluster.accelerators(), strict=True)
-    )
-    return dataclasses.replace(problem, cluster=dataclasses.replace(cluster, devices=devices))

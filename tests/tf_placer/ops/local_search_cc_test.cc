@@ -165,19 +165,19 @@ void TestALimitOnlyRejects() {
       std::vector<int64_t> capacity = peak_bytes;
       for (const bool fits_anywhere : {false, true}) {
         for (int64_t limit_ns : {runtime_ns, runtime_ns + 1, 2 * runtime_ns + 5, kOver}) {
-          ExpectEqual(SimulateWithin(plan, placed, limit_ns, capacity.data(), fits_anywhere, &workspace), runtime_ns,
+          ExpectEqual(SimulateWithin(plan, placed, limit_ns, capacity.data(), fits_anywhere, false, &workspace), runtime_ns,
                       what + " within the limit");
         }
         for (int64_t limit_ns : {runtime_ns - 1, runtime_ns / 2, runtime_ns / 8}) {
           if (limit_ns >= runtime_ns) continue;
-          ExpectEqual(SimulateWithin(plan, placed, limit_ns, capacity.data(), fits_anywhere, &workspace), kOver,
+          ExpectEqual(SimulateWithin(plan, placed, limit_ns, capacity.data(), fits_anywhere, false, &workspace), kOver,
                       what + " over the limit");
         }
       }
       for (int32_t d = 0; d < devices; ++d) {
         if (peak_bytes[d] == 0) continue;
         --capacity[d];
-        ExpectEqual(SimulateWithin(plan, placed, kOver, capacity.data(), false, &workspace), kOver, what + " memory");
+        ExpectEqual(SimulateWithin(plan, placed, kOver, capacity.data(), false, false, &workspace), kOver, what + " memory");
         ++capacity[d];
       }
     }

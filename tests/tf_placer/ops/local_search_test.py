@@ -37,8 +37,8 @@ def starting(problem: Problem) -> Chains:
 
 def test_to_keep_what_is_tried_changes_nothing(problem: Problem, choosing: MoveTables) -> None:
     search = search_of(problem, choosing)
-    expected = search.advance(starting(problem), ROUNDS)
-    chains, edits = search.advance_and_keep(starting(problem), ROUNDS)
+    expected, _ = search.advance(starting(problem), ROUNDS)
+    chains, edits = search.advance(starting(problem), ROUNDS, keep_edits=True)
     for after, same in zip(chains, expected, strict=True):
         np.testing.assert_array_equal(after, same)
     # 34 features and what was gained, of as many rounds as the longest chain makes.
@@ -52,7 +52,7 @@ def test_to_keep_what_is_tried_changes_nothing(problem: Problem, choosing: MoveT
 
 
 def test_no_edits_where_no_chain_advances(problem: Problem, choosing: MoveTables) -> None:
-    chains, edits = search_of(problem, choosing).advance_and_keep(starting(problem), [0, 0])
+    chains, edits = search_of(problem, choosing).advance(starting(problem), [0, 0], keep_edits=True)
     assert edits.shape == (2, 0, 35)
     np.testing.assert_array_equal(chains.counts, starting(problem).counts)
 

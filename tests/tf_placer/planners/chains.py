@@ -1,8 +1,11 @@
-"""Chains for partitioners to keep whole, and how a planner is told times."""
+"""Chains for partitioners to keep whole, random problems and starts, and how a planner is told times."""
+
+import dataclasses
 
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import problem_of
+from tests.tf_placer.problem.small_problems import problem_of, random_problem
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.planner import Round
 from tf_placer.problem.problem import Problem
 
@@ -17,3 +20,19 @@ def tell(planner, rows, runtime_s) -> None:
     """Tells a planner the times [B] of placements [B, U], in seconds, infinite where one does not run."""
     batch = Round(rows, np.asarray(runtime_s), np.isfinite(runtime_s))
     planner.tell(batch.decisions, batch)
+
+
+def legal_start(problem, rng):
+    """[U] a random device for each unit of those where it may be."""
+    return np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
+
+
+def drawn_problem(rng, memory=False):
+    """2 to 4 devices, some units not allowed on some of them; with ``memory`` about half of the placements fit."""
+    problem = random_problem(rng, int(rng.integers(2, 20)), int(rng.integers(2, 5)), int(rng.integers(1, 3)))
+    if not memory:
+        return problem
+    rows = np.stack([legal_start(problem, rng) for _ in range(9)])
+    limit = int(np.median(SimulatedEvaluator(problem).evaluate(rows).peak_bytes.max(axis=1)))
+    devices = tuple(dataclasses.replace(d, memory_bytes=max(limit, 1)) for d in problem.cluster.devices)
+    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))

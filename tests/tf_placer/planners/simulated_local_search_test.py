@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.tf_placer.planners.chains import tell
-from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
+from tests.tf_placer.planners.chains import drawn_problem, legal_start, tell
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
@@ -16,26 +16,6 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.transform.split.split_batch import split_program
 
 ROUNDS = 150
-
-
-def legal_start(problem, rng):
-    """[U] a random device for each unit of those where it may be."""
-    return np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
-
-
-def drawn_problem(rng, memory=False):
-    """2 to 4 devices, some units not allowed on some of them; with ``memory`` about half of the placements fit."""
-    problem = random_problem(rng, int(rng.integers(2, 20)), int(rng.integers(2, 5)), int(rng.integers(1, 3)))
-    if not memory:
-        return problem
-    peak = (
-        SimulatedEvaluator(problem)
-        .evaluate(np.stack([legal_start(problem, rng) for _ in range(9)]))
-        .peak_bytes
-    )
-    limit = int(np.median(peak.max(axis=1)))
-    devices = tuple(dataclasses.replace(d, memory_bytes=max(limit, 1)) for d in problem.cluster.devices)
-    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))
 
 
 def python_walk(problem, config, start, seed, chain, simulator, rounds):

@@ -142,33 +142,6 @@ def test_what_is_wrong_is_one_line(config: object, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("name", 3, "name is 3"),
-        ("kind", "constructive", "kind is 'constructive', not a Kind; give a Kind"),
-        ("summary", "two\nlines", "give one line"),
-        ("summary", "", "say in one line"),
-        ("build", "hdp", "build is 'hdp'"),
-        ("config", dict, "give a frozen dataclass of settings"),
-        ("config", Config(), "give a frozen dataclass of settings"),
-        ("default", {"count": 3}, "give a Config, or None"),
-        ("ignores", "memory", "ignores"),
-        ("roles", frozenset({"plain"}), "roles is 'plain'"),
-    ],
-)
-def test_a_row_is_checked_when_it_is_made(field: str, value: object, message: str) -> None:
-    with pytest.raises(InputError) as error:
-        dataclasses.replace(SPEC, **{field: value})
-    assert message in str(error.value)
-
-
-def test_a_setting_without_a_default_is_refused() -> None:
-    lacking = dataclasses.make_dataclass("Lacking", [("count", int)], frozen=True)
-    with pytest.raises(InputError, match="setting 'count' of method 'a_test' has no default"):
-        dataclasses.replace(SPEC, config=lacking)
-
-
-@pytest.mark.parametrize(
     ("seconds", "evaluations", "message"),
     [
         (math.inf, None, "no budget"),

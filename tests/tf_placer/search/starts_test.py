@@ -10,7 +10,7 @@ from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods
-from tf_placer.search.room import room_needed
+from tf_placer.search.memory import room_needed
 from tf_placer.search.round import Starts
 from tf_placer.search.search import NothingFits
 

@@ -23,6 +23,7 @@ struct SearchProblem {
   const int64_t* capacity_bytes = nullptr;  // [D]
   bool fits_anywhere = false;
   Choice choice;
+  int64_t order_chance = 0;  // of 2^32, that a round of a chain with an order changes that first, on the critical path
 };
 
 // Of a move that was tried: its features, and the share of the step by which it made the step faster, 0 where it did not.
@@ -39,6 +40,8 @@ struct Chain {
   int64_t best_runtime_ns;
   int64_t rounds;
   uint64_t random_state;
+  int32_t* priority_of_op = nullptr;       // [N] where the chain searches an order, too (Sequences)
+  int32_t* best_priority_of_op = nullptr;  // [N] alike
   float* edits = nullptr;  // [rounds, kEditColumns] of this call, written where not null; zeros where nothing moved
 };
 

@@ -6,7 +6,7 @@
 namespace tf_placer {
 namespace {
 
-constexpr int kSwapTries = 8;
+constexpr int kTries = 8;  // units that are drawn until one fits
 
 std::string At(const char* what, int64_t position, const char* problem) {
   return std::string(what) + "[" + std::to_string(position) + "] " + problem;
@@ -64,13 +64,22 @@ const Move& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
   if (devices == 1 || arrays_.num_units == 0) return move_;
   const int32_t size = arrays_.piece_sizes[random->Below(arrays_.num_sizes)];
   const Growth growth{size, random->Chance(arrays_.kind_chance)};
-  const First first = DrawFirst(device_of_unit, random);
+  First first = DrawFirst(device_of_unit, random);
+  for (int i = 1; i < kTries && Elsewhere(first.unit, device_of_unit[first.unit]) == 0; ++i) {
+    first = DrawFirst(device_of_unit, random);
+  }
   move_.of_one_kind = growth.of_one_kind;
   move_.from_path = first.is_on_path;
   const int32_t source = device_of_unit[first.unit];
+  const int32_t elsewhere = Elsewhere(first.unit, source);
+  if (elsewhere == 0) return move_;
+  const bool* const allowed = arrays_.allowed + int64_t{first.unit} * devices;
   int32_t target = first.other_device;
-  if (target == source || !random->Chance(arrays_.towards_chance)) {
-    target = (source + 1 + static_cast<int32_t>(random->Below(devices - 1))) % devices;
+  if (target == source || !random->Chance(arrays_.towards_chance) || !allowed[target]) {
+    target = source;
+    for (int64_t i = static_cast<int64_t>(random->Below(elsewhere)); i >= 0; i -= allowed[target]) {
+      target = (target + 1) % devices;
+    }
   }
   Shift(device_of_unit, first.unit, growth, target);
   if (arrays_.num_parts > 0 && random->Chance(arrays_.copies_chance)) {
@@ -78,13 +87,18 @@ const Move& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
     return move_;
   }
   if (!random->Chance(arrays_.swap_chance)) return move_;
-  for (int i = 0; i < kSwapTries; ++i) {
+  for (int i = 0; i < kTries; ++i) {
     const int32_t unit = DrawFirst(device_of_unit, random).unit;
     if (device_of_unit[unit] != target) continue;
     Shift(device_of_unit, unit, growth, source);
     break;
   }
   return move_;
+}
+
+int32_t Moves::Elsewhere(int32_t unit, int32_t source) const {
+  const bool* const allowed = arrays_.allowed + int64_t{unit} * arrays_.num_devices;
+  return static_cast<int32_t>(std::count(allowed, allowed + arrays_.num_devices, true)) - allowed[source];
 }
 
 Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random) {

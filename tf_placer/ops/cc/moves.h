@@ -89,6 +89,8 @@ class Moves {
     bool is_on_path;
   };
 
+  // How many other devices a unit may be on.
+  int32_t Elsewhere(int32_t unit, int32_t source) const;
   First DrawFirst(const int32_t* device_of_unit, RandomBits* random);
   bool DrawWait(const int32_t* device_of_unit, RandomBits* random, Wait* wait);
   // How a piece grows: up to so many units, all of one kind or not.

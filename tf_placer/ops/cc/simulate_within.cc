@@ -35,8 +35,9 @@ RunFn Chosen(Extras extras) {
 }
 
 template <Purpose kPurpose>
-RunFn Chosen(const SimulationPlan& plan) {
+RunFn Chosen(const SimulationPlan& plan, bool by_plan) {
   const Extras extras = ExtrasOf(plan);
+  if (by_plan) return Chosen<0, Order::kByPlan, kPurpose>(extras);
   if (!plan.uniform_priority) return Chosen<0, Order::kByPriority, kPurpose>(extras);
   if (extras == Extras::kAll) return Chosen<0, Order::kUniform, kPurpose>(extras);
   if (plan.num_devices == 2) return Chosen<2, Order::kUniform, kPurpose>(extras);
@@ -48,10 +49,10 @@ RunFn Chosen(const SimulationPlan& plan) {
 }  // namespace
 
 int64_t SimulateWithin(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns,
-                       const int64_t* capacity_bytes, bool fits_anywhere, Workspace* workspace) {
+                       const int64_t* capacity_bytes, bool fits_anywhere, bool by_plan, Workspace* workspace) {
   limit_ns = std::min(limit_ns, kLongestNs);
   if (placed.IsOver(plan, limit_ns, capacity_bytes)) return kOver;
-  const RunFn run = fits_anywhere ? Chosen<Purpose::kWithin>(plan) : Chosen<Purpose::kWithinMemory>(plan);
+  const RunFn run = fits_anywhere ? Chosen<Purpose::kWithin>(plan, by_plan) : Chosen<Purpose::kWithinMemory>(plan, by_plan);
   const int64_t runtime_ns = run(plan, placed, limit_ns, capacity_bytes, workspace);
   return runtime_ns <= limit_ns ? runtime_ns : kOver;
 }

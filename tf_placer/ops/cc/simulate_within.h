@@ -22,9 +22,10 @@ constexpr int64_t kLongestNs = int64_t{1} << 50;
 // starts and the shortest that the ops that wait for it can take; what a device has left to compute.
 //   placed          of this plan
 //   capacity_bytes  [D]
+//   by_plan         the workspace has a plan's priorities, and what is waited for
 //   fits_anywhere   nothing can exceed any device's capacity (see FitsAnywhere): memory is not counted
 int64_t SimulateWithin(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns,
-                       const int64_t* capacity_bytes, bool fits_anywhere, Workspace* workspace);
+                       const int64_t* capacity_bytes, bool fits_anywhere, bool by_plan, Workspace* workspace);
 
 // Whether all tensors and all that units keep, together, fit on every device; and every other device as well may hold
 // a copy of everything.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "legs.h"
 #include "placed.h"
@@ -23,6 +24,9 @@ namespace tf_placer {
 // the lesser of nodes 2i and 2i + 1, so node 1 is what happens next.
 constexpr int kSlotBits = 12;
 constexpr uint64_t kNever = UINT64_MAX;
+
+// In place of what an op still waits for.
+constexpr int32_t kStarted = -1;
 
 // Of a step that was not simulated to its end.
 constexpr int64_t kStopped = INT64_MAX;
@@ -85,6 +89,8 @@ class Simulation {
         tensor_producer_(plan.tensor_producer.data()),
         tail_ns_(plan.tail_ns.data()),
         plan_priority_(workspace->plan_priority.get()),
+        awaited_(workspace->awaited.data()),
+        awaited_ops_(&workspace->awaited_ops),
         original_op_(plan.original_op.data()),
         num_all_tensors_(plan.num_all_tensors),
         original_tensor_(plan.original_tensor.data()),
@@ -111,7 +117,7 @@ class Simulation {
       int32_t* const ready = workspace->ready.get() + row;
       const int32_t streams = std::min<int64_t>(plan.streams[d], plan.max_running);
       Ready* const heap = kOrder == Order::kUniform ? nullptr : workspace->heap.get() + row;
-      devices_[d] = {ready, ready, running, heap, 0, streams, 0, plan.newest_first[d], {-1, -1}, 0,
+      devices_[d] = {ready, ready, running, heap, 0, streams, 0, plan.newest_first[d], {-1, -1}, 0, {},
                      plan.dispatch_ns[d], 0};
       ready_end_[d] = ready;
       running += streams;
@@ -129,11 +135,15 @@ class Simulation {
   TF_PLACER_INLINE int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit,
                                const int32_t* priority_of_op) {
     Place(plan, device_of_unit);
-    if (kOrder == Order::kByPlan) Prioritize(priority_of_op);
+    if (kOrder == Order::kByPlan) {
+      Prioritize(priority_of_op);
+      FindAwaited();
+    }
     return RunPlaced(plan);
   }
 
-  // How long the step takes, or more than `limit_ns` as soon as it is known to take longer or not to fit.
+  // How long the step takes, or more than `limit_ns` as soon as it is known to take longer or not to fit. Where kOrder
+  // is kByPlan the workspace has the priorities and what is waited for.
   TF_PLACER_INLINE int64_t RunWithin(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns,
                                      const int64_t* capacity_bytes) {
     std::copy_n(placed.state(), num_ops_, state_);
@@ -149,6 +159,7 @@ class Simulation {
 
  private:
   TF_PLACER_INLINE int64_t RunPlaced(const SimulationPlan& plan) {
+    for (int d = 0; kOrder == Order::kByPlan && d < D(); ++d) devices_[d].awaited = awaited_[d];
     for (const int32_t op : plan.sources) MakeReady(op, 1);
     EndFreeOps();
     touched_ = ~uint64_t{0} >> (kMaxDevices - num_devices_);
@@ -202,6 +213,27 @@ class Simulation {
     for (int n = 0; n < num_ops_; ++n) {
       const int64_t own = int64_t{priority_[n]} - INT32_MIN;  // in the lower half, so not negative
       plan_priority_[n] = int64_t{priority_of_op[original_op_[n]]} * (int64_t{1} << 32) + own;
+    }
+  }
+
+  // Ops of a priority below 0 are waited for, in their order, unless they cost nothing. Most plans have none.
+  __attribute__((noinline)) void FindAwaited() {
+    std::fill_n(awaited_, D(), Awaited{});
+    awaited_ops_->clear();
+    for (int32_t n = 0; n < num_ops_; ++n) {
+      if (plan_priority_[n] < 0 && state_[n].queue < D()) awaited_ops_->push_back(n);
+    }
+    if (awaited_ops_->empty()) return;
+    std::sort(awaited_ops_->begin(), awaited_ops_->end(), [this](int32_t left, int32_t right) {
+      if (state_[left].queue != state_[right].queue) return state_[left].queue < state_[right].queue;
+      return plan_priority_[left] < plan_priority_[right];
+    });
+    const int32_t* op = awaited_ops_->data();
+    const int32_t* const end = op + awaited_ops_->size();
+    for (int d = 0; d < D(); ++d) {
+      awaited_[d].begin = op;
+      while (op != end && state_[*op].queue == d) ++op;
+      awaited_[d].end = op;
     }
   }
 
@@ -543,6 +575,7 @@ class Simulation {
         StartByPriority(d, device);
       }
     }
+    if (kOrder == Order::kByPlan && Due() == kNever) StartInVain();
     for (int d = 0; kMemory && d < D(); ++d) {
       peak_bytes_[d] = std::max(peak_bytes_[d], bytes_[d]);
       if (kBounded) over_ |= bytes_[d] > capacity_bytes_[d];
@@ -599,9 +632,30 @@ class Simulation {
       std::push_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
     }
     while (device.heap_size > 0 && device.num_running < device.streams) {
-      std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
-      const int32_t item = device.heap[--device.heap_size].item;
-      StartReady(d, device.newest_first ? ~item : item);
+      if (kOrder == Order::kByPlan && Awaits(device)) return;
+      StartFirst(d, device);
+    }
+  }
+
+  TF_PLACER_INLINE void StartFirst(int d, DeviceState& device) {
+    std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
+    int32_t item = device.heap[--device.heap_size].item;
+    if (device.newest_first) item = ~item;
+    if (kOrder == Order::kByPlan && item >= 0) state_[item].pending = kStarted;
+    StartReady(d, item);
+  }
+
+  // Whether an op that comes before all that is ready is waited for.
+  TF_PLACER_INLINE bool Awaits(DeviceState& device) {
+    Awaited& awaited = device.awaited;
+    while (awaited.begin != awaited.end && state_[*awaited.begin].pending == kStarted) ++awaited.begin;
+    return awaited.begin != awaited.end && plan_priority_[*awaited.begin] < device.heap->priority;
+  }
+
+  // Nothing is under way: if anything is left, devices wait for one another.
+  TF_PLACER_INLINE void StartInVain() {
+    for (int d = 0; d < D(); ++d) {
+      if (devices_[d].heap_size > 0) return StartFirst(d, devices_[d]);
     }
   }
 
@@ -668,6 +722,8 @@ class Simulation {
   const int32_t* const tensor_producer_;
   const int64_t* const tail_ns_;
   int64_t* const plan_priority_;
+  Awaited* const awaited_;
+  std::vector<int32_t>* const awaited_ops_;
   const int32_t* const original_op_;
   const int64_t num_all_tensors_;
   const int32_t* const original_tensor_;

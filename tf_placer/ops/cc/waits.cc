@@ -1,6 +1,7 @@
 #include "waits.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "simulator.h"
@@ -54,6 +55,7 @@ void Waits::SimulateAll(const int32_t* device_of_unit) {
 void Waits::Read(const int32_t* device_of_unit, bool simulate) {
   if (simulate) SimulateAll(device_of_unit);
   path_.clear();
+  blocks_.clear();
   waits_.clear();
   until_ns_.clear();
   KeepEnds(device_of_unit);
@@ -65,8 +67,47 @@ void Waits::Read(const int32_t* device_of_unit, bool simulate) {
     const bool is_here = input >= 0 && device_of_op_[input] == device_of_op_[op];
     const int32_t busy = is_here ? -1 : EndsAt(device_of_op_[op], StartOf(op));
     if (!is_here && busy < 0 && input >= 0) Add(UnitOf(input), UnitOf(op), StartOf(op) - EndOf(input));
+    if (busy >= 0) {
+      const int32_t place = static_cast<int32_t>(path_.size()) - 1;
+      if (blocks_.empty() || blocks_.back().second != place + 1) blocks_.push_back({place, place + 1});
+      ++blocks_.back().second;
+    }
     op = busy >= 0 ? busy : input;
   }
+}
+
+bool Waits::DrawShift(RandomBits* random, bool wait, Shift* shift) const {
+  if (blocks_.empty()) return false;
+  const auto [begin, end] = blocks_[random->Below(blocks_.size())];  // the last op first
+  const int32_t others = end - begin - 1;
+  shift->behind = random->Below(2) == 0;
+  const bool all_the_way = random->Below(2) == 0;
+  const int32_t drawn = static_cast<int32_t>(random->Below(others));
+  const int32_t place = shift->behind ? begin + 1 + drawn : begin + drawn;
+  shift->op = path_[place];
+  int32_t furthest = place;
+  if (shift->behind) {
+    const bool has_effect = wait || ReadyOf(path_[place - 1]) <= StartOf(shift->op);
+    if (has_effect) furthest = begin;
+  } else {
+    const int64_t ready_ns = ReadyOf(shift->op);
+    while (furthest + 1 < end) {
+      const int32_t other = path_[furthest + 1];
+      if (wait ? ready_ns >= EndOf(other) : ready_ns > StartOf(other)) break;
+      ++furthest;
+    }
+  }
+  if (furthest == place) return false;
+  const int32_t most = std::abs(furthest - place);
+  const int32_t far = all_the_way ? most : 1;
+  shift->other = path_[place + (furthest < place ? -far : far)];
+  return true;
+}
+
+int64_t Waits::ReadyOf(int32_t op) const {
+  int64_t ready_ns = 0;
+  for (int32_t i = input_begin_[op]; i < input_begin_[op + 1]; ++i) ready_ns = std::max(ready_ns, EndOf(inputs_[i]));
+  return ready_ns;
 }
 
 size_t Waits::PlaceOf(int32_t device, int64_t end_ns) const {

@@ -4,6 +4,7 @@
 #define TF_PLACER_OPS_CC_WAITS_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "random_bits.h"
@@ -16,6 +17,13 @@ namespace tf_placer {
 struct Wait {
   int32_t producer;
   int32_t consumer;
+};
+
+// An op that comes ahead of another of its device, or behind it.
+struct Shift {
+  int32_t op;
+  int32_t other;
+  bool behind;
 };
 
 // The critical path of one placement after another: from the op that ends last back to the start, over what each op
@@ -34,6 +42,14 @@ class Waits {
 
   // One of the path's, in proportion to how long it takes. False where nothing takes time.
   bool Draw(RandomBits* random, Wait* wait) const;
+
+  // A change of order on the path, within ops that follow one another on a device without a pause: one of them goes to
+  // where the first begins or the last ends, or part of the way there (the neighborhood N6: Balas & Vazacopoulos 1998).
+  // `wait`: devices wait for their next op; else only what is ready can come first. False where it finds none.
+  bool DrawShift(RandomBits* random, bool wait, Shift* shift) const;
+
+  // When the last of an op's inputs ends.
+  int64_t ReadyOf(int32_t op) const;
 
   // Of an op of the plan, in the step that was read.
   int64_t StartOf(int32_t op) const { return spans_.start_ns[op]; }
@@ -63,6 +79,7 @@ class Waits {
   std::vector<int32_t> device_of_op_;          // [M]
   std::vector<int32_t> ends_;                  // a hash table of the ops that take time, by device and end
   std::vector<int32_t> path_;
+  std::vector<std::pair<int32_t, int32_t>> blocks_;  // of the path, each op began as the next in it ended: [begin, end)
   std::vector<Wait> waits_;
   std::vector<int64_t> until_ns_;  // their lengths, summed up
 };

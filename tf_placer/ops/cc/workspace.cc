@@ -31,6 +31,7 @@ Workspace::Workspace(const SimulationPlan& plan, bool by_plan)
       ready_end(plan.num_devices + 1),
       heap(Uninitialized<Ready>(plan.uniform_priority && !by_plan ? 0 : plan.max_ready * plan.num_devices)),
       plan_priority(Uninitialized<int64_t>(by_plan ? plan.num_ops : 0)),
+      awaited(plan.num_devices),
       devices(plan.num_devices),
       bytes(plan.num_devices),
       channels(plan.num_channels),

@@ -55,6 +55,12 @@ struct Spans {
   std::vector<int64_t> start_ns, end_ns;
 };
 
+// Ops of one device that are waited for, the first first: none of a higher priority starts before one of them.
+struct Awaited {
+  const int32_t* begin = nullptr;
+  const int32_t* end = nullptr;
+};
+
 struct TransferList {
   int32_t head;
   int32_t tail;
@@ -72,6 +78,7 @@ struct DeviceState {
   bool newest_first;
   TransferList chores;    // waiting; empty when the head is -1
   int64_t left_ns;        // of its ops that have not started; where there is a limit
+  Awaited awaited;        // from the first on that has not started
   int64_t dispatch_ns;    // what the host takes for each op
   int64_t dispatched_ns;  // until when the host has worked for the ops so far
 };
@@ -93,6 +100,8 @@ struct Workspace {
   std::vector<int32_t*> ready_end;    // [D + 1]
   std::unique_ptr<Ready[]> heap;      // [D, max_ready] when priorities differ
   std::unique_ptr<int64_t[]> plan_priority;  // [N] a plan's and the problem's as one number
+  std::vector<Awaited> awaited;              // [D] of a plan with an order
+  std::vector<int32_t> awaited_ops;          // where they are kept, unless the plan's owner does
   std::unique_ptr<Running[]> running;
   std::vector<DeviceState> devices;
   std::vector<int64_t> bytes;  // [D] in use now

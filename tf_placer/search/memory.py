@@ -1,0 +1,244 @@
+"""Memory: the room that a step needs on one device, and plans that take the least."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tf_placer.base import interrupt
+from tf_placer.base.quantities import size
+from tf_placer.cluster.cluster import Cluster, fullest_share, preset_names, short_device_name
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
+from tf_placer.planners.plain import single_device_placements, topological_fill
+from tf_placer.problem.bounds import least_share
+from tf_placer.problem.placement import Decisions, Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import held_bytes, order_of_use
+from tf_placer.search.methods import PLAIN, Budget, configured, find
+from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
+
+_HOLDERS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """A step that no accelerator of a cluster holds by itself."""
+
+    device: str  # the accelerator that lacks least, by name
+    needed_bytes: int  # at the peak of a step with everything there that may be there
+    has_bytes: int  # its memory
+    # The units that take most of it: name of the first op -> bytes, with what of its outputs is alive at the fullest
+    # moment.
+    holders: Mapping[str, int]
+    # The smallest described machine whose accelerators hold the step, by total memory and then their number; None where
+    # none of them does.
+    preset: str | None
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{name!r} ({size(num_bytes)})" for name, num_bytes in self.holders.items())
+        machine = (
+            "no described machine holds the step on its accelerators"
+            if self.preset is None
+            else f"the smallest described machine whose accelerators hold the step is {self.preset}"
+        )
+        return (
+            f"{short_device_name(self.device)} has {size(self.has_bytes)} and would need {size(self.needed_bytes)} "
+            f"({self.needed_bytes} bytes), most of it for the units of {held}; {machine}"
+        )
+
+
+def room_needed(problem: Problem) -> Room | None:
+    """Memory that the step needs of the accelerator that lacks least; None where one holds the step, simulated."""
+    counted, capacity = problem.cluster.accelerators(), problem.cluster.capacity_bytes()
+    rows = single_device_placements(_off_the_host(problem))[counted]
+    measured = SimulatedEvaluator(problem).evaluate(rows)
+    assert measured.peak_bytes is not None  # simulated
+    if (measured.status == Status.OK).any():
+        return None
+    devices = np.flatnonzero(counted)
+    needed = measured.peak_bytes[np.arange(len(devices)), devices]
+    least = int((needed - capacity[devices]).argmin())
+    held = problem.resident_bytes + held_bytes(problem)
+    largest = np.argsort(-held, kind="stable")[:_HOLDERS]
+    return Room(
+        device=problem.cluster.devices[devices[least]].name,
+        needed_bytes=int(needed[least]),
+        has_bytes=int(capacity[devices[least]]),
+        holders={problem.name_of_unit(int(unit)): int(held[unit]) for unit in largest if held[unit]},
+        preset=_smallest_preset(problem),
+    )
+
+
+def _smallest_preset(problem: Problem) -> str | None:
+    """Smallest preset where a cheap plan fits, with the op times of this cluster.
+
+    A device that has none of its type here is like the first one.
+    """
+    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
+    sized = []
+    for cluster in map(Cluster.preset, preset_names()):
+        counted = cluster.accelerators()
+        sized.append((int(cluster.capacity_bytes()[counted].sum()), int(counted.sum()), cluster))
+    for _, _, cluster in sorted(sized, key=lambda entry: entry[:2]):
+        like = [first.get(device.type, 0) for device in cluster.devices]
+        allowed = problem.allowed[:, like]
+        allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
+        there = _off_the_host(
+            dataclasses.replace(
+                problem, cluster=cluster, compute_ns=problem.compute_ns[:, like], allowed=allowed
+            )
+        )
+        rows = np.concatenate([single_device_placements(there), topological_fill(there)])
+        if (SimulatedEvaluator(there).evaluate(rows).status == Status.OK).any():
+            return cluster.name
+    return None
+
+
+def _off_the_host(problem: Problem) -> Problem:
+    """The problem with every unit kept to accelerators that may run there."""
+    counted = problem.cluster.accelerators()
+    may = (problem.allowed & counted).any(axis=1)
+    allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)
+    return dataclasses.replace(problem, allowed=allowed)
+
+
+_FILLS = (1.0, 0.75, 0.5, 0.25)  # caps under which devices are filled, as shares of the fastest plan's
+_BATCH, _PATIENCE = 16, 8  # moves tried together, and batches without a gain before time is sought again
+_LEAST_STEPS = 16  # however long the fastest plan took: without a step nothing is lowered
+_BURST = 128  # placements tried for time, under the cap that the best plan sets
+
+
+def least_memory(
+    fastest: SearchResult,
+    budget: Budget,
+    slow_down: float,
+    show: Callable[[HistoryEntry], None],
+    stop: interrupt.Stop,
+) -> SearchResult:
+    """Lowers the cap that the best plan sets on all accelerators, from the fastest plan of a method.
+
+    Runs of units are moved off the fullest accelerator while the plan stays within the slow-down. Where that gains no
+    more, the plain search continues from the plan for time, with accelerators no larger than the plan's share of them.
+    All of it is simulated. Ctrl-C keeps the best.
+
+    Args:
+      fastest: the search for that plan.
+      budget: of that search and this one together.
+      slow_down: share of the fastest plan's step time that the plan may take longer.
+      show: is given the history of the best plan.
+      stop: ends it early.
+
+    Returns:
+      The plan, with ``least_memory`` set; where none takes less, the fastest.
+    """
+    begin_s = time.monotonic() - fastest.search_s
+    problem, interrupted = fastest.placement.problem, fastest.interrupted
+    bound = least_share(problem, fastest.runtime_s * (1 + slow_down))
+    lowering = _Lowering(fastest, slow_down)
+    random = np.random.default_rng(fastest.seed)
+    steps = in_vain = bursts = 0
+    while not interrupted and lowering.share > bound:
+        left = budget.left(lowering.evaluations)
+        is_late = time.monotonic() - begin_s >= budget.seconds
+        if left < 1 or (is_late and steps >= _LEAST_STEPS):
+            break
+        steps += 1
+        if in_vain < _PATIENCE:
+            share = lowering.share
+            lowering.keep(lowering.moved(int(min(_BATCH, left)), random))
+            in_vain = 0 if lowering.share < share else in_vain + 1
+        else:
+            # A search for time, with no accelerator larger than the best plan's share of it.
+            in_vain, bursts = 0, bursts + 1
+            capped = _capped(problem, lowering.share)
+            plain = find(PLAIN)
+            assert plain.build_inside is not None  # it searches inside the simulator
+            planner = plain.build_inside(
+                capped,
+                configured(plain),
+                lowering.best,
+                fastest.seed + bursts,
+                search_simulator(capped),
+            )
+            burst = planner.advance(int(min(_BURST, left)))
+            lowering.evaluations += burst.evaluations
+            lowering.keep(np.asarray(burst.device_of_unit), counts=False)
+        elapsed_s = time.monotonic() - begin_s
+        show(HistoryEntry(lowering.evaluations, elapsed_s, lowering.runtime_s, math.nan, 0))
+        interrupted, stop.requested = stop.requested, False
+    names = [device.name for device in problem.cluster.devices]
+    return dataclasses.replace(
+        fastest,
+        placement=Placement.from_decisions(problem, Decisions(lowering.best[np.newaxis])),
+        runtime_s=lowering.runtime_s,
+        peak_bytes={name: int(b) for name, b in zip(names, lowering.peak_bytes, strict=True)},
+        evaluations=lowering.evaluations,
+        search_s=time.monotonic() - begin_s,
+        interrupted=interrupted,
+        least_memory=LeastMemory(slow_down, fastest, lowering.share, bound),
+    )
+
+
+class _Lowering:
+    """The best plan so far, by ``fullest_share`` and then time, and moves towards smaller ones."""
+
+    def __init__(self, fastest: SearchResult, slow_down: float) -> None:
+        self._problem = problem = fastest.placement.problem
+        self._limit_s = fastest.runtime_s * (1 + slow_down)
+        self._simulator = search_simulator(problem)
+        self._order = order_of_use(problem)
+        self.evaluations = fastest.evaluations
+        self.best, self.share, self.runtime_s = np.zeros(0, np.int32), math.inf, math.inf
+        self.peak_bytes = np.zeros(problem.num_devices, np.int64)
+        self.keep(np.array(fastest.placement.device_of_unit)[np.newaxis])
+        self.keep(np.concatenate([topological_fill(_capped(problem, fill * self.share)) for fill in _FILLS]))
+
+    def moved(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """[count, U], the best with a run of units off the fullest accelerator, long or short, on another device."""
+        cluster = self._problem.cluster
+        shares = self.peak_bytes / cluster.capacity_bytes()
+        fullest = int(np.where(cluster.accelerators(), shares, -1.0).argmax())
+        units = self._order[self.best[self._order] == fullest]
+        # The roomier, the more likely.
+        room = np.where(np.arange(len(shares)) == fullest, 0.0, np.maximum(1 - shares / self.share, 0.05))
+        rows = np.repeat(self.best[np.newaxis], count, axis=0)
+        if not len(units) or not room.any():
+            return rows
+        targets = random.choice(len(room), size=count, p=room / room.sum())
+        lengths = np.exp(random.uniform(0, math.log(1 + len(units) / 2), count)).astype(int)
+        for row, target, length in zip(rows, targets, lengths, strict=True):
+            first = int(random.integers(len(units) - length + 1))
+            run = units[first : first + length]
+            row[run[self._problem.allowed[run, target]]] = target
+        return rows
+
+    def keep(self, rows: np.ndarray, counts: bool = True) -> None:
+        """Keeps the best plan of [B, U], if in time and better than the best so far."""
+        if not len(rows):
+            return
+        measured = self._simulator.evaluate(rows)
+        assert measured.peak_bytes is not None  # simulated
+        self.evaluations += len(rows) if counts else 0
+        in_time = (measured.status == Status.OK) & ~(measured.runtime_s > self._limit_s)
+        shares = np.where(in_time, fullest_share(self._problem.cluster, measured.peak_bytes), np.inf)
+        row = int(np.lexsort((measured.runtime_s, shares))[0])
+        if in_time[row] and (shares[row], measured.runtime_s[row]) < (self.share, self.runtime_s):
+            self.best, self.share = np.array(rows[row]), float(shares[row])
+            self.runtime_s, self.peak_bytes = float(measured.runtime_s[row]), measured.peak_bytes[row]
+
+
+def _capped(problem: Problem, share: float) -> Problem:
+    """The problem with accelerators cut to a share of their memory."""
+    cluster = problem.cluster
+    devices = tuple(
+        dataclasses.replace(device, memory_bytes=max(math.ceil(device.memory_bytes * share), 1))
+        if counted
+        else device
+        for device, counted in zip(cluster.devices, cluster.accelerators(), strict=True)
+    )
+    return dataclasses.replace(problem, cluster=dataclasses.replace(cluster, devices=devices))
