@@ -2,9 +2,9 @@
 
     python -m experiments.fit_gpu_costs [--quick]
 
-Prints what is fitted next to the constants of tf_placer/costs/shares.py, the scatter of each class, and typical factors
-of rows that had no part in the fit: leaving out a source, and, without --quick, a GPU. No time of a network is used,
-but for the time that TensorFlow takes to start a kernel.
+Prints what is fitted next to the constants of tf_placer/costs/shares.toml, the scatter of each class, and typical
+factors of rows that had no part in the fit: leaving out a source, and, without --quick, a GPU. No time of a network is
+used, but for the time that TensorFlow takes to start a kernel.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
 
 def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str]:
     """What is found for GPUs before the shares."""
-    yield from header("GPU", "streaming share", "in shares.py")
+    yield from header("GPU", "streaming share", "in shares.toml")
     for model, share in streaming_shares(kernels).items():
         yield line(model, f"{share:.2f}", f"{shares.GPU_MODELS[model].streaming:.2f}")
     yield ""
@@ -61,7 +61,7 @@ def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str
     mean = float(np.mean(list(found.values())))
     yield (
         f"Kepler's compute share: {mean:.2f} ({of_each}; from {model_rows(rows)} rows); "
-        f"in shares.py {shares.KEPLER_COMPUTE:.2f}"
+        f"in shares.toml {shares.KEPLER_COMPUTE:.2f}"
     )
     used_ns = device_of_model("generic_gpu").dispatch_ns
     yield f"Time to start a kernel: {dispatch_ns(rows):,} ns; in models.toml {used_ns:,} ns"
@@ -93,7 +93,7 @@ def share_lines(fitted: Shares, kernels: Sequence[KernelRow]) -> Iterator[str]:
         off[one.work_class].append(value)
     current = current_shares()
     yield ""
-    yield from header("class", "rows", "share", "in shares.py", "sd of ln ratio", "median ratio")
+    yield from header("class", "rows", "share", "in shares.toml", "sd of ln ratio", "median ratio")
     for work_class, values in sorted(off.items()):
         pair = [of.compute.get(work_class, of.memory.get(work_class, 1.0)) for of in (fitted, current)]
         yield line(
@@ -104,7 +104,7 @@ def share_lines(fitted: Shares, kernels: Sequence[KernelRow]) -> Iterator[str]:
             f"{np.exp(np.median(values)):.2f}",
         )
     for kind, share in fitted.kind_memory.items():
-        yield f"Memory share of kind {kind.name}: {share:.2f}; in shares.py {current.kind_memory[kind]:.2f}"
+        yield f"Memory share of kind {kind.name}: {share:.2f}; in shares.toml {current.kind_memory[kind]:.2f}"
     yield f"Typical factor of {len(kernels)} rows: {typical_factor(fitted, kernels):.2f}"
 
 

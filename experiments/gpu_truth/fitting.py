@@ -63,7 +63,7 @@ _STRAY = 0.5  # of ln(time): rows that are further off count linearly (Huber)
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
-    """Fitted constants, as ``shares.py`` has them."""
+    """Fitted constants, as shares.toml has them."""
 
     compute: Mapping[WorkClass, float]
     memory: Mapping[WorkClass, float]

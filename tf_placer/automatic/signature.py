@@ -305,7 +305,7 @@ class _Placing:
     def place(self) -> ConcreteFunction:
         """What runs by the plan, after its variables have moved."""
         self.home.update(dict.fromkeys(self.whole.index.names, f"{host_address_space()}/device:CPU:0"))
-        # No local may hold one.
+        # Handles in a local would keep their variables there.
         self.home.update((node, h.device) for node, h in captured_handles(self.concrete, self.whole).items())
         write = self._write if self.writing is None else self.writing.write
         return run_by_plan(self.concrete, self.item, self.placement, self.cluster, write)

@@ -105,8 +105,9 @@ _REMEMBERED = 50  # rounds in the first turn, twice as many in each
 _LONG, _GROWTH = 15, 1.2  # until there are so many for each op, and then
 _MOST_REMEMBERED = 2**16
 _ROUNDS = 20  # of a chain in a turn, for each that is remembered
-_BEHIND = 0.1  # share by which a chain may be slower than the fastest, before it takes that one's plan
-_SETBACKS = (0.02, 0.04, 0.08, 0.16, 0.32)  # shares by which a chain may be slower at first, in long turns
+_BEHIND = 0.03  # share by which a chain may be slower than the fastest, before it takes that one's plan
+# Shares by which a chain may be slower at first, in long turns.
+_SETBACKS = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 _FITS_NOT = NEVER // 4
 
 

@@ -257,7 +257,7 @@ SPEC = portfolio(
 
 
 _CHEAP = 8  # plans on which every rule is tried at first
-_RACE = 0.3  # share of the budget after which one order is left
+_RACE = 0.5  # share of the budget after which one order is left
 _ORDER_TURN = 0.05  # share, of one of the two that go on
 _LATE = 0.95  # share after which the best plan is tried under every rule once more
 
@@ -285,15 +285,15 @@ def under_orders(method: MethodSpec, order: str) -> MethodSpec:
             for heat in range(heats):
                 for i, arm in enumerate(arms):
                     share = _RACE * (heat + 1) / heats - context.used()
-                    until = context.used() + max(share, 0) / (len(arms) - i)
-                    yield from arm.turn(until)
+                    until = context.used() + share / (len(arms) - i)
+                    if share > 0:  # a round may take longer than a heat
+                        yield from arm.turn(until)
                 arms = sorted(arms, key=lambda arm: arm.best.runtime_s)[: math.ceil(len(arms) / 2)]
         if order == AUTO_ORDER and arms[0].goes_on:
             arms.append(_Ordered(SEARCHED_ORDER, method, config, in_turn, context.start))
         is_late = False
         while any(arm.goes_on for arm in arms) or not is_late:
             best = min((arm.best for arm in arms), key=lambda best: best.runtime_s)
-            # Who was asked less recently goes first where neither has gained.
             arm = max(arms, key=lambda arm: (arm.goes_on, arm.gain, -arm.asked))
             if best.plan is None:
                 arm = arms[0]
@@ -330,16 +330,15 @@ class _Ordered(Run):
             method, config, dataclasses.replace(context, priority_of_op=ranks, checkpoint=Kept())
         )
         self.rule = rule
-        self.gain, self.asked = math.inf, 0  # of its last turn, as a share of the step; and when that was
+        # Of its last turn, and when. The order waits until rules gain less.
+        self.gain, self.asked = 0.002 if rule == SEARCHED_ORDER else math.inf, 0
 
     def turn(self, until: float) -> Iterator[Round]:
         """Rounds until so much of the budget is used."""
-        is_first = True
-        while self.goes_on and (is_first or self.context.used() < until):
-            is_first = False
-            batch = self.next_round()
-            if batch is not None:
-                yield dataclasses.replace(batch, order=self.rule)
+        while batch := self.next_round():
+            yield dataclasses.replace(batch, order=self.rule)
+            if self.context.used() >= until:
+                return
 
     def tried(self, devices: np.ndarray) -> Round:
         """Plans [B, U] in this order, as a round."""

@@ -57,7 +57,7 @@ def test_the_constants_are_those_of_the_fit(rows):
         found, had = getattr(fitted, name), getattr(current, name)
         assert set(found) == set(had)
         wrong = {key.name: (found[key], had[key]) for key in had if abs(found[key] - had[key]) > 0.0051}
-        assert wrong == {}, "run experiments.fit_gpu_costs and put what it prints into shares.py"
+        assert wrong == {}, "run experiments.fit_gpu_costs and put what it prints into shares.toml"
     for model, share in streaming_shares(kernels).items():
         assert shares.GPU_MODELS[model].streaming == pytest.approx(share, abs=0.0051)
     kepler = np.mean(list(kepler_compute(rows).values()))
