@@ -81,7 +81,7 @@ def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> O
     monkeypatch.setattr(
         placing, "with_data_parallel", lambda found: dataclasses.replace(found, beside=(*found.beside, FOUND))
     )
-    monkeypatch.setattr("tf_placer.planning.log.Durations.known", lambda self, key, rule_s: 5.0)
+    monkeypatch.setattr("tf_placer.planning.log.Durations.of", lambda self, key, rule_s=None: 5.0)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(budget_s, 4), 0, **more)
     with begins_at(time.monotonic()):
         return placing.place(request, "single", rich.console.Console(quiet=True))
