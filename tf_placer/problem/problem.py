@@ -453,7 +453,7 @@ class Problem:
                 fields["work"] = OpWork(**{name: arrays[f"work_{name}"] for name in names})
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{file} lacks a part of a problem ({error}); {_REMEDY}") from error
         try:
             return Problem(**fields)

@@ -64,7 +64,7 @@ class SearchResult:
     found_by: str = ""  # the method inside ``method`` that found the plan; ``method`` where there is none
     proven_s: float = 0.0  # proven: no placement that fits takes less in the simulator; 0: nothing is
     least_memory: LeastMemory | None = None  # of a search for the least memory
-    order: str = NO_ORDER  # rule of the order of execution (``tf_placer.planners.order``)
+    order: str = NO_ORDER  # a rule of ``planners.order``, or ``searched``
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "found_by", self.found_by or self.method)

@@ -76,8 +76,8 @@ class Wrappers(TypedDict, total=False):
     # plans begins at the one that it finds by the estimates in half of the budget.
     robust: bool
     # "none": plans decide devices alone, and the runtime takes ready ops as it does. A rule (``methods.ORDER_RULES``):
-    # plans also have the priorities of the rule. "auto": the rules race, and so does no order (``under_orders``). It is
-    # simulated and not resumed.
+    # plans also have the priorities of the rule. "auto": rules and none race, then it is searched (``under_orders``).
+    # It is simulated and not resumed.
     order: str
 
 

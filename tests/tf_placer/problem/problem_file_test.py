@@ -206,8 +206,8 @@ def test_a_file_of_before_classes_of_work_is_read(tmp_path):
     problem.save(tmp_path / "new")
     header, arrays = read_array_file(tmp_path / "new", KIND, 1, "")
     del arrays["work_work_class"]
-    older = array_file_bytes(KIND, 1, header, arrays)
-    (tmp_path / "old").write_bytes(older)
-    loaded = Problem.load(str(tmp_path / "old"))
+    loaded = Problem.load(written(tmp_path / "old", header, arrays))
     assert set(loaded.work.work_class.tolist()) == {WorkClass.UNCLASSIFIED}
     np.testing.assert_array_equal(loaded.work.flops, problem.work.flops)
+    with pytest.raises(InputError, match="lacks a part of a problem"):
+        Problem.load(written(tmp_path / "uneven", header, {**arrays, "work_flops": np.ones(1)}))
