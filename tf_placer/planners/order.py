@@ -98,7 +98,7 @@ def placed_ways_ns(problem: Problem, device_of_unit: np.ndarray) -> tuple[np.nda
     return np.array(op_ns) + np.array(after), np.array(after_send)
 
 
-# The settings were tuned on seven job shops.
+# The settings were tuned on ten job shops.
 _ORDER = 0.6  # share of rounds that change the order
 _PATH = 0.7  # share of the others that begin on the critical path
 _REMEMBERED = 50  # rounds in the first turn, twice as many in each
