@@ -24,15 +24,7 @@ from tf_placer.agents.features import (
     graph_inputs,
     prior_choices,
 )
-from tf_placer.agents.learner import (
-    Best,
-    PolicyLearner,
-    Proposal,
-    WarmStart,
-    adam,
-    descend,
-    executed_times,
-)
+from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
 from tf_placer.agents.losses import (
     MovingAverageBaseline,
     cross_entropy_loss,
@@ -43,12 +35,7 @@ from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
-from tf_placer.networks.graph_encoders import (
-    DeepGraphInfomax,
-    GraphConvolution,
-    infomax_loss,
-    mixed_up,
-)
+from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss, mixed_up
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, SegmentSeq2SeqPlacer
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
@@ -420,10 +407,6 @@ SPEC = MethodSpec(
     config=MarsConfig,
     ignores=("single units of a group",),
     uses_start=True,
-    versions={
-        "network": 3,
-        "features": FEATURES_VERSION,
-        "relative features": RELATIVE_VERSION,
-    },
+    versions={"network": 3, "features": FEATURES_VERSION, "relative features": RELATIVE_VERSION},
     student=MarsStudent,
 )

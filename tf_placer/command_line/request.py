@@ -21,25 +21,12 @@ from tf_placer.command_line.source import Source
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.planning import search_request
 from tf_placer.planning.fusing import check_has_xla
-from tf_placer.planning.request import (
-    AUTO,
-    DEFAULT_BUDGET_S,
-    DESCRIPTION,
-    REPEATED,
-    SOURCES,
-    Flags,
-)
+from tf_placer.planning.request import AUTO, DEFAULT_BUDGET_S, DESCRIPTION, REPEATED, SOURCES, Flags
 from tf_placer.planning.search_request import MethodSettings
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.search.methods import (
-    AUTO_ORDER,
-    NO_ORDER,
-    Budget,
-    Objective,
-    configured,
-)
+from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, Budget, Objective, configured
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 

@@ -56,9 +56,7 @@ class Source:
     tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
     parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
     batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
-    kept_whole: tuple[
-        int, ...
-    ] = ()  # positions of ops that are not split, as a plan has them (``Splitting``)
+    kept_whole: tuple[int, ...] = ()  # positions of ops that are not split, as a plan has them
     items: list[Item] = dataclasses.field(
         default_factory=list, compare=False, repr=False
     )  # of a script that ran

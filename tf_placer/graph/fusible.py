@@ -111,7 +111,7 @@ class _Checks:
         elif rule in ("known", "settled"):
             is_safe = self._is_known(op, list(map(int, arguments.split(","))))
             if rule == "settled" and any(feed.is_open for feed in self._item.feeds):
-                operation = self._operation(op)
+                operation = self._operations.get(op)
                 is_safe = is_safe and operation is not None
                 tensors = (*operation.inputs, *operation.outputs) if operation is not None else ()
                 is_safe = is_safe and all(tensor.shape.is_fully_defined() for tensor in tensors)
@@ -126,31 +126,53 @@ class _Checks:
         return "" if is_safe else _UNCHECKED[rule]
 
     @functools.cached_property
-    def _operations(self) -> Mapping[str, tf.Operation]:
-        """The program with inputs of any size where they may be; empty where TensorFlow cannot infer its shapes."""
-        graph_def = tf.compat.v1.GraphDef()
-        graph_def.CopyFrom(self._item.graph_def)
-        keep_callbacks_from_running(graph_def.node)
+    def _operations(self) -> Mapping[int, tf.Operation]:
+        """What the proofs look at, with inputs of any size where they may be; empty where shapes cannot be inferred.
+
+        They follow whole numbers. Of others they need shapes, which the item has where no input is open.
+        """
+        index, outputs, nodes = self._item.index, self._item.outputs, self._item.graph_def.node
+        graph_def = tf.compat.v1.GraphDef(library=self._item.graph_def.library)
+        graph_def.versions.CopyFrom(self._item.graph_def.versions)
+
+        @functools.cache
+        def unknown(name: str, dtype: tf.DType, shape: tuple[int | None, ...] | None) -> str:
+            node = graph_def.node.add(name=name, op="Placeholder")
+            node.attr["dtype"].type = dtype.as_datatype_enum
+            node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+            return name
+
         is_open = {feed.node for feed in self._item.feeds if feed.is_open}
-        for node, specs in zip(graph_def.node, self._item.outputs, strict=True):
-            is_large = (
-                node.op == "Const" and specs[0].num_bytes > KEPT_BYTES
-            )  # an item may be without its value
-            if not is_large and node.name not in is_open:
+        inputs: list[list[tuple[int, int]]] = [[] for _ in nodes]
+        for producer, output, consumer, _ in index.data_edges.tolist():
+            dtype = outputs[producer][output].dtype
+            is_cut = not is_open and nodes[producer].op != "Const" and (dtype.is_floating or dtype.is_complex)
+            inputs[consumer].append((producer, output if is_cut else -1))
+        checked = [op for op, op_type in enumerate(index.op_types) if op_type in _OUTSIDE]
+        for op in sorted(reached(checked, lambda op: [producer for producer, cut in inputs[op] if cut < 0])):
+            name, is_fed = nodes[op].name, nodes[op].name in is_open
+            # An item may be without the value of a large constant.
+            if is_fed or (nodes[op].op == "Const" and outputs[op][0].num_bytes > KEPT_BYTES):
+                spec = outputs[op][0]
+                unknown(name, spec.dtype, (None,) * len(spec.shape) if is_fed else spec.shape)
                 continue
-            shape = tf.TensorShape(specs[0].shape if is_large else [None] * len(specs[0].shape))
-            node.op = "Placeholder"
-            node.attr.pop("value", None)
-            node.attr["shape"].shape.CopyFrom(shape.as_proto())
+            node = graph_def.node.add()
+            node.CopyFrom(nodes[op])
+            node.attr.pop("_class", None)
+            del node.input[len(inputs[op]) :]  # control inputs
+            for position, (producer, cut) in enumerate(inputs[op]):
+                if cut >= 0:
+                    spec = outputs[producer][cut]
+                    shape = None if spec.rule else spec.shape
+                    node.input[position] = unknown(f"{nodes[producer].name}/output_{cut}_", spec.dtype, shape)
+        keep_callbacks_from_running(graph_def.node)
         with tf.Graph().as_default() as graph:
             try:
                 tf.graph_util.import_graph_def(graph_def, name="")
             except (ValueError, tf.errors.OpError):
                 return {}
-            return {operation.name: operation for operation in graph.get_operations()}
-
-    def _operation(self, op: int) -> tf.Operation | None:
-        return self._operations.get(self._item.index.names[op])
+            numbers = index.id_of_name
+            return {numbers[op.name]: op for op in graph.get_operations() if op.name in numbers}
 
     def _is_cast_alike(self, op: int) -> bool:
         node = self._item.graph_def.node[op]
@@ -164,7 +186,7 @@ class _Checks:
         producers = [index.id_of_name[parse_input(inputs[position])[1]] for position in positions]
         if all(index.op_types[producer] == "Const" for producer in producers):  # mostly, and soon seen
             return True
-        operation = self._operation(op)
+        operation = self._operations.get(op)
         return operation is not None and all(
             folded_constant(operation.inputs[position]) is not None for position in positions
         )
@@ -188,12 +210,12 @@ class _Checks:
 
     def _bound(self, op: int) -> float:
         """What an op checks that its indices are below; 0 where that is not known."""
-        operation = self._operation(op)
+        operation = self._operations.get(op)
         _, _, arguments = _OUTSIDE[self._item.index.op_types[op]].partition(":")
         return 0 if operation is None else _least_size(operation, *arguments.split(","))
 
     def _range_read(self, op: int, position: int) -> _Range:
-        operation = self._operation(op)
+        operation = self._operations.get(op)
         return _ANY if operation is None else self._range(op, operation.inputs[position])
 
     def _range(self, op: int, tensor: tf.Tensor, depth: int = 0) -> _Range:

@@ -489,16 +489,17 @@ def host_ops(
     library = functions_of(graph_def.library)
     kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
     kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
-    callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
-    prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
     reasons = {}
     for node in graph_def.node:
         if node.name in kinds:
             reasons[node.name] = kinds[node.name]
-        elif callbacks[node.name]:
-            reasons[node.name] = f"it runs a Python function ({callbacks[node.name]})"
-        elif prints[node.name]:
-            reasons[node.name] = f"it prints where this process does ({prints[node.name]})"
+        elif told := _op_within(node, CALLBACKS | _TELLS, library):
+            called = _op_within(node, CALLBACKS, library)
+            reasons[node.name] = (
+                f"it runs a Python function ({called})"
+                if called
+                else f"it prints where this process does ({told})"
+            )
     return reasons
 
 

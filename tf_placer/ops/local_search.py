@@ -44,9 +44,7 @@ class MoveTables:
     together_chance: int  # that they go to the piece's device, and not as many places on as their parts
     # that a piece grows from the critical path of where the chain is; only the C++ draws such moves
     path_chance: int = 0
-    order_chance: int = (
-        0  # that a round changes the order first, on the critical path; 0 where none is searched
-    )
+    order_chance: int = 0  # that a round changes the order first, on the critical path; 0 for no search of it
     # of each round, of which the one is tried that the network scores highest; only the C++ has more than one
     draws: int = 1
     uniform_chance: int = 0  # that a round draws one alone

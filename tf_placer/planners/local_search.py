@@ -35,11 +35,9 @@ class LocalSearchConfig(Settings):
       late: L, a move is accepted if it is no slower than the search was L rounds ago. More end at better plans and
         take longer.
       largest_piece: the most units that one move takes, of all.
-      crossing: probability that a piece grows from an end of an edge that crosses, and not from where the work is.
-      towards: probability that such a piece goes to the device at the other end, and not to any.
       swaps: probability that a piece of as many units comes back in exchange.
       one_kind: probability that a piece grows over units of its first one's kind only: such as others wait for, or such
-        as wait long themselves for the step to end (weight gradients), which may go where the others should not.
+        as wait long for the step to end (weight gradients).
       copies: probability that the copies of a piece for other parts of the batch go along, and nothing comes back; only
         of programs in parts.
       together: probability that they go to the device of the piece; else to that which is as many places on among the
@@ -49,14 +47,16 @@ class LocalSearchConfig(Settings):
     chains: int = setting(0, least=0, most=_MOST)
     late: int = setting(200, least=1, most=_MOST)
     largest_piece: float = setting(0.25, least=0, most=1)
-    crossing: float = setting(0.5, least=0, most=1)
-    towards: float = setting(0.8, least=0, most=1)
     swaps: float = setting(0.3, least=0, most=1)
     one_kind: float = setting(0.5, least=0, most=1)
     copies: float = setting(0.5, least=0, most=1)
     together: float = setting(0.6, least=0, most=1)
 
 
+_CROSSING = (
+    0.5  # probability that a piece grows from an end of an edge that crosses, and not from where the work is
+)
+_TOWARDS = 0.8  # that such a piece goes to the device at the other end, and not to any
 _MASK = 2**64 - 1
 
 
@@ -122,8 +122,8 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         part_of_unit=part_of_unit,
         copies=copies,
         turned=turned,
-        crossing_chance=chance(config.crossing),
-        towards_chance=chance(config.towards),
+        crossing_chance=chance(_CROSSING),
+        towards_chance=chance(_TOWARDS),
         swap_chance=chance(config.swaps),
         kind_chance=chance(config.one_kind),
         copies_chance=chance(config.copies),
@@ -378,10 +378,10 @@ class LocalSearch:
     A move is kept if it is no slower than where the search is, or than where it was L rounds before: it may go
     through slower placements for a while, and is stuck less often than one that only descends.
 
-    A piece is grown breadth first from one unit over units of the same device, up to a size that is drawn
-    log-uniformly, from one unit to a whole branch with its gradients and variables: a single unit that leaves its
-    neighbors only adds messages. Some moves bring a piece of as many units back in exchange (Kernighan & Lin 1970):
-    where the devices share the work evenly, one piece alone makes one of them the slower.
+    A piece is grown breadth first over units of one device, up to a size that is drawn log-uniformly, from one unit to
+    a branch with its gradients and variables: a single unit that leaves its neighbors only adds messages. Some moves
+    bring a piece of as many units back in exchange (Kernighan & Lin 1970): where devices share the work evenly, one
+    piece alone makes one of them the slower.
 
     It is one chain of ``SimulatedLocalSearch``, decision by decision: for evaluators that are no simulators, and what
     the fast one is tested against.

@@ -49,12 +49,12 @@ class MemeticConfig(Settings):
       turn: evaluations for what repeats, at the coarsest level, and where chains cross over; twice as many at each
         level after that, units included, and twice as many after each turn of units that gained.
       setback: share of a chain's time by which its plans may be slower when it begins a later turn, twice as much after
-        each turn of units that gained nothing, until one gains.
-      path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
-        transfer, in proportion to how long it takes.
-      draws: moves that are drawn for each that is simulated: a small network, trained on other searches, says
-        which is the most likely to make the step faster.
-      uniform: probability that one is drawn all the same.
+        each turn of units that gained nothing.
+      path: probability that a piece grows from the critical path of the chain's plan, in proportion to how long its
+        computations and transfers take.
+      draws: moves that are drawn for each that is simulated: a small network, trained on other searches, says which
+        is likely to make the step faster.
+      uniform: probability of one alone.
     """
 
     chains: int = setting(0, least=0, most=_MOST)
@@ -73,8 +73,7 @@ class MemeticConfig(Settings):
 def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int) -> LocalSearch:
     """A chain of local search from ``start`` [U].
 
-    An evaluator that is no simulator makes hundreds of evaluations and not the thousands that levels and several chains
-    need (``SimulatedMemetic``).
+    An evaluator that is no simulator makes too few evaluations for levels and several chains (``SimulatedMemetic``).
     """
     return LocalSearch(problem, LocalSearchConfig(chains=1, late=config.late), start, seed)
 
@@ -117,20 +116,20 @@ class _Level:
 class SimulatedMemetic:
     """Chains of local search that share what they find, from coarse to fine.
 
-    First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, unless
-    another is much faster: a list schedule would cut all groups to pieces. The fastest comes back when units are
-    searched. Where several starts are given, each chain begins at one of them.
+    Where there are groups, chains begin at the cheap starts that cut the fewest edges, unless another is much faster:
+    a list schedule would cut all groups to pieces. The fastest comes back when units are searched. Of several given
+    starts each chain begins at one.
 
     Then all search what repeats, so that one move is of all layers or time steps (``repeated_groups``), then min-cut
-    parts split by slack (``slack_groups``), in turns of ever more parts, and then units (multilevel search: Walshaw
-    2004). A group is cut where a chain's plan has it on several devices, so no level loses a plan.
+    parts split by slack (``slack_groups``), ever more of them, then units (multilevel search: Walshaw 2004). A group is
+    cut where a chain's plan has it on several devices, so no level loses a plan.
 
-    After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
-    differ, so chains cross over by what does not make them slower (a memetic search: Moscato 1989). A chain that is
+    After that turns of units and short ones of the finest groups alternate. Groups are cut where two chains differ, so
+    chains cross over by what does not make them slower (a memetic search: Moscato 1989). A chain that is
     left behind takes the place of the fastest. Each turn begins with a new history for late acceptance, a little above
-    where the chain is. Turns begin short and with a short memory, which gains the most at first; after a turn of units
-    that gained both are twice as long (Burke & Bykov 2017). After a turn that gained nothing all chains but the fastest
-    begin at another start, and the history begins twice as far above.
+    where the chain is. Turns and memories begin short, which gains the most at first, and are twice as long after a
+    turn of units that gained (Burke & Bykov 2017). After one that gained nothing all chains but the fastest begin at
+    another start, and histories twice as far above.
 
     Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. Of several moves
     (``draws``) a small network, trained on other steps (``edit_weights``), chooses the one to simulate. Turns are

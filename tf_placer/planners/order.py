@@ -34,14 +34,13 @@ RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
     "all_forward": lambda problem, row, seed: ranked(backward_ops(problem), part_of_op(problem)),
     # Longest way to the end of the step first, on the fastest devices and without transfers (Graham 1969).
     "bottom_level": lambda problem, row, seed: ranked(-problem.op_graph.bottom_level_ns),
-    # Ops first that lead to the next transfer behind which the longest way remains. After TicTac (Hashemi et al. 2019),
-    # which orders transfers by what waits for them; what leads to no transfer comes last. As ``placed_level``, but from
-    # the next transfer on, so that the way to it counts as little as it takes.
+    # Ops first that lead to the next transfer behind which the longest way remains, and last what leads to none. After
+    # TicTac (Hashemi et al. 2019), which orders transfers by what waits for them.
     "critical_sends": lambda problem, row, seed: ranked(-placed_ways_ns(problem, row)[1]),
     # Upward rank of HEFT first: every tensor takes its mean time over the links (Topcuoglu et al. 2002).
     "heft_rank": lambda problem, row, seed: ranked(-problem.op_graph.bottom_level_with_transfers_ns),
-    # Backward ops as soon as they are ready, the first part of the batch first (PipeDream: Narayanan et al. 2019). A
-    # device without backward work goes on with forward work, and is never held back for the sake of memory.
+    # Backward ops as soon as they are ready, the first part of the batch first (PipeDream: Narayanan et al. 2019); no
+    # device is held back for the sake of memory.
     "one_forward_one_backward": lambda problem, row, seed: ranked(
         ~backward_ops(problem), part_of_op(problem)
     ),
@@ -114,10 +113,9 @@ _FITS_NOT = NEVER // 4
 class OrderSearch:
     """Chains of late acceptance that change the order on the critical path, or the devices of a piece.
 
-    At first half of the chains keep devices busy: of what is ready, the first in the order runs. The others decide
-    sequences, and a device waits for its next op: some optimum always has this form, and none need have the other
-    (Giffler & Thompson 1960). In turns that get longer each chain goes on from its best plan, or from the best of all
-    where that is clearly faster.
+    Half of the chains keep devices busy at first: of what is ready, the first in the order runs. The others decide
+    sequences, and a device waits for its next op, as in some optimum always (Giffler & Thompson 1960). In turns that
+    get longer each chain goes on from its best plan, or the best of all where that is clearly faster.
     """
 
     def __init__(

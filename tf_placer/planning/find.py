@@ -28,7 +28,7 @@ from tf_placer.planning.forecast import (
     is_given,
     runs_live,
     searching,
-    split_s,
+    splitting,
 )
 from tf_placer.planning.forms import Form, in_parts
 from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
@@ -59,21 +59,17 @@ from tf_placer.workers.local_workers import WorkerError
 FASTEST = Objective()
 _FEW = Budget(evaluations=1000)  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
+_SPLIT_AGAIN = 0.7  # share of the time of a search in parts
 
 
 def find(
-    request: Request,
-    whole: Form,
-    log: Log,
-    kept: Outcome | None = None,
-    make_parts: MakeParts | None = None,
+    request: Request, whole: Form, log: Log, kept: Outcome | None = None, make_parts: MakeParts | None = None
 ) -> Outcome:
     """Finds a plan, and those of plainer methods beside it.
 
     Random search gets as many evaluations as the method, but no more than a tenth of the time. On live devices the
-    runtime has the last word (``search_live``); where they cannot run the program the simulator has it, and that is
-    said. Methods that are compared have equal budgets, and their plans are timed at the end. From the first plan on,
-    Ctrl-C ends the search and loses nothing.
+    runtime has the last word (``search_live``), or the simulator where they cannot run the program. Methods that are
+    compared have equal budgets, and their plans are timed at the end. From the first plan on, Ctrl-C loses nothing.
 
     Args:
       request: what is asked for.
@@ -176,7 +172,7 @@ def _search_in_parts(
 ) -> str:
     """Adds data parallelism, and the best plan of a search of the batch in parts, with their forms.
 
-    Where some ops are faster whole, it is the form in which they are that is searched.
+    Where some ops are faster whole, the form in which they are is searched.
 
     Returns:
       A sentence on why the batch is not put in parts; "" where it is.
@@ -194,8 +190,8 @@ def _search_in_parts(
         rows.append(data_parallel)
     with log.phase(searching(method)) as seconds:
         began_s = time.monotonic()
-        # To split it once more takes as long as the first time.
-        is_late, own_s = 2 * log.took_s(SPLIT_STAGE) > seconds, searched.seconds(Clock.SIMULATED)
+        # To split it again takes nearly as long.
+        is_late, own_s = log.took_s(SPLIT_STAGE) > _SPLIT_AGAIN * seconds, searched.seconds(Clock.SIMULATED)
         if not is_late and own_s is not None:
             form = form.where_it_pays(own_s)
             forms.append(form)
@@ -214,7 +210,8 @@ def _left_out_parts(request: Request, whole: Form, log: Log) -> str:
     # A function's report has data parallelism.
     if request.is_call or not request.tries_parts or not math.isfinite(request.whole_s):
         return ""
-    return left_out(request, "A plan with the batch in parts", split_s(request, whole, log))
+    twice_s = 2 * (splitting(request, whole, log).seconds or 0.0)
+    return left_out(request, "A plan with the batch in parts", twice_s)
 
 
 def left_out(request: Request, what: str, about_s: float) -> str:

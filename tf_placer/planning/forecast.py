@@ -31,10 +31,11 @@ FUSE_MOST_S = 240.0
 _COMPILE_S, _START_S, _START_AGAIN_S, _OP_S = 40.0, 5.0, 1.0, 5e-5
 _TRACE_S, _READ_S, _PROFILE_S = 20.0, 3.0, 55.0
 _FLEET_S = 15.0
-_SPLIT_S, _SPLIT_S_PER_OP = 1.0, 1e-3
+_SPLIT_S, _SPLIT_S_PER_OP = 1.0, 2.5e-4
 _AT_ONCE_S, _WRITE_S, _S_PER_OP = 0.5, 0.5, 2e-4
 _TIMED_S, _RACED_S = 0.5, 1.5
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
+_WHOLE_SHARE = 0.3  # of two searches, of the one before the batch is in parts
 _OPS = 2000  # of a program that was not read yet
 # A search ends with the bounds of the program, which are not in its budget; the next of the same program has them.
 _END_S, _END_S_PER_OP = 0.15, 6e-5
@@ -197,12 +198,15 @@ def closing(request: Request, whole: Form | None, log: Log) -> list[Phase]:
     if request.tries_parts or source.graph or source.parts > 1 or replicas < 2:
         return [writing]
     key = f"splitting the batch of {source.name} over {replicas} devices"
-    return [log.expected(SPLIT, split_s(request, whole, log), key, is_optional=True), writing]
+    rule_s = splitting(request, whole, log).seconds or 0.0
+    return [log.expected(SPLIT, rule_s, key, is_optional=True), writing]
 
 
-def split_s(request: Request, whole: Form | None, log: Log) -> float:
-    """Expected time of splitting the batch into parts, with the problem that comes of it."""
-    return log.durations.of(_split_key(request), _SPLIT_S + _SPLIT_S_PER_OP * _Size(request, whole).ops)
+def splitting(request: Request, whole: Form | None, log: Log) -> Phase:
+    """The phase that splits the batch into parts, with the problem that comes of it."""
+    ops = len(replicas_of(request.cluster.devices)) * _Size(request, whole).ops
+    rule_s = _SPLIT_S + _SPLIT_S_PER_OP * ops
+    return log.expected(SPLIT_STAGE, rule_s, f"splitting the batch of {request.where} in parts")
 
 
 def config_within(request: Request, whole: Form | None) -> LiveConfig:
@@ -244,7 +248,7 @@ class _Size:
 
 
 def _search(
-    request: Request, size: _Size, log: Log, method: str, share: float = 1.0, parts: int = 1
+    request: Request, size: _Size, log: Log, method: str, share: float = 1.0, parts: float = 1
 ) -> Phase:
     """A search in the simulator, or one of several parts of it.
 
@@ -276,22 +280,19 @@ def _simulated(request: Request, size: _Size, log: Log) -> list[Phase]:
     spec = methods.find(method)
     if not splits and (not spec.goes_on or Role.CONTROL in spec.roles):
         return [_search(request, size, log, method, float(spec.goes_on))]
-    share, searches = 1 - CONTROL_SHARE, 2 if splits else 1
-    own = _search(request, size, log, method, share, searches)
-    parts = (
-        [Phase(SPLIT_STAGE, split_s(request, size.whole, log), _split_key(request)), own] if splits else []
-    )
+    share = 1 - CONTROL_SHARE
     control = [] if Role.CONTROL in spec.roles else [_search(request, size, log, CONTROL, CONTROL_SHARE)]
-    return [own, *parts, *control]
+    if not splits:
+        return [_search(request, size, log, method, share), *control]
+    first, second = (
+        _search(request, size, log, method, share, 1 / part) for part in (_WHOLE_SHARE, 1 - _WHOLE_SHARE)
+    )
+    return [first, splitting(request, size.whole, log), second, *control]
 
 
 def tries_parts(request: Request, whole: Form | None, log: Log) -> bool:
-    """True if the batch is also put in parts, one for each device, and that takes no more than half of what is left."""
-    return request.tries_parts and 2 * split_s(request, whole, log) <= log.until_s
-
-
-def _split_key(request: Request) -> str:
-    return f"splitting the batch of {request.where} in parts"
+    """True if the batch is also put in parts, one for each device: twice, and there is as long left for the search."""
+    return request.tries_parts and 4 * (splitting(request, whole, log).seconds or 0.0) <= log.until_s
 
 
 def _live(request: Request, size: _Size, log: Log) -> list[Phase]:
@@ -325,7 +326,7 @@ def _live(request: Request, size: _Size, log: Log) -> list[Phase]:
         for name in names
     }
     phase_of[MEASURE] = dataclasses.replace(measuring, seconds=(measuring.seconds or 0.0) / counts[MEASURE])
-    phase_of[SPLIT_STAGE] = Phase(SPLIT_STAGE, split_s(request, size.whole, log), _split_key(request))
+    phase_of[SPLIT_STAGE] = splitting(request, size.whole, log)
     # The plan that is written is loaded once more, and a step of it is traced.
     tracing_s = 2 * size.load_s + (RuntimeConfig().warmup_steps + 1) * size.step_s
     return [

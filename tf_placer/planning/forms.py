@@ -44,9 +44,7 @@ class Form:
     split: SplitProgram | None = None  # how the item was made of the whole program
     whole: Form | None = None  # the form that was split
     all_in_parts: Form | None = None  # of a form with ops kept whole that could be split: the one without
-    stayed_whole: tuple[
-        str, ...
-    ] = ()  # a sentence for each kind of op that has no parts, the longest time first
+    stayed_whole: tuple[str, ...] = ()  # a sentence for each kind of op without parts, the longest first
     proven_s: float = 0.0  # largest lower bound on the step that a search has proven
     # [U] units of a whole program from which pins, requests and what stays where it is took devices.
     is_narrowed: np.ndarray | None = None

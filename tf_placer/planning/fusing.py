@@ -29,14 +29,7 @@ from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import LoadedProgram, build_program
-from tf_placer.runtime.timing import (
-    TURN_S,
-    Limit,
-    OtherLoad,
-    clearly_slower,
-    race_steps,
-    race_times_s,
-)
+from tf_placer.runtime.timing import TURN_S, Limit, OtherLoad, clearly_slower, race_steps, race_times_s
 from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, starts_kernel
 from tf_placer.transform.fusion.costs import Savings, savings, savings_of
 

@@ -242,7 +242,12 @@ class Log:
     @property
     def left_s(self) -> float:
         """Seconds of the budget before what must follow the running phase has to begin, never negative."""
-        return max(self.until_s - sum(self._must_s(phase) for phase in self._ahead), 0.0)
+        must_s = sum(
+            (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
+            for phase in self._ahead
+            if not (phase.is_cut or phase.is_optional or phase.is_once)
+        )
+        return max(self.until_s - must_s, 0.0)
 
     @property
     def until_s(self) -> float:
@@ -296,12 +301,6 @@ class Log:
     def _cut_s(self) -> float:
         """What phases ahead that can be cut would take."""
         return sum(self._unlimited_s(phase) for phase in self._ahead if phase.is_cut)
-
-    def _must_s(self, phase: Phase) -> float:
-        """What a phase takes of the budget in any case."""
-        if phase.is_cut or phase.is_optional or phase.is_once:
-            return 0.0
-        return (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
 
     def _expected_s(self, phase: Phase) -> float | None:
         """The length of a phase as the budget stands."""

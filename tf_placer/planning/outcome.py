@@ -40,11 +40,7 @@ DATA_PARALLEL, SPLIT = "data_parallel", "split"
 CONSTRUCTED = "constructed"
 # Row of a plan with fusion clusters, beside the same without.
 FUSED = "fused"
-_TITLES = {
-    DATA_PARALLEL: "data parallel",
-    SPLIT: "split and placed",
-    GIVEN: "the plan given",
-}
+_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", GIVEN: "the plan given"}
 # Row of the program without a plan, on the whole machine.
 AS_IT_IS = "as it is"
 # Row of the plan that keeps every layer on one device.
@@ -498,9 +494,7 @@ class Outcome:
         """The outcome with another of its candidates written, and that one changed if need be."""
         written = changed or candidate
         return dataclasses.replace(
-            self,
-            written=written,
-            beside=tuple(row for row in self.candidates if row is not candidate),
+            self, written=written, beside=tuple(row for row in self.candidates if row is not candidate)
         )
 
     def noted(self, notes: Mapping[Note, Any]) -> Outcome:

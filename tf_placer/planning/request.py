@@ -49,8 +49,7 @@ def _on(commands: str, about: str, default: Any = None, words: Sequence[str] = (
     """An option of commands: help in one line, all words where these are few, defaults also by command."""
     default_of = dict.fromkeys(commands.split(), default) | own
     return dataclasses.field(
-        default=default,
-        metadata={"about": about, "default_of": default_of, "words": tuple(words)},
+        default=default, metadata={"about": about, "default_of": default_of, "words": tuple(words)}
     )
 
 

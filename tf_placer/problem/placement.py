@@ -211,10 +211,7 @@ class PlanFile:
         """Parses the text of a plan; ``source`` names the text in messages."""
         try:
             plan = json.loads(text, object_pairs_hook=functools.partial(_without_doubles, source))
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # also of thousands of digits, or of brackets in brackets
+        except (ValueError, RecursionError) as error:  # also of thousands of digits, or brackets in brackets
             raise InputError(
                 f"{source} is not JSON that can be read ({error}); give a placement.json"
             ) from error

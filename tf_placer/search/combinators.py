@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.planners.memetic import SPEC as LEADING
 from tf_placer.planners.order import OrderSearch, priorities, rules_for
 from tf_placer.problem.placement import Decisions
-from tf_placer.problem.problem import made_once
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Kept
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, SEARCHED_ORDER, configured
@@ -22,31 +21,27 @@ from tf_placer.search.round import Best, Context, Round, Run, evaluated
 
 RACE_VERSION = 3  # of a race's state: a search saved with another version cannot be resumed
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
-_LEAD_TURN = 0.1  # share of the budget, of the leading arm
+_LEAD_TURN, _TURN = 0.1, 0.04  # shares of the budget, of the leading arm and of others
+_CHEAP = 0.1  # share of the budget after which no more plans are constructed, from when that begins
+_BEHIND = 0.01  # share by which an arm may be slower, before it goes on from the best plan of all
 _LONGER = 3  # factor by which the wait of an arm grows with each turn without a gain
 
 
 @dataclasses.dataclass(frozen=True)
 class PortfolioConfig(Settings):
-    """Settings for dividing a portfolio's budget among its methods.
+    """Settings of a portfolio.
 
     Attributes:
-      slices: turns that the budget is cut into; the last round of a turn may take longer.
       opening: evaluations of the arm that opens, before anything else; 0 for none.
       opening_share: of the budget, after which it opens no longer; its first round is made all the same.
-      cheap: share of the budget after which no more plans are constructed, counted from when that begins.
       head: share of the budget that the arm that leads has to itself, when plans have been constructed.
       leads: after that it goes on alone as long as a tenth of the budget gains it this share of the step time.
-      behind: an arm goes on from the best plan of all where its own is slower by more than this share.
     """
 
-    slices: int = setting(25, least=1, most=10_000)
     opening: int = setting(256, least=0)
     opening_share: float = setting(0.1, least=0, most=1)
-    cheap: float = setting(0.1, least=0, most=1)
     head: float = setting(0.75, least=0, most=1)
     leads: float = setting(0.01, least=0, finite=False)
-    behind: float = setting(0.01, least=0, finite=False)
 
 
 class _Arm:
@@ -95,13 +90,12 @@ class _Arm:
 class Portfolio:
     """Races methods of the table inside one search.
 
-    One method may open (``Role.OPENING``): its training on other programs shows in its first plans, and the others
-    continue from them. Then come constructive methods, as long as they are cheap, then the improving methods, its arms.
-    The leading arm has some time to itself, because a search from coarse to fine gains late, and more as long as it
-    gains much. After that a turn goes to the arm whose last one gained most, the first arm where none gains; another
-    arm without a gain is asked again after a wait that grows each time. Gains are shares of the step time of the best
-    plan so far, of any arm; an arm that fell behind begins anew from that plan. Where several starts are given an arm
-    first begins at those.
+    One method may open (``Role.OPENING``): its training on other programs shows in its first plans. Then come
+    constructive methods, as long as they are cheap and no more than one start is given, then the improving ones, its
+    arms. The leading arm has some time to itself, because a search from coarse to fine gains late, and more as long as
+    it gains much. After that a turn goes to the arm whose last one gained most, of equal ones the first; another arm
+    without a gain is asked again after a wait that grows each time. Gains are shares of the step time of the best plan
+    so far; an arm that fell behind begins anew there. Where several starts are given an arm begins at those.
 
     With a budget of evaluations nothing here depends on the clock.
     """
@@ -118,6 +112,7 @@ class Portfolio:
         arms = [spec for spec in members if spec.kind is Kind.IMPROVING]
         arms.sort(key=lambda spec: (Role.LEAD not in spec.roles, not spec.uses_start))
         self._arms = [_Arm(spec) for spec in arms]
+        self._has_several = context.given is not None and len(context.given) > 1
         self._made = 0
         self._constructs_until = 0.0  # share of the budget
         self._opened = 0  # evaluations
@@ -144,14 +139,14 @@ class Portfolio:
                 self._opened += len(batch.runtime_s)
                 yield self._noted(batch, opening[0].spec.name)
         if not self._made:
-            self._constructs_until = context.used() + config.cheap
+            self._constructs_until = context.used() + _CHEAP
         for spec in self._constructive[self._made :]:
-            if context.used() >= self._constructs_until:
+            if self._has_several or context.used() >= self._constructs_until:
                 break
             self._made += 1
-            rows = made_once(spec.build, context.problem, configured(spec), context.seed)
-            if len(rows):
-                yield self._noted(evaluated(context, rows), spec.name)
+            batch = Run(spec, configured(spec), dataclasses.replace(context, rounds=0)).next_round()
+            if batch is not None:
+                yield self._noted(batch, spec.name)
 
         in_turn = dataclasses.replace(context, evaluations_left=lambda: context.left_until(self._until))
         while any(arm.goes_on for arm in self._arms):
@@ -177,7 +172,7 @@ class Portfolio:
             arm.wait = 1 if arm.gain else arm.wait * _LONGER
             arm.again = self._turns + arm.wait
             self._leads &= arms[0].goes_on and (used < config.head or gain >= config.leads)
-        until = used + (_LEAD_TURN if self._leads else 1 / config.slices)
+        until = used + (_LEAD_TURN if self._leads else _TURN)
         if self._leads and used < config.head:
             until = min(until, config.head)
         self._until = until
@@ -192,10 +187,10 @@ class Portfolio:
             self._turn = waiting[0]
         else:
             self._turn = max(going, key=lambda i: (arms[i].gain, -i))
-        arm, given = arms[self._turn], self._context.given
-        fell_behind = _share(arm.best_s, best_s) > config.behind
-        has_several = arm.best_s == math.inf and given is not None and len(given) > 1
-        if self._best.plan is not None and arm.spec.uses_start and fell_behind and not has_several:
+        arm = arms[self._turn]
+        fell_behind = _share(arm.best_s, best_s) > _BEHIND
+        begins = arm.best_s == math.inf and self._has_several
+        if self._best.plan is not None and arm.spec.uses_start and fell_behind and not begins:
             arm.begin(self._best.plan.device_of_unit[0])
 
     def state(self) -> dict[str, Any]:
@@ -236,27 +231,20 @@ def _share(before_s: float, after_s: float) -> float:
     return 1 - after_s / before_s if before_s else 0.0
 
 
-def portfolio(members: Callable[[], Sequence[MethodSpec]], **row: Any) -> MethodSpec:
-    """Row of a portfolio of methods, looked up at its beginning; ``row`` has the other fields."""
-    return MethodSpec(
-        kind=Kind.OWN_ROUNDS,
-        build=lambda context, config: Portfolio(members(), config, context).rounds(),
-        config=PortfolioConfig,
-        uses_start=True,
-        **row,
-    )
-
-
-SPEC = portfolio(
-    lambda: methods.having(Role.MEMBER),
+SPEC = MethodSpec(
     name=methods.DEFAULT,
+    kind=Kind.OWN_ROUNDS,
     summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
+    build=lambda context, config: Portfolio(methods.having(Role.MEMBER), config, context).rounds(),
+    config=PortfolioConfig,
     roles=frozenset({Role.DEFAULT}),
+    uses_start=True,
     versions={"race": RACE_VERSION, **LEADING.versions},
 )
 
 
-_CHEAP = 8  # plans on which every rule is tried at first
+_TRIED = 8  # plans on which every rule is tried at first
+_RACED_OPS = 60_000  # of the rules that race, all together
 _RACE = 0.5  # share of the budget after which one order is left
 _ORDER_TURN = 0.05  # share, of one of the two that go on
 _LATE = 0.95  # share after which the best plan is tried under every rule once more
@@ -265,12 +253,12 @@ _LATE = 0.95  # share after which the best plan is tried under every rule once m
 def under_orders(method: MethodSpec, order: str) -> MethodSpec:
     """The method with plans that also decide an order of execution.
 
-    An order made for a finished plan is worth little, because the plan was fitted to the order of its search. So the
-    method decides devices, and every plan is evaluated with a rule's priorities (``Context.priority_of_op``). With
-    ``AUTO_ORDER`` the rules and the runtime's own order race: equal shares of the budget each, after which the slower
-    half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016). After that a search of the order
-    itself (``OrderSearch``) goes on from the best plan, in turns with the method under that rule: who gained more has
-    the next. Near the end the best plan is tried under every rule, since some look at a placement; none is resumed.
+    A finished plan was fitted to the order of its search, and another one gains little. So every plan is evaluated
+    with a rule's priorities (``Context.priority_of_op``). With ``AUTO_ORDER`` the rules and the
+    runtime's own order race, in a large program those that are the fastest on its first plans: equal shares of the
+    budget, after which the slower half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016).
+    Then a search of the order itself (``OrderSearch``) goes on from the best plan, in turns with the method under that
+    rule: who gained more has the next. Near the end the best plan is tried under every rule; none is resumed.
     """
 
     def build(context: Context, config: Any) -> Iterator[Round]:
@@ -280,7 +268,9 @@ def under_orders(method: MethodSpec, order: str) -> MethodSpec:
         arms = [_Ordered(rule, method, config, in_turn, context.start) for rule in rules]
         if len(arms) > 1:
             for arm in arms:
-                yield arm.tried(context.plans[:_CHEAP])
+                yield arm.tried(context.plans[:_TRIED])
+            raced = max(1, _RACED_OPS // context.problem.num_ops)
+            arms = sorted(arms, key=lambda arm: arm.best.runtime_s)[:raced]
             heats = math.ceil(math.log2(len(arms)))
             for heat in range(heats):
                 for i, arm in enumerate(arms):

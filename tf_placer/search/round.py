@@ -28,9 +28,9 @@ from tf_placer.search.checkpoint import Checkpoint, Kept
 class Starts:
     """Baseline plans: single devices and the constructive methods' plans that fit.
 
-    Where the host alone holds a model, a search that begins there and is paid relative to that learns little: the
-    devices filled in order are often several times as fast. The constructed plans are made when first asked for, and
-    are judged by the simulator: what is measured on the runtime is what was before, every single device.
+    Where the host alone holds a model, a search that begins there and is paid relative to that learns little: devices
+    filled in order are often several times as fast. The constructed plans are made when first asked for, and are judged
+    by the simulator; single devices are measured.
     """
 
     def __init__(self, problem: Problem, evaluator: Evaluator, planners: Sequence[MethodSpec]) -> None:
@@ -242,7 +242,7 @@ class Run:
         spec, config, context = self.spec, self._config, self.context
         problem, seed = context.problem, context.seed
         if spec.kind is Kind.CONSTRUCTIVE:
-            plans = () if context.rounds else spec.build(problem, config, seed)
+            plans = () if context.rounds else made_once(spec.build, problem, config, seed)
             return iter([evaluated(context, plans)] if len(plans) else [])
         if spec.kind is Kind.LEARNED:
             simulator = simulator_beside(context.evaluator, problem)

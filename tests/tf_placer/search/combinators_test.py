@@ -25,7 +25,7 @@ from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import combinators, methods
 from tf_placer.search import round as drivers
-from tf_placer.search.combinators import PortfolioConfig
+from tf_placer.search.combinators import Portfolio, PortfolioConfig
 from tf_placer.search.search import search
 
 BRANCHES, LENGTH = 4, 2
@@ -66,8 +66,8 @@ def arm(name: str, row: np.ndarray) -> MethodSpec:
 
 
 def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
-    config = PortfolioConfig(**{"head": 0.0, **settings})
-    return combinators.portfolio(lambda: members, name="portfolio", summary="Some.", default=config)
+    spec = dataclasses.replace(combinators.SPEC, default=PortfolioConfig(**{"head": 0.0, **settings}))
+    return dataclasses.replace(spec, build=lambda context, own: Portfolio(members, own, context).rounds())
 
 
 def test_the_best_plan_is_the_optimum() -> None:
@@ -90,7 +90,7 @@ def test_the_arm_that_opens_has_a_few_evaluations_first() -> None:
 def asked_of(*members: MethodSpec, evaluations: int = 101) -> tuple[dict[str, int], str]:
     """How often each arm was asked in 100 evaluations after that of the start, and who found the plan."""
     Counted.asked = {}
-    method = portfolio(*members, slices=25)
+    method = portfolio(*members)
     found = search(BRANCHED, method, budget_evaluations=evaluations, start=ONE_DEVICE)
     return Counted.asked, found.found_by
 

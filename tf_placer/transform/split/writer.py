@@ -50,9 +50,7 @@ class Writer:
         """
         self.nodes: list[node_def_pb2.NodeDef] = []
         self.origin_of: dict[str, str] = {}  # name of a node -> op that it came from
-        self.specs: dict[
-            str, tuple[OutputSpec, ...]
-        ] = {}  # node -> outputs, where the program's ops tell them
+        self.specs: dict[str, tuple[OutputSpec, ...]] = {}  # node -> outputs, where the program tells them
         self._program, self._states, self._batch = program, states, states.batch
         self._examples = examples
         self._index, self._outputs = program.item.index, program.item.outputs
