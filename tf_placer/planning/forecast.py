@@ -187,13 +187,10 @@ def starting(request: Request, log: Log, meanwhile: str = "") -> Phase:
 
 def closing(request: Request, whole: Form | None, log: Log) -> list[Phase]:
     """Phases after the plan: what splitting the batch over the devices gives, the report, the files."""
-    source, ops, replicas = (
-        request.source,
-        _Size(request, whole).ops,
-        len(replicas_of(request.cluster.devices)),
-    )
-    ops *= replicas if request.tries_parts else 1
-    key = f"writing {request.where}{' in parts' if request.tries_parts else ''}"
+    source, replicas = request.source, len(replicas_of(request.cluster.devices))
+    is_split = tries_parts(request, whole, log)
+    ops = _Size(request, whole).ops * (replicas if is_split else 1)
+    key = f"writing {request.where}{' in parts' if is_split else ''}"
     writing = log.expected(WRITE, _WRITE_S + _S_PER_OP * ops, key)
     if request.tries_parts or source.graph or source.parts > 1 or replicas < 2:
         return [writing]
