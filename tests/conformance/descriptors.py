@@ -351,7 +351,7 @@ POLICIES = (
     _of_sequence("colocrl", _read_colocrl, lambda inputs: ColocRlPolicy(_COLOCRL, 0, 12)),
     PolicyDescriptor(
         "go",
-        lambda problem: go_inputs(problem, ordered_groups(problem, None)),
+        lambda problem: go_inputs(ordered_groups(problem, None)),
         lambda inputs: GoPolicy(_GO, seed=0),
         _sample_go,
         score=lambda policy, inputs, chain: tf.reduce_sum(policy.score(inputs, chain).log_prob, [1, 2]),

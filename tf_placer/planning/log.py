@@ -130,7 +130,7 @@ class Log:
         self._ahead = list(phases)
         after_s = self.remaining_s
         if self._is_announced and after_s > before_s * _MUCH + _MUCH_S:
-            self.tell(f"It is more than was thought: {roughly(after_s)} from here.")
+            self.tell(f"Slower than expected: {roughly(after_s)} left.")
 
     def announce(self, phases: Sequence[Phase], note: str = "") -> None:
         """Says in a line what will be done, and how long that takes with what went by before: imports, say.

@@ -517,18 +517,15 @@ def fidelity_sentence(model: str) -> str:
     """
     figures = _figures().get(model)
     if figures is None:
-        factor = _figures()[ALL]["factor"]
         return (
-            f"Steps on {model} are simulated, and no published measurements of networks on it were found; on other "
-            f"GPUs single steps are within a factor of {factor:.2f} in the typical case ({_PAGE})."
+            f"No published step times of networks on {model} were found; simulated times of other GPUs are typically "
+            f"within {_figures()[ALL]['factor'] - 1:.0%} of published ones ({_PAGE})."
         )
-    kind, count = ("", f"{figures['rows']:.0f} of them, {figures['own']:.0f} our own")
+    kind, count = ("measured", f"{figures['rows']:.0f} steps, {figures['own']:.0f} measured by us")
     if not figures["own"]:
-        kind, count = "published ", f"{figures['rows']:.0f} of them"
-    return (
-        f"Steps on {model} are simulated: single steps of networks on this GPU are within a factor of "
-        f"{figures['factor']:.2f} of {kind}measurements in the typical case ({count}; {_PAGE})."
-    )
+        kind, count = "published", f"{figures['rows']:.0f} steps"
+    share = f"{figures['factor'] - 1:.0%}"
+    return f"Simulated times on {model} are typically within {share} of {kind} ones ({count}; {_PAGE})."
 
 
 def fidelity_sentences(cluster: Cluster) -> list[str]:

@@ -178,12 +178,6 @@ def settings_of(name: str) -> dict[str, Any] | None:
     return settings if name in _BUILT_IN else None
 
 
-def batch_of(name: str) -> int | None:
-    """Examples per step of a workload, its setting ``batch``; None without this setting."""
-    _, settings = _settings(name, {})
-    return settings.get("batch")
-
-
 @eagerly()
 def build(name: str, **overrides: Any) -> Item:
     """Builds, traces and cleans up a workload, or finds that a process before did.

@@ -267,7 +267,7 @@ def test_others_take_the_place_of_what_follows_and_a_longer_wait_is_told(work):
     assert "more than" not in work.stream.getvalue()
     work.log.announce([reading[0], others[0]])
     work.go_on(reading)
-    assert work.stream.getvalue().endswith("It is more than was thought: about 54 s from here.\n")
+    assert work.stream.getvalue().endswith("Slower than expected: about 54 s left.\n")
 
 
 def test_what_is_skipped_is_left_out(tmp_path):

@@ -15,6 +15,7 @@ from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
 from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Note, Outcome
 from tf_placer.search.methods import Budget
 from tf_placer.transform.split import SplitProgram, split_program
+from tf_placer.workloads.registry import settings_of
 
 PRESETS = ("k40x2", "p100x4")
 SMALL = tuple(name for name in workloads.names() if name.endswith("_small"))
@@ -31,14 +32,13 @@ def placed(workload: str, preset: str, evaluations: int = 500) -> Outcome:
 def check(workload: str, preset: str) -> None:
     found = placed(workload, preset)
     times = {one.name: one.simulated_s for one in found.candidates if one.simulated_s is not None}
-    batch, devices = workloads.batch_of(workload), len(replicas_of(found.problem.cluster.devices))
+    why, batch = found.notes[Note.WHY_NOT_SPLIT], (settings_of(workload) or {}).get("batch")
+    devices = len(replicas_of(found.problem.cluster.devices))
     if batch is not None and batch < devices:
-        assert found.notes[Note.WHY_NOT_SPLIT].endswith(
-            f"parts is {devices}, but the batch has {batch} examples."
-        )
+        assert why.endswith(f"parts is {devices}, but the batch has {batch} examples.")
         assert found.written.simulated_s == min(times.values())
         return
-    assert {DATA_PARALLEL, SPLIT, METHOD, "single"} <= set(times), found.notes[Note.WHY_NOT_SPLIT]
+    assert {DATA_PARALLEL, SPLIT, METHOD, "single"} <= set(times), why
     assert times[SPLIT] <= times[DATA_PARALLEL], "the search began at it, or at something faster"
     assert found.written.simulated_s == min(times.values())
 

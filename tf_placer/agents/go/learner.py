@@ -116,7 +116,7 @@ class GoLearner(PolicyLearner):
                     restore_weights(path, kind, policy)
                 else:
                     restore_weights(path, go_kind(policy.config), placement_of(policy))
-        inputs = go_inputs(problem, nodes)
+        inputs = go_inputs(nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
         # Where refinement begins: [V] devices; with further tasks [1 + L, V] devices and levels.
@@ -319,7 +319,7 @@ class GoStudent(snt.Module):
         nodes = ordered_groups(problem, self._config.most_nodes)
         joint = JointPlans(nodes, self.tasks, self.levels)
         return GoLesson(
-            inputs=go_inputs(problem, nodes),
+            inputs=go_inputs(nodes),
             plans=tf.constant(plans.device_of_unit[:, nodes.first_unit], tf.int32),
             levels=tf.constant(plans.levels, tf.int32),
             neutral=tf.constant(joint.neutral),
@@ -477,7 +477,7 @@ def go_zero_shot(
     policy, kind = made(policy_config, seed=0)
     restore_weights(weights_path(config.weights, __file__), kind, policy)
     nodes = ordered_groups(problem, policy_config.most_nodes)
-    inputs = go_inputs(problem, nodes)
+    inputs = go_inputs(nodes)
     devices = _likeliest_then_draws(policy, inputs, config.samples, config.steps, tf.constant([seed, 0x25]))
     rows = inputs.placements(devices).numpy()
     certain, likely = repairs(problem)

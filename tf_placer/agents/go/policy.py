@@ -29,7 +29,6 @@ from tf_placer.base.method_spec import Settings, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, Groups, fusing
 from tf_placer.networks.graph_encoders import GraphSage, SegmentAttention
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
-from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
 
@@ -155,8 +154,9 @@ class GoInputs(NamedTuple):
         return tf.gather(device_of_node, self.node_of_unit, axis=1)
 
 
-def go_inputs(problem: Problem, nodes: Groups) -> GoInputs:
+def go_inputs(nodes: Groups) -> GoInputs:
     """Describes a problem, without names, places or landmarks, which mean nothing on another graph."""
+    problem = nodes.problem
     amounts = (problem.work_ns(), problem.resident_bytes, held_bytes(problem))
     numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
     load, slowness = load_and_slowness(nodes)

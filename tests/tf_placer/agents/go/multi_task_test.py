@@ -22,7 +22,7 @@ from tf_placer.transform.fusion.costs import fused_plan
 FUSIBLE = np.array([False, True, True, True, True, False])
 PROBLEM = dataclasses.replace(branches_problem(2, 2), fusible_of_op=FUSIBLE)
 CONFIG = dataclasses.replace(OF_UNITS, passes=1, levels=3, keep_probability=0.3, tasks=TASKS[-1])
-INPUTS = go_inputs(PROBLEM, ordered_groups(PROBLEM, None))
+INPUTS = go_inputs(ordered_groups(PROBLEM, None))
 SEED = tf.constant([11, 12])
 FURTHER = [tasks for tasks in TASKS if tasks != "devices"]
 

@@ -20,7 +20,7 @@ WIDE = dataclasses.replace(
 
 
 def inputs_of(problem, config=CONFIG):
-    return go_inputs(problem, ordered_groups(problem, config.most_nodes))
+    return go_inputs(ordered_groups(problem, config.most_nodes))
 
 
 def nothing(inputs):

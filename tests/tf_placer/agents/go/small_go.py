@@ -26,7 +26,7 @@ _FLOWS = problem_of(
     cluster=small_cluster(2, memory_bytes=1000),
     resident_bytes=[0, 250, 250],
 )
-INPUTS = go_inputs(_FLOWS, ordered_groups(_FLOWS, None))
+INPUTS = go_inputs(ordered_groups(_FLOWS, None))
 
 
 def plans_of(device_of_unit, levels=None):
