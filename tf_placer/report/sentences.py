@@ -519,12 +519,12 @@ def fidelity_sentence(model: str) -> str:
     if figures is None:
         return (
             f"No published step times of networks on {model} were found; simulated times of other GPUs are typically "
-            f"within {_figures()[ALL]['factor'] - 1:.0%} of published ones ({_PAGE})."
+            f"within {percentage(_figures()[ALL]['factor'] - 1)} of published ones ({_PAGE})."
         )
     kind, count = ("measured", f"{figures['rows']:.0f} steps, {figures['own']:.0f} measured by us")
     if not figures["own"]:
         kind, count = "published", f"{figures['rows']:.0f} steps"
-    share = f"{figures['factor'] - 1:.0%}"
+    share = percentage(figures["factor"] - 1)
     return f"Simulated times on {model} are typically within {share} of {kind} ones ({count}; {_PAGE})."
 
 

@@ -2,13 +2,14 @@
 
 import json
 
+from tf_placer.base.quantities import percentage
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.report.sentences import FIGURES, fidelity_sentence, fidelity_sentences
 
 
 def test_a_gpu_with_measurements_says_its_factor():
     factor = json.loads(FIGURES.read_text())["p100"]["factor"]
-    assert f"typically within {factor - 1:.0%} of published ones" in fidelity_sentence("p100")
+    assert f"typically within {percentage(factor - 1)} of published ones" in fidelity_sentence("p100")
     assert 1.0 < factor < 1.5
 
 
@@ -20,7 +21,7 @@ def test_a_gpu_that_we_measured_says_so():
 
 
 def test_a_gpu_without_says_so():
-    assert "no published measurements of networks on it were found" in fidelity_sentence("k40")
+    assert "No published step times of networks on k40" in fidelity_sentence("k40")
 
 
 def test_one_sentence_for_each_model_and_none_for_live_devices():
