@@ -244,7 +244,7 @@ SPEC = MethodSpec(
 
 
 _TRIED = 8  # plans on which every rule is tried at first
-_RACED_OPS = 120_000  # of the rules that race, all together
+_RACED_OPS = 120_000  # of the rules that race, together
 _RACE = 0.5  # share of the budget after which one order is left
 _ORDER_TURN = 0.05  # share, of one of the two that go on
 _LATE = 0.95  # share after which the best plan is tried under every rule once more
