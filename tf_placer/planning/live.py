@@ -462,5 +462,5 @@ class _LiveSearch:
         if fastest != single and clearly_slower(samples[single], samples[fastest], confidence):
             return fastest, f"clearly faster than the best single device in {turns} turns each"
         if fastest != single and turns < TELLING:
-            return (single, f"the best single device: {turns} turns each are too few to tell which is faster")
+            return single, f"the best single device: {turns} turns each are too few to tell which is faster"
         return single, "the best single device: no plan's gain is beyond the noise of the race"
