@@ -10,21 +10,10 @@ import sonnet as snt
 import tensorflow as tf
 
 from tests.tf_placer.agents.small_learners import SMALL
-from tf_placer.agents.colocrl import (
-    ColocRlConfig,
-    ColocRlPolicy,
-    colocated_groups,
-    colocrl_inputs,
-)
+from tf_placer.agents.colocrl import ColocRlConfig, ColocRlPolicy, colocated_groups, colocrl_inputs
 from tf_placer.agents.go.learner import GoZeroShotConfig
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoConfig, GoInputs, GoPolicy, go_inputs
-from tf_placer.agents.hdp_policy import (
-    Actions,
-    HdpConfig,
-    HdpInputs,
-    HdpPolicy,
-    hdp_inputs,
-)
+from tf_placer.agents.hdp_policy import Actions, HdpConfig, HdpInputs, HdpPolicy, hdp_inputs
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars import MarsConfig, MarsPolicy, mars_groups, mars_inputs
 from tf_placer.agents.placeto import Actions as Episodes
@@ -465,10 +454,7 @@ NETWORKS = (
         ),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
-    NetworkDescriptor(
-        lambda: DeviceScorer(5, _HIDDEN, 6),
-        _read_and_scored,
-    ),
+    NetworkDescriptor(lambda: DeviceScorer(5, _HIDDEN, 6), _read_and_scored),
     NetworkDescriptor(
         lambda: ProjectedLstm(_HIDDEN),
         lambda network: snt.dynamic_unroll(network, _noise(3, 2, 4 * _HIDDEN), network.initial_state(2))[0],

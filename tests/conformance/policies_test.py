@@ -5,12 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conformance.descriptors import POLICIES, PolicyDescriptor
-from tests.tf_placer.problem.small_problems import (
-    branches_problem,
-    problem_of,
-    random_problem,
-    small_cluster,
-)
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.base.method_spec import Kind
 from tf_placer.search import methods
 

@@ -172,12 +172,7 @@ PAPERS = {
         "elites": 0,
         "start_probability": 0,
     },
-    "placeto": {
-        "width": 8,
-        "rounds": 8,
-        "learning_rate": 1e-3,
-        "decay": 10,
-    },
+    "placeto": {"width": 8, "rounds": 8, "learning_rate": 1e-3, "decay": 10},
     # Five of fifty: ten samples a batch, five batches a cross-entropy step, a tenth are elites.
     "post": {"samples": 10, "cross_every": 5, "elites": 0.1, "smoothing": 1, "clip": 0, "kl_target": 0.03},
     "regal": {"generations": 20, "mutants": 0.1},

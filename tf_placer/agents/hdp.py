@@ -18,14 +18,7 @@ from tf_placer.agents.hdp_policy import (
     hdp_inputs,
     hdp_start,
 )
-from tf_placer.agents.learner import (
-    Best,
-    PolicyLearner,
-    Proposal,
-    WarmStart,
-    apply_gradients,
-    executed_times,
-)
+from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, apply_gradients, executed_times
 from tf_placer.agents.losses import (
     MovingAverageBaseline,
     cross_entropy_loss,

@@ -112,10 +112,7 @@ class HdpInputs(NamedTuple):
 
 
 def hdp_start(
-    problem: Problem,
-    config: HdpConfig,
-    plans: np.ndarray,
-    simulate: Callable[..., Any],
+    problem: Problem, config: HdpConfig, plans: np.ndarray, simulate: Callable[..., Any]
 ) -> tuple[Groups, np.ndarray]:
     """The Grouper's first groups, and their devices [G'] in the fastest of plans [K, U] (``Groups.best_of``)."""
     groups = unit_groups(problem, config.num_groups, config.groups)

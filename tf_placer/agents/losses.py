@@ -156,11 +156,7 @@ def reinforce_loss(log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor)
 
 
 def ppo_loss(
-    log_prob: tf.Tensor,
-    old_log_prob: tf.Tensor,
-    advantage: tf.Tensor,
-    weight: tf.Tensor,
-    clip: float = 0.2,
+    log_prob: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor, clip: float = 0.2
 ) -> tf.Tensor:
     """-sum_b w_b min(r_b A_b, clip(r_b, 1 - c, 1 + c) A_b) / B with r_b = p_b / old p_b (Schulman et al. 2017).
 

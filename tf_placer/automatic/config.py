@@ -65,11 +65,10 @@ class AutoPlaceConfig:
     """Settings for placing a function at its first call.
 
     Attributes:
-      cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
-        workers), or the path of a cluster file with addresses.
+      cluster: the devices; or ``"local"``, ``"local:2"`` (so many CPU workers), or the path of a cluster file.
       method: a name of ``tf_placer.methods()``, by default the portfolio of them.
-      budget_s: seconds of the whole wait at the first call, without what is done once: profiling, compiling.
-        Where these take longer without the search, that has a fifth of it, or a second.
+      budget_s: seconds of the whole wait at the first call. On the first call profiling and compiling alone can take
+        longer; the search still gets a fifth of it, or a second. Later calls reuse the profile.
       budget_of: ``"whole"``, or ``"search"``: ``budget_s`` is the method's search alone.
       seed: of the search.
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
@@ -79,15 +78,14 @@ class AutoPlaceConfig:
         they are, and the plan puts the ops that use them there.
       pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
         ``{"encoder/.*": "/device:CPU:0"}``. One that matched in an earlier signature need not match in a later one.
-      respect_devices: ops for which the function itself asks for a device (``tf.device``) are on such a device. What
-        cannot be, because the cluster lacks the device, say, is told in a warning and placed freely; pins come first.
-        Where a variable was created is no such wish: that is what ``variables`` is about.
+      respect_devices: ops stay on the device that the function asks for (``tf.device``). Where the cluster lacks it,
+        a warning says so, and the op is placed freely; pins come first. Where a variable was created does not count.
       keep_unplaced: the function stays as it is where the plan is not clearly faster than that; False runs the plan
         in any case.
-      memory_limit: device, by its name in whole or in part, -> the memory that the plan may take there, in bytes or as
-        a text: ``{"GPU:0": "10GB"}``. No more than the device has.
-      objective: ``"time"``, or ``"memory"``: the plan that takes the least memory within the slow-down (``search``). It
-        is found in the simulator, measured once where the devices are there, and used in any case.
+      memory_limit: device, by its name in whole or in part, -> the memory that the plan may take there, in bytes or
+        text: ``{"GPU:0": "10GB"}``.
+      objective: ``"time"``, or ``"memory"``: the plan of least memory within the slow-down (``search``). It is found
+        in the simulator, measured once where the devices are there, and used in any case.
       slow_down: share of the fastest plan's step time that a plan of least memory may take longer.
       parts: of the batch, each placed by itself (``split``): a number, or ``"auto"``: one for each device is tried,
         too, and the fastest plan counts. It runs calls of its own batch; others run as they are, with a warning.
@@ -98,7 +96,7 @@ class AutoPlaceConfig:
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
       refresh: nothing that was kept is taken: costs are profiled, and a plan is searched and measured, anew.
-      strict: what cannot be placed is an error; without, it runs as it is, with one warning.
+      strict: what cannot be placed is an error; otherwise it runs unplaced, with one warning.
 
     Raises:
       InputError: one of the values is not possible.

@@ -40,12 +40,7 @@ from tf_placer.rewrite.placed_function import (
     run_by_plan,
     shapes_of_inputs,
 )
-from tf_placer.rewrite.random_state import (
-    RandomState,
-    SeededDraws,
-    mark_as_kept,
-    tell_of_lost_state,
-)
+from tf_placer.rewrite.random_state import RandomState, SeededDraws, mark_as_kept, tell_of_lost_state
 from tf_placer.rewrite.rewrite import check_clusters_of
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.transform.split.split_batch import split_program
@@ -346,15 +341,7 @@ def _found_plan(
         check_attachable(cluster)
         placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
 
-    return find_plan(
-        form,
-        cluster,
-        config,
-        fixed,
-        console,
-        before_search,
-        as_it_is,
-    )
+    return find_plan(form, cluster, config, fixed, console, before_search, as_it_is)
 
 
 def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:

@@ -91,11 +91,7 @@ class OpTimes:
 
 
 def measure_op_times(
-    timed: Workers,
-    traced: Workers,
-    item: Item,
-    placed: tf.compat.v1.GraphDef,
-    config: RuntimeConfig,
+    timed: Workers, traced: Workers, item: Item, placed: tf.compat.v1.GraphDef, config: RuntimeConfig
 ) -> OpTimes:
     """Runs a program whose ops are all on one device, untraced and traced.
 

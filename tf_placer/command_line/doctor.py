@@ -145,10 +145,7 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
         ],
         "cores": dataclasses.asdict(cores),
         "memory": dataclasses.asdict(memory),
-        "cache": {
-            "folder": str(folder),
-            "kinds": [dataclasses.asdict(entry) for entry in contents],
-        },
+        "cache": {"folder": str(folder), "kinds": [dataclasses.asdict(entry) for entry in contents]},
     }
 
 

@@ -29,7 +29,7 @@ from tf_placer.planning.forecast import (
     finding,
     reading,
 )
-from tf_placer.planning.forms import Form, replicas_of
+from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log, begins_at, begun_s
 from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
 from tf_placer.problem.pins import (
@@ -70,9 +70,7 @@ def place(
     """
     goes_on = methods.find(method).goes_on and method != CONTROL
     could = (
-        not request.robust
-        and not request.objective.is_memory
-        and len(replicas_of(request.cluster.devices)) > 1
+        not request.robust and not request.objective.is_memory and request.cluster.accelerators().sum() > 1
     )
     request = dataclasses.replace(
         request, method=method, tries_parts=request.tries_parts and goes_on and could and not request.held

@@ -283,10 +283,9 @@ class RuntimeEvaluator:
     ) -> list[list[float]]:
         """Times calls of placements in turn with the unplaced program, which has one process and all cores.
 
-        All are timed as this process runs its functions: with its graph optimizations, and the program as it is with
-        as many threads. A call of a placement sends the inputs to the workers and waits for the outputs, as it will
-        when this process calls it. As it is, a function has its inputs and leaves its outputs in its own process; what
-        asking another one costs is measured by an empty program, turn by turn, and taken off.
+        All have this process's graph optimizations, and the unplaced program as many threads. A call of a placement
+        sends the inputs to the workers and waits for the outputs, as it will when this process calls it. An unplaced
+        function has both in its own process; what asking another one costs is measured turn by turn and taken off.
 
         Args:
           device_of_unit, rounds, confidence: as in ``race``.

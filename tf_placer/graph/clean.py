@@ -338,10 +338,9 @@ def inline_calls(program: Program) -> Program:
     - a body node goes where the call asks to be, as far as it does not ask for another device itself.
 
     Pure body nodes may start before the call's control inputs are done, and a result is ready before the rest of the
-    body is: the values are the same, and TensorFlow's own inlining does so. Functions marked ``_noinline`` are
-    inlined too. A call that XLA must compile (``jit_compile=True``) stays one node: XLA would ignore devices inside
-    and computes other last bits. ``While``, ``If`` and ``Case`` stay one node each, with their functions in the
-    library.
+    body is, as with TensorFlow's own inlining. Functions marked ``_noinline`` are inlined too. A call that XLA must
+    compile (``jit_compile=True``) stays one node: XLA would ignore devices inside and computes other last bits.
+    ``While``, ``If`` and ``Case`` stay one node each, with their functions in the library.
     """
     inliner = _Inliner(program)
     for node in program.graph_def.node:

@@ -103,12 +103,7 @@ def toward_elites(
 
 
 def children(
-    keys: np.ndarray,
-    elites: int,
-    count: int,
-    bias: float,
-    mutation: float,
-    generator: np.random.Generator,
+    keys: np.ndarray, elites: int, count: int, bias: float, mutation: float, generator: np.random.Generator
 ) -> np.ndarray:
     """[count, G] or [count, G, D] keys: children of an elite and another each (Goncalves & Resende 2011).
 

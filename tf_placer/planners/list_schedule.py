@@ -233,10 +233,7 @@ def scheduled(
 
 
 def first_op_decides(
-    problem: Problem,
-    schedule: Schedule,
-    order: np.ndarray,
-    score: Callable[[int, int], float] | None = None,
+    problem: Problem, schedule: Schedule, order: np.ndarray, score: Callable[[int, int], float] | None = None
 ) -> None:
     """Commits ops in a topological order [N]; the first op of a unit decides its device.
 

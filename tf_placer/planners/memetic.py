@@ -120,20 +120,18 @@ class SimulatedMemetic:
     a list schedule would cut all groups to pieces. The fastest comes back when units are searched. Of several given
     starts each chain begins at one.
 
-    Then all search what repeats, so that one move is of all layers or time steps (``repeated_groups``), then min-cut
-    parts split by slack (``slack_groups``), ever more of them, then units (multilevel search: Walshaw 2004). A group is
-    cut where a chain's plan has it on several devices, so no level loses a plan.
+    Levels are what repeats, so that one move is of all layers or time steps (``repeated_groups``), then min-cut parts
+    split by slack (``slack_groups``), ever more of them, then units (multilevel search: Walshaw 2004). A group is cut
+    where a chain's plan has it on several devices, so no level loses a plan.
 
-    After that turns of units and short ones of the finest groups alternate. Groups are cut where two chains differ, so
-    chains cross over by what does not make them slower (a memetic search: Moscato 1989). A chain that is
-    left behind takes the place of the fastest. Each turn begins with a new history for late acceptance, a little above
-    where the chain is. Turns and memories begin short, which gains the most at first, and are twice as long after a
-    turn of units that gained (Burke & Bykov 2017). After one that gained nothing all chains but the fastest begin at
-    another start, and histories twice as far above.
+    Then turns of units and short ones of the finest groups alternate. Groups are cut where two chains differ, so chains
+    cross over by what does not make them slower (memetic search: Moscato 1989). A chain left behind goes on from the
+    fastest. Each turn begins with a new history for late acceptance, a little above where the chain is. Turns and
+    histories begin short, and are twice as long after a turn of units that gained (Burke & Bykov 2017); after one that
+    gained nothing all chains but the fastest begin at another start, and histories twice as far above.
 
-    Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. Of several moves
-    (``draws``) a small network, trained on other steps (``edit_weights``), chooses the one to simulate. Turns are
-    counted in evaluations, whatever the bursts.
+    Some moves begin on the critical path of the chain's plan. Of several (``draws``) a small network, trained on other
+    steps (``edit_weights``), chooses the one to simulate. Turns are counted in evaluations, whatever the bursts.
     """
 
     def __init__(

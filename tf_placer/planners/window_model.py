@@ -107,11 +107,7 @@ class WindowModel:
             return {"devices": [], "bound_ns": self._under, "runtime_ns": self._under}
         bound = 0 if self._early else round(solver.best_objective_bound)
         runtime = round(solver.objective_value) if solutions.rows else self._under
-        return {
-            "devices": solutions.rows,
-            "bound_ns": max(0, min(bound, self._under)),
-            "runtime_ns": runtime,
-        }
+        return {"devices": solutions.rows, "bound_ns": max(0, min(bound, self._under)), "runtime_ns": runtime}
 
     def _time(self) -> cp_model.IntVar:
         return self._model.new_int_var(0, self._under, "")

@@ -10,7 +10,7 @@ from tf_placer.base.method_spec import Kind, Role
 from tf_placer.calibration.build_problem import awaited_s
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
-from tf_placer.planning.forms import Form, replicas_of
+from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log, Phase, roughly
 from tf_placer.planning.search_request import CONTROL_SHARE, Request
 from tf_placer.runtime.timing import TURN_S, RuntimeConfig
@@ -187,7 +187,7 @@ def starting(request: Request, log: Log, meanwhile: str = "") -> Phase:
 
 def closing(request: Request, whole: Form | None, log: Log) -> list[Phase]:
     """Phases after the plan: what splitting the batch over the devices gives, the report, the files."""
-    source, replicas = request.source, len(replicas_of(request.cluster.devices))
+    source, replicas = request.source, int(request.cluster.accelerators().sum())
     is_split = tries_parts(request, whole, log)
     ops = _Size(request, whole).ops * (replicas if is_split else 1)
     key = f"writing {request.where}{' in parts' if is_split else ''}"
@@ -201,7 +201,7 @@ def closing(request: Request, whole: Form | None, log: Log) -> list[Phase]:
 
 def splitting(request: Request, whole: Form | None, log: Log) -> Phase:
     """The phase that splits the batch into parts, with the problem that comes of it."""
-    ops = len(replicas_of(request.cluster.devices)) * _Size(request, whole).ops
+    ops = int(request.cluster.accelerators().sum()) * _Size(request, whole).ops
     rule_s = _SPLIT_S + _SPLIT_S_PER_OP * ops
     return log.expected(SPLIT_STAGE, rule_s, f"splitting the batch of {request.where} in parts")
 

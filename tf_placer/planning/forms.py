@@ -11,25 +11,17 @@ import numpy as np
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import Cache, build_problem
-from tf_placer.cluster.device import Device
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.problem.bounds import PROVEN, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
-from tf_placer.search.recorder import PROVEN
 from tf_placer.transform import PART, WHOLE
-from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole
+from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole, handed_to_hosts
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
-
-
-def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
-    """Positions of the devices that a batch is split over: the GPUs, or the CPUs where there is none."""
-    kind = "GPU" if any(device.type == "GPU" for device in devices) else "CPU"
-    return tuple(d for d, device in enumerate(devices) if device.type == kind)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,7 +44,7 @@ class Form:
     @property
     def replicas(self) -> tuple[int, ...]:
         """Positions of the devices that its batch is split over, or would be."""
-        return replicas_of(self.problem.cluster.devices)
+        return tuple(np.flatnonzero(self.problem.cluster.accelerators()).tolist())
 
     @property
     def parts(self) -> int:
@@ -115,12 +107,16 @@ class Form:
     def starts(self, plans: Sequence[Placement]) -> list[Placement]:
         """Plans that a search begins with: data parallelism and plans of the whole, lifted, the fastest first.
 
-        Neither leads further everywhere: on WaveNet 2x18 the slower one did, by a fifth.
+        Neither leads further everywhere: on WaveNet 2x18 the slower one did, by a fifth. Each is the fastest of itself
+        and what minimum cuts make of it (``handed_to_hosts``).
         """
-        rows = np.stack([plan.device_of_unit for plan in (self.data_parallel, *map(self.lift, plans))])
-        times = SimulatedEvaluator(self.problem).evaluate(rows)
-        runtime_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
-        return [Placement(self.problem, rows[i]) for i in np.argsort(runtime_s, kind="stable")]
+        simulator, starts = SimulatedEvaluator(self.problem), []
+        for plan in (self.data_parallel, *map(self.lift, plans)):
+            row = plan.device_of_unit
+            rows = np.concatenate([row[np.newaxis], handed_to_hosts(self.problem, row)])
+            runtime_s = np.nan_to_num(simulator.evaluate(rows).runtime_s, nan=np.inf)
+            starts.append((runtime_s.min(), rows[runtime_s.argmin()]))
+        return [Placement(self.problem, row) for _, row in sorted(starts, key=lambda start: start[0])]
 
     def where_it_pays(self, whole_s: float) -> Form:
         """The form in which ops stay whole that are faster so (``faster_whole``); this one where none is.

@@ -66,12 +66,11 @@ def search_live(
 ) -> Outcome:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
-    A search exploits the errors of its simulator, and measuring what it found corrects them: search, measure, refit,
-    search again; the last time from the method's best measured plan, if it is one that improves plans, and before that
-    anew, because a climb that goes on stays where it is stuck. After each of the method's searches a plain one
-    (``Role.PLAIN``) gets the same budget, unless the method is the default, and in the end random search as many
-    evaluations as the method's last, in no more time; the fastest wins, whoever found it. The program as it is races,
-    too. Measuring is not in the budget of searches. Ctrl-C skips what is left and keeps what was measured.
+    A search exploits the errors of its simulator, so: search, measure, refit, search again; the last time from the best
+    measured plan of a method that improves plans, before that anew, because a climb stays where it is stuck. After each
+    search of a method that is not the default a plain one (``Role.PLAIN``) gets the same budget, and in the end random
+    search as many evaluations as the last, in no more time. All race, and so does the program as it is. Measuring is
+    not in the budget of searches. Ctrl-C skips what is left and keeps what was measured.
 
     On a fleet the best plans of constructive methods are measured, too, since several at once take no longer than one.
     This machine races all the same: turns are of one machine.

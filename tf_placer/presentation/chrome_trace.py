@@ -87,14 +87,7 @@ class TraceProcess:
     def add_counter(self, name: str, unit: str, points: Iterable[tuple[int, int]]) -> None:
         """Draws a curve through (nanoseconds, value): each value holds until the next."""
         self.events += [
-            {
-                "name": name,
-                "ph": "C",
-                "ts": _us(at_ns),
-                "pid": self._pid,
-                "tid": 0,
-                "args": {unit: value},
-            }
+            {"name": name, "ph": "C", "ts": _us(at_ns), "pid": self._pid, "tid": 0, "args": {unit: value}}
             for at_ns, value in points
         ]
 
@@ -150,18 +143,12 @@ def _us(time_ns: int) -> float:
     return int(time_ns) / 1000
 
 
-# A simulated step as a process.
-
-
-def simulated_process(timeline: StepTimeline, pid: int) -> list[Event]:
-    """Rows: the step, its critical path, the devices and the channels; memory as counters; arrows for what crosses.
+class _SimulatedProcess:
+    """A simulated step: critical path, devices and channels as rows; memory as counters; arrows for what crosses.
 
     Ops and transfers that take no time are left out: they have nothing to show, and no row could hold them.
     """
-    return _SimulatedProcess(timeline, pid).events()
 
-
-class _SimulatedProcess:
     def __init__(self, timeline: StepTimeline, pid: int) -> None:
         self._timeline = timeline
         self._problem = timeline.problem
@@ -179,10 +166,7 @@ class _SimulatedProcess:
             "critical path", [self._span(*part) for part in path if self._takes_time(*part)]
         )
         for device, name in enumerate(self._devices):
-            self._add_row(
-                name,
-                *((kind, timeline.device_of(kind) == device) for kind in ON_DEVICES),
-            )
+            self._add_row(name, *((kind, timeline.device_of(kind) == device) for kind in ON_DEVICES))
         for channel, name in enumerate(timeline.problem.cluster.channel_names()):
             if (timeline.transfer_channel == channel).any():
                 self._add_row(f"link {name}", ("transfer", timeline.transfer_channel == channel))
@@ -341,7 +325,7 @@ def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None
       measured: what ``RuntimeEvaluator.traced_step`` gives of the plan; None where it was not run.
     """
     timeline = simulated_timeline(placement.problem, placement.decisions)
-    events = simulated_process(timeline, SIMULATED_PID)
+    events = _SimulatedProcess(timeline, SIMULATED_PID).events()
     if measured is not None:
         events += measured_process(timeline.problem, measured, MEASURED_PID)
     lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)

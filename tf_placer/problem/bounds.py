@@ -15,6 +15,7 @@ _HOLDERS = 3  # that are named where all devices together are too small
 
 _CLASSES = 256
 _THRESHOLDS = 6  # of heads and of tails that work is looked at between
+PROVEN = "proven"  # name of a bound that a search has proven
 # For people: name of a bound -> what it is.
 MEANING = {
     "critical_path": "the longest chain of ops, each on its fastest device, with free transfers",

@@ -224,14 +224,6 @@ def page_of_run(
     return Page(f"{problem.name} on {problem.cluster.name}", (section,))
 
 
-def _word_of(outcome: Outcome) -> str:
-    """The cluster of a plan, and the batch where it is in parts, as settings of ``auto_place``."""
-    cluster, splitting = outcome.problem.cluster, outcome.problem.splitting
-    count = "" if any(device.type == "GPU" for device in cluster.devices) else f":{cluster.num_devices}"
-    word = f"{cluster.kind}{count}" if cluster.kind in ("local", "logical") else f"{cluster.name}.toml"
-    return f'cluster="{word}"' + ("" if splitting is None else f", batch_size={splitting.batch}")
-
-
 def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | None) -> Section:
     """One signature of a placed function.
 
@@ -242,11 +234,12 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
       is_used: calls run by it; None where the first calls are still to decide.
     """
     applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
-    comparison = (
-        f"it is {outcome.notes.get(Note.BESIDE_UNPLACED, '')}; "
-        if outcome.notes.get(Note.BESIDE_UNPLACED, "")
-        else ""
-    )
+    beside_unplaced = outcome.notes.get(Note.BESIDE_UNPLACED, "")
+    comparison = f"it is {beside_unplaced}; " if beside_unplaced else ""
+    cluster, splitting = outcome.problem.cluster, outcome.problem.splitting
+    count = "" if any(device.type == "GPU" for device in cluster.devices) else f":{cluster.num_devices}"
+    word = f"{cluster.kind}{count}" if cluster.kind in ("local", "logical") else f"{cluster.name}.toml"
+    settings = f'cluster="{word}"' + ("" if splitting is None else f", batch_size={splitting.batch}")
     return _section(
         outcome,
         f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
@@ -268,7 +261,7 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
             ),
             HowTo(
                 "In another process, place the function by that plan instead of searching again:",
-                f"import tf_placer\n\n{name} = tf_placer.auto_place({name}, {_word_of(outcome)}, "
+                f"import tf_placer\n\n{name} = tf_placer.auto_place({name}, {settings}, "
                 'plan="placement.json")',
             ),
         ),

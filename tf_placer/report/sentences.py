@@ -386,17 +386,15 @@ def _where(layers: list[str], places: list[tuple[int, ...]], devices: Sequence[s
         for place, run in itertools.groupby(zip(places, layers, strict=True), key=lambda pair: pair[0])
     ]
     if len(runs) <= _MOST_RUNS:
-        return ", ".join(f"{_named(names)} {_on(place, devices)}" for place, names in runs)
+        suffixes = [f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else "" for _, names in runs]
+        return ", ".join(
+            f"{names[0]}{suffix} {_on(place, devices)}"
+            for (place, names), suffix in zip(runs, suffixes, strict=True)
+        )
     counts = Counter(places).most_common()
     phrases = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
     rest = sum(count for _, count in counts[_MOST_RUNS:])
     return f"of {len(layers)} layers " + ", ".join([*phrases, *([f"{rest} elsewhere"] if rest else [])])
-
-
-def _named(names: list[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    return f"{names[0]} to {names[-1]} ({len(names)} layers)"
 
 
 def _on(place: tuple[int, ...], devices: Sequence[str]) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import rich.console
 import rich.table
 
 from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import NOT_RUN, Clock, Note, Outcome
-from tf_placer.problem.layers import MOST_ROWS, LayerRow, Layers, layer_rows, layers_of
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.layers import MOST_ROWS, layer_rows, layers_of
 from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import (
     bounds_sentences,
@@ -39,8 +36,11 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
             layers.add_column(column, overflow="fold")
         for column in LAYER_COLUMNS[2:]:
             layers.add_column(column, justify="right")
-        for _, cells in layer_cells(outcome.placement, outcome.by_layer.layers):
-            layers.add_row(*cells)
+        problem, by_layer = outcome.placement.problem, outcome.by_layer.layers
+        for row in layer_rows(problem, by_layer, outcome.placement.device_of_unit, MOST_ROWS):
+            sizes = (in_unit(num_bytes, "MB") for num_bytes in (row.resident_bytes, row.output_bytes))
+            on = row.on(problem.cluster.labels)
+            layers.add_row(row.name, on, str(row.num_ops), milliseconds(row.compute_s), *sizes)
         console.print(layers)
     messages = [f"{row.name}: {row.message}" for row in outcome.candidates if row.message]
     for line in (verdict(outcome), *messages, *remarks(outcome)):
@@ -106,17 +106,6 @@ def _size(form: Form) -> str:
     return f"{form.problem.num_ops} ops in {form.problem.num_units} units"
 
 
-def layer_cells(
-    placement: Placement, layers: Layers, most: int = MOST_ROWS
-) -> Iterator[tuple[LayerRow, list[str]]]:
-    """Each layer that there is room for, the one that takes longest opened first, with its ``LAYER_COLUMNS``."""
-    problem = placement.problem
-    labels = problem.cluster.labels
-    for row in layer_rows(problem, layers, placement.device_of_unit, most):
-        sizes = (in_unit(num_bytes, "MB") for num_bytes in (row.resident_bytes, row.output_bytes))
-        yield row, [row.name, row.on(labels), str(row.num_ops), milliseconds(row.compute_s), *sizes]
-
-
 def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     """A function's plan in several lines: verdict, times, where ops and layers went, the largest transfers, memory.
 
@@ -128,13 +117,21 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     placement, written = outcome.placement, outcome.written
     problem, devices = outcome.problem, outcome.problem.cluster.devices
     row = placement.device_of_unit
+    times_by_clock = {
+        clock: [
+            f"{plan.title} {milliseconds(s)}"
+            for plan in (written, *outcome.beside)
+            if (s := plan.seconds(clock)) is not None
+        ]
+        for clock in Clock
+    }
     lines = [
         f"{name} is {use_of_plan(outcome, is_used)}",
         *([f"the plan is {comparison}"] if (comparison := outcome.notes.get(Note.BESIDE_UNPLACED)) else []),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
         + (", by a plan that was kept" if outcome.is_from_cache else ""),
         f"among plans: {outcome.notes.get(Note.WHY, '')}",
-        *(_times(outcome, clock) for clock in Clock if any(one.seconds(clock) for one in outcome.rows)),
+        *(f"{clock.value}: {', '.join(times)} a step" for clock, times in times_by_clock.items() if times),
         f"no placement can take less than {milliseconds(outcome.lower_bound_s)} in the simulator",
         *([] if written.clock is not Clock.SIMULATED else ["not timed beside the function as it is"]),
     ]
@@ -161,10 +158,3 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
         for one in sent[:_LARGEST]
     ]
     return "\n".join(lines)
-
-
-def _times(outcome: Outcome, clock: Clock) -> str:
-    """The times of all rows by one clock, the plan's first."""
-    rows = [outcome.written, *outcome.beside]
-    times = [f"{row.title} {milliseconds(s)}" for row in rows if (s := row.seconds(clock)) is not None]
-    return f"{clock.value}: {', '.join(times)} a step"

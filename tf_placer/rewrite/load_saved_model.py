@@ -72,8 +72,8 @@ def load_saved_model(
 ) -> Any:
     """Loads a SavedModel as ``tf.saved_model.load`` does, and answers for where its ops, variables and tables are.
 
-    TensorFlow's own loader keeps the devices of ops, puts variables elsewhere unless it is told twice not to, and
-    on a machine without a device runs what was meant for it on the first one, or fails in the middle of a call.
+    TensorFlow's own loader puts variables elsewhere unless it is told twice not to, and runs what was meant for a
+    device that is not there on the first one, or fails in the middle of a call.
 
     Args:
       path: folder of a SavedModel, exported with a placement or not; it is not changed.

@@ -128,20 +128,18 @@ def export_saved_model(
 ) -> None:
     """Writes a copy of a SavedModel in which signatures' ops, and what they share, are where placements put them.
 
-    The signature's function gets the graph that was placed, function calls inlined, for its body; a model of
-    TensorFlow 1, which has none, gets that graph beside the ops that were there. Other signatures, assets
-    and the values of variables are as they were. What the signature calls and an object has, too (``serve`` of a Keras
-    export), runs where the plan says; a warning names what reads the same variables and does not. ``load_saved_model``
-    loads it with the variables, too, where they belong.
+    The signature's function gets the placed graph, calls inlined, for its body; a model of TensorFlow 1, which has
+    none, gets that graph beside its ops. Other signatures, assets and values of variables are as they were. What the
+    signature calls and an object has, too (``serve`` of a Keras export), runs where the plan says; a warning names what
+    reads the same variables and does not. ``load_saved_model`` loads variables where they belong, too.
 
     Variables and tables that several placed signatures share are in one place, where the plan of the first has them,
     in the order of ``result``; plans that ``source`` was exported with come before all of those, but for one that is
     replaced. A later plan must agree (``pinned`` makes a problem whose plans do).
 
     Each plan lies in ``assets.extra/placement/SIGNATURE.json``. ``fingerprint.pb`` is the source's, byte for byte: it
-    tells of what model this is a placement. Its hash of the checkpoint holds for the copy as well, and for a model of
-    TensorFlow 2 that of the signatures; those of ``saved_model.pb``, the graph and the objects are the source's.
-    TensorFlow reports it and compares it with nothing.
+    tells of what model this is a placement, and TensorFlow compares it with nothing. Its hash of the checkpoint holds
+    for the copy as well, and for a model of TensorFlow 2 that of the signatures.
 
     Args:
       source: folder of the SavedModel; nothing of it is run.

@@ -60,13 +60,10 @@ def hopeless(
 ) -> bool:
     """True if the first steps prove a candidate slower than the incumbent.
 
-    If the candidate were as fast, all j + n steps would be exchangeable, and all j of its steps would be slower than
-    all n of the incumbent's with probability j! n! / (n + j)!, for any distribution. It is hopeless when they are and
-    that probability is at most ``false_stop_rate``. A test after every step does not add to the error: one step that is
-    not slower keeps the candidate for good.
-
-    Steps of different minutes are not quite exchangeable, because the machine drifts. So each step must even be slower
-    than ``1 + margin`` times the incumbent's slowest, which covers a drift of up to ``margin``.
+    If the candidate were as fast, all j of its steps would be slower than all n of the incumbent's with probability
+    j! n! / (n + j)!, for any distribution. It is hopeless when they are and that probability is at most
+    ``false_stop_rate``. A test after every step adds no error: one step that is not slower keeps the candidate for
+    good. Each step must even be slower than ``1 + margin`` times the incumbent's slowest, because the machine drifts.
 
     Args:
       samples: [j] first timed steps of the candidate.
@@ -176,12 +173,10 @@ def race_steps(
 ) -> list[list[float]]:
     """Times several programs in turns, so that no drift of the machine can choose the winner; slower ones drop out.
 
-    A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays for
-    the caches that the other has filled, which a program by itself does not.
-
-    The leader has the least median so far; a ``clearly_slower`` program drops out. A slow moment of the machine affects
-    a whole round. Every other round goes backward, so that a machine that slows down steadily favours no program. A
-    program that would follow itself, and find its own caches, follows an untimed step of another.
+    A turn is one step, or as many as fit in ``turn_s``: one short step right after another program's would pay for the
+    caches that the other has filled. The leader has the least median so far; a ``clearly_slower`` program drops out.
+    Every other round goes backward, so that a machine that slows down steadily favours no program. A program that would
+    follow itself, and find its own caches, follows an untimed step of another.
 
     Args:
       steps: one function for each program; each runs a step.

@@ -18,8 +18,10 @@ from tf_placer.search import methods
 from tf_placer.search.checkpoint import Kept
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, SEARCHED_ORDER, configured
 from tf_placer.search.round import Best, Context, Round, Run, evaluated
+from tf_placer.transform.split.plans import handed_to_hosts
 
-RACE_VERSION = 3  # of a race's state: a search saved with another version cannot be resumed
+HANDED = "host_cut"  # what found the plans of ``handed_to_hosts``
+RACE_VERSION = 4  # of a race's state: a search saved with another version cannot be resumed
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
 _LEAD_TURN, _TURN = 0.1, 0.04  # shares of the budget, of the leading arm and of others
 _CHEAP = 0.1  # share of the budget after which no more plans are constructed, from when that begins
@@ -91,11 +93,12 @@ class Portfolio:
     """Races methods of the table inside one search.
 
     One method may open (``Role.OPENING``): its training on other programs shows in its first plans. Then come
-    constructive methods, as long as they are cheap and no more than one start is given, then the improving ones, its
-    arms. The leading arm has some time to itself, because a search from coarse to fine gains late, and more as long as
-    it gains much. After that a turn goes to the arm whose last one gained most, of equal ones the first; another arm
-    without a gain is asked again after a wait that grows each time. Gains are shares of the step time of the best plan
-    so far; an arm that fell behind begins anew there. Where several starts are given an arm begins at those.
+    constructive methods, as long as they are cheap and no more than one start is given, and minimum cuts of the best
+    plan (``handed_to_hosts``), then the improving ones, its arms. The leading arm has some time to itself, because a
+    search from coarse to fine gains late, and more as long as it gains much. After that a turn goes to the arm whose
+    last one gained most, of equal ones the first; another arm without a gain is asked again after a wait that grows
+    each time. Gains are shares of the step time of the best plan so far; an arm that fell behind begins anew there.
+    Where several starts are given an arm begins at those.
 
     With a budget of evaluations nothing here depends on the clock.
     """
@@ -113,7 +116,7 @@ class Portfolio:
         arms.sort(key=lambda spec: (Role.LEAD not in spec.roles, not spec.uses_start))
         self._arms = [_Arm(spec) for spec in arms]
         self._has_several = context.given is not None and len(context.given) > 1
-        self._made = 0
+        self._made = 0  # constructive methods that were asked; one more when hosts were handed work
         self._constructs_until = 0.0  # share of the budget
         self._opened = 0  # evaluations
         self._best = Best()
@@ -147,6 +150,11 @@ class Portfolio:
             batch = Run(spec, configured(spec), dataclasses.replace(context, rounds=0)).next_round()
             if batch is not None:
                 yield self._noted(batch, spec.name)
+        if self._made <= len(self._constructive) and self._best.plan is not None and not self._has_several:
+            self._made = len(self._constructive) + 1
+            handed = handed_to_hosts(context.problem, self._best.plan.device_of_unit[0])
+            if len(handed):
+                yield self._noted(evaluated(context, handed), HANDED)
 
         in_turn = dataclasses.replace(context, evaluations_left=lambda: context.left_until(self._until))
         while any(arm.goes_on for arm in self._arms):
@@ -253,7 +261,7 @@ _LATE = 0.95  # share after which the best plan is tried under every rule once m
 def under_orders(method: MethodSpec, order: str) -> MethodSpec:
     """The method with plans that also decide an order of execution.
 
-    A finished plan was fitted to the order of its search, and another one gains little. So every plan is evaluated
+    A finished plan is fitted to the order of its search. So every plan is evaluated
     with a rule's priorities (``Context.priority_of_op``). With ``AUTO_ORDER`` the rules and the
     runtime's own order race, in a large program those that are the fastest on its first plans: equal shares of the
     budget, after which the slower half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016).

@@ -159,11 +159,7 @@ def least_memory(
             plain = find(PLAIN)
             assert plain.build_inside is not None  # it searches inside the simulator
             planner = plain.build_inside(
-                capped,
-                configured(plain),
-                lowering.best,
-                fastest.seed + bursts,
-                search_simulator(capped),
+                capped, configured(plain), lowering.best, fastest.seed + bursts, search_simulator(capped)
             )
             burst = planner.advance(int(min(_BURST, left)))
             lowering.evaluations += burst.evaluations

@@ -15,12 +15,12 @@ import rich.console
 import rich.progress
 
 from tf_placer.base.quantities import HEARTBEAT, html_table, milliseconds
-from tf_placer.problem.bounds import LowerBounds
+from tf_placer.problem.bounds import PROVEN, LowerBounds
 from tf_placer.problem.placement import UNDECIDED, Decisions, Placement
 from tf_placer.search.methods import NO_ORDER, Budget
 from tf_placer.search.round import Best, Round
 
-PROVEN, SIMULATED = "proven", "simulated"
+SIMULATED = "simulated"
 
 
 @dataclasses.dataclass(frozen=True)

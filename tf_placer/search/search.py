@@ -105,22 +105,19 @@ def search(
         ``Method`` or yields rounds.
       budget: limits of time and evaluations, or a wall-clock limit in seconds alone.
       evaluator: times the placements, and stays the caller's to close; None simulates (``search_simulator``: where
-        threads decide, times are means over several orders of execution, the result's too).
-      seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
-        evaluator gives equal times.
-      start: where a method that improves a placement begins: [U], or a placement, also one of another problem of the
-        same graph and devices; or several, [K, U] or a list of placements, the most promising first: all are tried,
-        and a search of several chains begins at each. When not given, the best plan that costs nothing to find
-        (``Starts``). A method of the table that begins nowhere ignores it with a warning.
+        threads decide, times are means over several orders of execution).
+      seed: equal seeds give equal results with a budget of evaluations, where the evaluator gives equal times.
+      start: where a method that improves a placement begins: [U], or a placement, also of another problem with the
+        same graph and devices; or several, the most promising first: all are tried, and each chain begins at one.
+        Otherwise the best plan that costs nothing (``Starts``). A method that begins nowhere ignores it with a warning.
       checkpoint: folder of this one search, made if need be; None keeps nothing.
       progress: is shown every round; None shows nothing.
       **wrappers: see ``Wrappers``.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
-        problem, a start that is no legal placement, a folder that holds another search or one with other settings,
-        is damaged or in use, or cannot be written to; an objective or an ``order`` that cannot be, or with what does
-        not take it; ``robust`` with an evaluator, of another objective, or on live devices.
+        problem, a start that is no legal placement; a folder that is damaged, in use, read-only or of another search;
+        an objective or ``order`` that cannot be; ``robust`` with an evaluator, another objective or live devices.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.

@@ -46,23 +46,17 @@ class WorkerMemory:
         memory.begin(small_bytes)  # loaded: its steps count from here
         memory.peak_bytes()
 
-    ``peak_bytes`` is the smaller one of two figures, each an upper bound of the program's memory:
+    ``peak_bytes`` is the smaller one of two upper bounds of the program's memory:
 
-    - the growth of the process's resident memory since the worker started (the kernel's high-water mark, so that no
-      short peak is missed). It includes the growth of the runtime, measured at 1 to 12 MB after programs of a few ops
-      and up to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN never returns memory,
-      so after a large program this figure says nothing about a small one;
-    - that allocator's peak, plus the growth of the process since ``begin``, plus the program's values that are too
-      small for that allocator. It counts whole chunks, up to 128 MB larger than their tensors. The plain allocator,
-      which returns memory, does not count, so there this figure is missing.
+    - the growth of the process's resident memory since the worker started (the kernel's high-water mark). The runtime's
+      own growth is part of it, measured at 1 to 45 MB. TensorFlow's allocator for oneDNN never returns memory, so after
+      a large program this says nothing about a small one;
+    - that allocator's peak, in whole chunks (up to 128 MB more), plus the growth of the process since ``begin``, plus
+      values too small for that allocator. The plain allocator, which returns memory, does not count its peak.
 
-    The result is loosest on oneDNN's allocator for a program that is larger than all before it on the same worker: it
-    may include their memory (measured: 629 MB for a tensor of 400 after one of 200). Fresh workers do not have this
-    error, which is why they decide on OUT_OF_MEMORY.
-
-    Sending the values takes several times their size for a moment. The figures leave that out, except that the oneDNN
-    allocator keeps the memory of the largest one. Memory that malloc kept from an earlier program is missing from the
-    second figure, so malloc is asked to return it first.
+    With oneDNN's allocator, the bound of a program larger than all before it on the same worker may include their
+    memory (measured: 629 MB for a tensor of 400 after one of 200), so fresh workers decide on OUT_OF_MEMORY. Memory
+    that malloc kept from an earlier program is missing from the second bound, so malloc is asked to return it first.
     """
 
     def __init__(self, device: str, memory_bytes: int, process: ForkedProcess) -> None:

@@ -12,14 +12,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.fleet.machine import (
-    Machine,
-    MachineConfig,
-    Program,
-    Trial,
-    machine_class,
-    software,
-)
+from tf_placer.fleet.machine import Machine, MachineConfig, Program, Trial, machine_class, software
 from tf_placer.problem.placement import Decisions
 from tf_placer.runtime.timing import RuntimeConfig
 

@@ -5,14 +5,7 @@ import pytest
 
 from tests.tf_placer.planners.chains import tell
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.planners.population import (
-    Brkga,
-    BrkgaConfig,
-    Cem,
-    CemConfig,
-    devices_of_keys,
-    keys_of_devices,
-)
+from tf_placer.planners.population import Brkga, BrkgaConfig, Cem, CemConfig, devices_of_keys, keys_of_devices
 from tf_placer.problem.problem import Problem
 
 

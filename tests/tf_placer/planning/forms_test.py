@@ -12,7 +12,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import forms as planning_forms
-from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
+from tf_placer.planning.forms import Form, estimated_in_parts
 from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel
 from tf_placer.problem.placement import Placement
@@ -32,11 +32,6 @@ def outcome_of(item: Item, cluster: Cluster = CLUSTER) -> Outcome:
     return Outcome(
         Form(problem, item), Timed.of_search("random", search(problem, "random", budget_evaluations=4))
     )
-
-
-def test_the_batch_is_split_over_gpus_or_else_over_cpus() -> None:
-    assert replicas_of(Cluster.preset("p100x4").devices) == (0, 1, 2, 3)
-    assert replicas_of(Cluster.logical(3).devices) == (0, 1, 2)
 
 
 @pytest.mark.medium

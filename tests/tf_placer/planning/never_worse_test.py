@@ -11,7 +11,7 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.forms import Form, estimated_in_parts, replicas_of
+from tf_placer.planning.forms import Form, estimated_in_parts
 from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Note, Outcome
 from tf_placer.search.methods import Budget
 from tf_placer.transform.split import SplitProgram, split_program
@@ -33,7 +33,7 @@ def check(workload: str, preset: str) -> None:
     found = placed(workload, preset)
     times = {one.name: one.simulated_s for one in found.candidates if one.simulated_s is not None}
     why, batch = found.notes[Note.WHY_NOT_SPLIT], (settings_of(workload) or {}).get("batch")
-    devices = len(replicas_of(found.problem.cluster.devices))
+    devices = found.problem.cluster.accelerators().sum()
     if batch is not None and batch < devices:
         assert why.endswith(f"parts is {devices}, but the batch has {batch} examples.")
         assert found.written.simulated_s == min(times.values())

@@ -7,13 +7,7 @@ import time
 import pytest
 
 from tf_placer.runtime import timing
-from tf_placer.runtime.timing import (
-    Limit,
-    OtherLoad,
-    RuntimeConfig,
-    reported_s,
-    time_steps,
-)
+from tf_placer.runtime.timing import Limit, OtherLoad, RuntimeConfig, reported_s, time_steps
 
 
 class Clock:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tf_placer
+from tests.tf_placer.planners.clusters_by_type import cluster_of
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
     branches_problem,
@@ -73,6 +74,16 @@ def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
 def test_the_best_plan_is_the_optimum() -> None:
     found = search(BRANCHED, "local_search", budget_evaluations=1, start=BEST)
     assert found.runtime_s == branches_optimum_ns(BRANCHES, LENGTH) / 1e9
+
+
+def test_hosts_are_handed_work_of_the_best_plan() -> None:
+    # Ten ops in a row, one that the host is slow at, and ten more; a single move to the host gains nothing.
+    ns = [[1, 100]] * 10 + [[5000, 100]] + [[1, 100]] * 10
+    problem = problem_of(ns, [(i, i + 1) for i in range(20)], 1, cluster_of("CPU", "GPU"))
+    gpu = problem.everything_on(1)
+    found = search(problem, portfolio(arm("arm", gpu)), budget_evaluations=20, start=gpu)
+    assert found.found_by == combinators.HANDED
+    assert found.placement.device_of_unit.tolist() == [0] * 10 + [1] + [0] * 10
 
 
 def test_the_arm_that_opens_has_a_few_evaluations_first() -> None:

@@ -16,13 +16,7 @@ from tf_placer.search.round import Context, Round, evaluated
 PLACEMENTS = 8
 SMALL_HDP = dataclasses.replace(
     methods.find("hdp"),
-    default=HdpConfig(
-        num_groups=8,
-        placer_hidden=8,
-        landmarks=4,
-        placements=16,
-        incumbent=False,
-    ),
+    default=HdpConfig(num_groups=8, placer_hidden=8, landmarks=4, placements=16, incumbent=False),
 )
 
 

@@ -6,11 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.workloads.convolutional import (
-    FusedBatchNormalization,
-    resnet,
-    with_fused_batch_normalization,
-)
+from tf_placer.workloads.convolutional import FusedBatchNormalization, resnet, with_fused_batch_normalization
 
 
 @pytest.mark.parametrize("depth", [34, "50", None])

@@ -73,12 +73,7 @@ class MultiTaskPolicy(snt.Module):
         return [number == task for number in task_of_step]
 
     def sample(
-        self,
-        inputs: GoInputs,
-        begin: tf.Tensor,
-        count: int,
-        seed: tf.Tensor,
-        drawn: tf.Tensor | None = None,
+        self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor, drawn: tf.Tensor | None = None
     ) -> tuple[Chain, Scores]:
         """Draws ``count`` chains, which begin with a state [1 + L, V]; ``drawn`` [T + L] bool, None draws all steps."""
         of_devices, of_levels = tf.unstack(tf.random.split(seed))

@@ -257,12 +257,7 @@ class GoPolicy(snt.Module):
         self._devices = DeviceScorer(DEVICE_NUMBERS, width, width)
         self._around = snt.Linear(width, with_bias=False, name="around")
         self._attention = SegmentAttention(
-            width,
-            config.layers,
-            config.heads,
-            config.head_width,
-            config.inner_width,
-            config.segment,
+            width, config.layers, config.heads, config.head_width, config.inner_width, config.segment
         )
         if config.device_state:
             self._of_state = snt.Linear(width, name="of_state")

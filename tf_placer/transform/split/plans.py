@@ -14,6 +14,8 @@ from tf_placer.transform.split.split_batch import SplitProgram
 
 # Share of the step, by the estimate of the cut, that pays for building another program.
 _LEAST_GAIN = 0.03
+# Of a nanosecond of a host, and of a transfer to or from it, in nanoseconds of an accelerator.
+_HOST_PRICES, _TRANSFER_PRICES = (0.25, 0.5, 1.0), (1 / 16, 1.0)
 
 
 def part_of_op(problem: Problem) -> np.ndarray:
@@ -128,14 +130,12 @@ def faster_whole(
     """Names of the ops of a program that are better kept whole when its batch is put in parts, by minimum cut.
 
     A kernel of a thin product or of a small tensor takes nearly as long for a part of the batch as for all of it:
-    copies on two devices then gain nothing over one op on either, and launches are paid twice. So a recurrent layer may
-    stay whole, and be placed like any program, next to a wide output layer that is split.
+    copies on two devices then gain nothing over one op on either, and launches are paid twice.
 
-    An op in parts costs the time of its copies, shared evenly by the devices. An op that stays whole costs its time,
-    shortened as much as placing the whole program shortens the sum of all ops (``whole_s``). Each edge between a split
-    op and a whole one costs a slice or a concatenation and a transfer. The cheapest choice by these estimates is a
-    minimum cut; a search in the resulting program finds out what the choice is worth. The estimate ignores critical
-    paths and the transfer of weights.
+    An op in parts costs the time of its copies, shared evenly by the devices; one that stays whole its time, shortened
+    as much as placing the whole program shortens the sum of all ops (``whole_s``). An edge between them costs a slice
+    or a concatenation and a transfer. A minimum cut of these estimates, which ignore critical paths and the transfer of
+    weights, is the choice; a search in the resulting program finds out what it is worth.
 
     Args:
       split: the program with as much in parts as possible.
@@ -158,11 +158,6 @@ def faster_whole(
 
     in_parts_cost = parts_ns[ops] / split.parts
     whole_cost = whole_ns[ops] * min(1.0, 1e9 * whole_s / max(1.0, whole_ns.sum()))
-    source, sink = len(ops), len(ops) + 1
-    flow = max_flow.SimpleMaxFlow()
-    for node, (in_parts, cut_ns) in enumerate(zip(in_parts_cost.tolist(), whole_cost.tolist(), strict=True)):
-        flow.add_arc_with_capacity(source, node, round(in_parts))  # cut where the op is split
-        flow.add_arc_with_capacity(node, sink, round(cut_ns))
     # Where only one end of an edge is split, each device takes its share of two launches and of the bytes, over the
     # fastest link between the devices.
     times = problem.compute_ns[:, columns]
@@ -170,17 +165,67 @@ def faster_whole(
     links = [link for link in whole.cluster.links if link.source in columns and link.target in columns]
     ns_per_byte = min((1e9 / link.bytes_per_s for link in links), default=0.0)
     graph = whole.op_graph
-    border_ns = np.rint((2 * launch_ns + graph.edge_bytes * ns_per_byte) / split.parts).astype(np.int64)
-    ends = zip(node_of[graph.producer].tolist(), node_of[graph.consumer].tolist(), strict=True)
-    for (tail, head), cost_ns in zip(ends, border_ns.tolist(), strict=True):
-        if tail >= 0 and head >= 0:
-            flow.add_arc_with_capacity(tail, head, cost_ns)
-            flow.add_arc_with_capacity(head, tail, cost_ns)
+    border_ns = (2 * launch_ns + graph.edge_bytes * ns_per_byte) / split.parts
+    ends = np.stack([node_of[graph.producer], node_of[graph.consumer]], axis=1)
+    between = (ends >= 0).all(axis=1)
+    is_split, least_ns = _minimum_cut(whole_cost, in_parts_cost, ends[between], border_ns[between])
+    if least_ns > (1 - _LEAST_GAIN) * in_parts_cost.sum() or not is_split.any():
+        return frozenset()
+    return frozenset(whole.op_names[op] for op in ops[~is_split])
+
+
+def _minimum_cut(
+    first_ns: np.ndarray, second_ns: np.ndarray, ends: np.ndarray, border_ns: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """The cheapest choice of one of two for each of N nodes: [N] bool, the second is chosen; and the sum of costs.
+
+    ``first_ns`` and ``second_ns`` [N] are the costs of the choices, and an edge between nodes [E, 2] that choose
+    differently costs ``border_ns`` [E]; all in nanoseconds, not negative, rounded to whole ones.
+    """
+    to_sink, to_node, border = (np.rint(ns).astype(np.int64) for ns in (first_ns, second_ns, border_ns))
+    nodes, source, sink = np.arange(len(to_sink)), len(to_sink), len(to_sink) + 1
+    flow = max_flow.SimpleMaxFlow()
+    flow.add_arcs_with_capacity(np.full(source, source), nodes, to_node)  # cut where the second is chosen
+    flow.add_arcs_with_capacity(nodes, np.full(source, sink), to_sink)
+    for tails, heads in (ends.T, ends.T[::-1]):
+        flow.add_arcs_with_capacity(tails, heads, border)
     if flow.solve(source, sink) != flow.OPTIMAL:
         raise AssertionError("a cut of finite costs has a minimum")
-    if flow.optimal_flow() > (1 - _LEAST_GAIN) * round(in_parts_cost.sum()):
-        return frozenset()
-    kept_nodes = [node for node in flow.get_source_side_min_cut() if node < len(ops)]
-    if len(kept_nodes) == len(ops):
-        return frozenset()
-    return frozenset(whole.op_names[ops[node]] for node in kept_nodes)
+    is_second = np.ones(source + 2, bool)
+    is_second[flow.get_source_side_min_cut()] = False
+    return is_second[:source], flow.optimal_flow()
+
+
+def handed_to_hosts(problem: Problem, device_of_unit: np.ndarray) -> np.ndarray:
+    """Plans in which hosts compute what a minimum cut takes off the accelerators of a plan.
+
+    A small kernel takes an accelerator longer than a host, which is idle; moves of a search find such units piece by
+    piece. A cut is one expansion move (Boykov, Veksler & Zabih 2001): each unit stays, or goes to the host. The host's
+    time, and the transfers that going makes necessary, count at a few prices; which is right depends on what waits for
+    what, so the simulator decides.
+
+    Args:
+      problem: U units.
+      device_of_unit: [U] a legal plan.
+
+    Returns:
+      [K, U] int32 legal plans; none where no host is beside accelerators.
+    """
+    cluster, graph = problem.cluster, problem.op_graph
+    ends = problem.unit_of_op[np.stack([graph.producer, graph.consumer], axis=1)]
+    unit_ns = np.zeros(problem.allowed.shape)
+    np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns / cluster.streams())
+    accelerators, rows = cluster.accelerators(), []
+    for host in np.flatnonzero(~accelerators):
+        is_there, link = device_of_unit == host, (int(accelerators.argmax()), host)
+        ns_per_byte = 1e9 / cluster.link_bytes_per_s()[link]
+        crosses_ns = cluster.link_latency_ns()[link] + graph.edge_bytes * ns_per_byte
+        never_ns = unit_ns.sum() + crosses_ns.sum()
+        stays_ns = np.where(is_there, never_ns, unit_ns[np.arange(len(unit_ns)), device_of_unit])
+        can_go = problem.allowed[:, host]
+        for price in _HOST_PRICES:
+            goes_ns = np.where(is_there, 0, np.where(can_go, price * unit_ns[:, host], never_ns))
+            for transfer_price in _TRANSFER_PRICES:
+                goes, _ = _minimum_cut(stays_ns, goes_ns, ends, transfer_price * crosses_ns)
+                rows.append(np.where(goes, host, device_of_unit))
+    return np.array(rows, np.int32).reshape(len(rows), problem.num_units)

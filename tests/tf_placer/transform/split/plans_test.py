@@ -1,12 +1,15 @@
 """Plans of a split program that need no search, and ops that are better kept whole: thin products, and no others."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tf_placer
+from tests.tf_placer.planners.clusters_by_type import cluster_of
+from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer import workloads
 from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
@@ -18,6 +21,7 @@ from tf_placer.transform.split.plans import (
     copies_of_units,
     data_parallel_plan,
     faster_whole,
+    handed_to_hosts,
 )
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
@@ -161,3 +165,35 @@ def test_nothing_stays_whole(
     item: Item, thin_program: SplitProgram, thin_part: int, whole_share: float
 ) -> None:
     assert kept(item, thin_program, thin_part, whole_share) == frozenset()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_choice_of_what_goes_to_the_host_costs_less(seed: int) -> None:
+    random, edges = np.random.default_rng(seed), np.array([*itertools.combinations(range(8), 2)])
+    edges = edges[random.random(len(edges)) < 0.4]
+    allowed = np.ones((8, 3), bool)
+    allowed[2, 0] = False  # and unit 0 is on the host
+    cluster = cluster_of("CPU", "GPU", "GPU")
+    ns, num_bytes = random.integers(0, 4000, (8, 3)), random.integers(1, 500, len(edges))
+    problem = problem_of(ns, edges, num_bytes, cluster, allowed=allowed)
+    plan = np.array([0, 1, 2, 1, 2, 1, 2, 1])
+    crosses_ns = cluster.link_latency_ns()[1, 0] + num_bytes * 1e9 / cluster.link_bytes_per_s()[1, 0]
+
+    def cost_ns(row: np.ndarray, price: float, transfer_price: float) -> float:
+        goes, stays = (row == 0) & (plan != 0), row != 0
+        crossing = (row[edges] == 0).sum(axis=1) == 1
+        own_ns = (ns / cluster.streams())[range(8), row]
+        return own_ns[stays].sum() + price * own_ns[goes].sum() + transfer_price * crosses_ns[crossing].sum()
+
+    choices = [np.where(goes, 0, plan) for goes in itertools.product((False, True), repeat=8) if not goes[2]]
+    rows, prices = handed_to_hosts(problem, plan), [*itertools.product((0.25, 0.5, 1), (1 / 16, 1))]
+    for row, both in zip(rows, prices, strict=True):
+        assert (
+            cost_ns(row, *both) <= min(cost_ns(choice, *both) for choice in choices) + 20
+        )  # all are rounded
+    assert len(np.unique(rows, axis=0)) > 1
+
+
+def test_without_a_host_beside_accelerators_nothing_is_handed_over() -> None:
+    for cluster in (cluster_of("GPU", "GPU"), cluster_of("CPU", "CPU")):
+        assert handed_to_hosts(problem_of([10, 20], [(0, 1)], 5, cluster), np.array([0, 1])).shape == (0, 2)
