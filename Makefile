@@ -17,7 +17,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 # The tests start many processes; compiling every module again takes each a second or two.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo test test-medium test-slow test-equivalence test-fleet test-all bazel-test results format clean
+.PHONY: setup demo test test-medium test-slow test-equivalence test-fleet test-all bazel-test results pictures format clean
 .DEFAULT_GOAL := setup
 
 setup: $(OP_STAMP)
@@ -71,6 +71,11 @@ bazel-test: $(VENV_STAMP)
 # After a change of costs: facts, tables and studies of described devices, each with its page. Many hours; goes on when killed.
 results: setup
 	$(PYTHON) -m experiments.results
+
+# README's pictures, of a report that is made for them: a minute and a half. Needs Debian's package chromium.
+pictures: setup
+	$(PYTHON) -m tf_placer place --workload=inception_v3 --cluster=k40x2 --budget_s=60 --out=out/picture
+	$(PYTHON) -m tools.report_picture out/picture/report.html
 
 format: $(VENV_STAMP)
 	$(PYTHON) -m ruff check --fix .

@@ -1,4 +1,4 @@
-"""Takes README's picture of a report.
+"""Takes README's pictures of a report, on a wide screen and on a phone (`make pictures`).
 
     python -m tf_placer place --workload=inception_v3 --cluster=k40x2 --budget_s=60 --out=out/picture
     python -m tools.report_picture out/picture/report.html
@@ -14,24 +14,26 @@ import sys
 
 from playwright.sync_api import sync_playwright
 
-_PICTURE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "report.png"
-_WIDTH, _HEIGHT = 1280, 1420  # to the end of the timeline, where six ways were tried
+_DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+# Picture -> width and height in pixels: to the end of the bars, and the first screen of a phone.
+_PICTURES = {"report.png": (1280, 860), "report_phone.png": (390, 844)}
 
 
 def main() -> None:
-    """Opens the report that the command line names, and writes the picture of its upper part."""
+    """Opens the report that the command line names, and writes the pictures of its upper part."""
     [report] = sys.argv[1:]
     with sync_playwright() as started:
         browser = started.chromium.launch(
             executable_path=shutil.which("chromium") or sys.exit("install Debian's package chromium"),
             args=["--no-sandbox"],
         )
-        tab = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme="light")
-        tab.goto(pathlib.Path(report).resolve().as_uri())
-        tab.wait_for_selector("#timeline canvas")
-        tab.screenshot(path=_PICTURE)
+        for name, (width, height) in _PICTURES.items():
+            tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+            tab.goto(pathlib.Path(report).resolve().as_uri())
+            tab.wait_for_selector("#timeline canvas")
+            tab.screenshot(path=_DOCS / name)
+            sys.stdout.write(f"wrote {_DOCS / name}\n")
         browser.close()
-    sys.stdout.write(f"wrote {_PICTURE}\n")
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
         notes={
             Note.WHY: f"{fusing.name}, of {sum(t.share is not None for t in fusing.tried)} sets of clusters in turn",
             Note.FUSED: fusing.sentence,
-            Note.BESIDE_UNPLACED: f"{is_faster} than the function as it is, in a process like this one",
+            Note.BESIDE_UNPLACED: f"{is_faster} than the unplaced function, in a process like this one",
             Note.LOAD: load.share,
             Note.TIMED_AT_S: time.time(),
         },

@@ -411,7 +411,7 @@ class _LiveSearch:
                     rivals[trial] = trial
         if self._race is None:  # nothing is worth it that has not shown so
             written = dataclasses.replace(written, is_clear=False)
-            why_not = f"not run to its end beside the function as it is ({self._why or 'nothing ran'})"
+            why_not = f"not run to its end beside the unplaced function ({self._why or 'nothing ran'})"
             notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: why_not}
         else:
             notes = self._race.verdict(written)

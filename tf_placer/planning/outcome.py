@@ -594,7 +594,7 @@ class Outcome:
           load: as ``Note.LOAD``.
         """
         as_it_is = self.named(AS_IT_IS) or Timed(AS_IT_IS)
-        verdict = f"{in_words(is_worth_it)} than the function as it is, call by call in its own process"
+        verdict = f"{in_words(is_worth_it)} than the unplaced function, call by call in its own process"
         return dataclasses.replace(
             self,
             written=dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it),

@@ -45,9 +45,9 @@ class Race:
     def verdict(self, plan: Timed) -> dict[Note, Any]:
         """Notes on a plan that raced beside the program as it is."""
         if self.why_not_unplaced:
-            comparison = f"used because the function does not run as it is ({self.why_not_unplaced})"
+            comparison = f"used because the function does not run unplaced ({self.why_not_unplaced})"
         else:
-            comparison = f"{in_words(plan.is_clear is True)} than the function as it is, on the whole machine"
+            comparison = f"{in_words(plan.is_clear is True)} than the unplaced function, on the whole machine"
         return {Note.BESIDE_UNPLACED: comparison, Note.LOAD: self.load, Note.TIMED_AT_S: self.timed_at_s}
 
 
@@ -114,7 +114,7 @@ def raced_anew(
     except RaceFailed as error:
         failed = f"the race failed ({error})"
         rows[position] = dataclasses.replace(rows[position], message=failed, is_clear=False)
-        notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: f"not raced beside the function as it is ({error})"}
+        notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: f"not raced beside the unplaced function ({error})"}
     else:
         rows = raced.added(rows, racing)
         notes = raced.verdict(rows[position])

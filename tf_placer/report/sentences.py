@@ -78,17 +78,15 @@ def headline(outcome: Outcome) -> str:
     less = gain(gained.saved)
     splits = " or split the batch" if _splitting_gains(outcome, gained) else ""
     if gained.rival is None:
-        return f"No gain: use one device{splits}. It takes {takes} {how}, and no plan here takes less."
+        return f"No gain: use one device{splits}. It takes {takes} {how}; no plan here takes less."
     rival_takes, rival = milliseconds(gained.rival_s), _RIVALS[gained.rival.is_as_it_is]
     if gained.is_clear:
-        text = f"{capital(title)} takes {less} than {rival} {how}: {takes}, and that {rival_takes}."
+        text = f"{capital(title)} takes {takes} {how}, {less} than {rival} ({rival_takes})."
         return f"Use one device. {text}" if row.is_single else text
     doubt = "not worth a plan" if gained.clock is Clock.SIMULATED else "within the noise"
     doubt = f", which is {doubt}" if gained.saved > 0 and round(gained.saved, 3) else ""
     leave = "leave the program as it is" if gained.rival.is_as_it_is else f"use one device{splits}"
-    return (
-        f"No gain: {leave}, {rival_takes} {how}. The plan written is that of {title}, {takes}: {less}{doubt}."
-    )
+    return f"No gain: {leave} ({rival_takes} {how}). The plan written ({title}) takes {takes}: {less}{doubt}."
 
 
 _RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
@@ -122,9 +120,9 @@ def _other_plans(outcome: Outcome) -> list[str]:
     if own_row is not None and own_row is not written and outcome.by_layer is None:
         how = "--write=method writes its plan"
         sentences.append(
-            f"{own_row.name}, which was asked for, takes {_time_of(own_row)} ({how})."
+            f"The method asked for, {own_row.name}, takes {_time_of(own_row)} ({how})."
             if own_row.clock is not None
-            else f"{own_row.name}, which was asked for, did not run: {own_row.status.name}."
+            else f"The method asked for, {own_row.name}, did not run: {own_row.status.name}."
         )
     return sentences
 
@@ -174,15 +172,15 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
     sentences, worth = [], outcome.schedule
     if "order" in worth:
         sentences.append(
-            "The plan also has an order of execution, written as control edges: without them its step would "
-            f"{_takes(worth['order'].without_s)}, with them {milliseconds(worth['order'].with_s)} in the simulator."
+            f"The plan also orders ops by control edges: {milliseconds(worth['order'].with_s)} in the simulator; "
+            f"without them the step would {_takes(worth['order'].without_s)}."
         )
     if outcome.notes.get(Note.FUSED, ""):
         sentences.append(outcome.notes.get(Note.FUSED, ""))
     elif "fused" in worth:
         sentences.append(
-            f"{savings_of(outcome.placement).sentence()}: without them the step would "
-            f"{_takes(worth['fused'].without_s)}, with them {milliseconds(worth['fused'].with_s)} in the simulator."
+            f"{savings_of(outcome.placement).sentence()}: {milliseconds(worth['fused'].with_s)} in the simulator; "
+            f"without them the step would {_takes(worth['fused'].without_s)}."
         )
     return sentences
 
@@ -203,7 +201,7 @@ def remarks(outcome: Outcome) -> list[str]:
     problem = outcome.problem
     sentences = []
     if outcome.search.interrupted:
-        sentences.append("The search was interrupted; this is the best it had found.")
+        sentences.append("The search was interrupted; this is the best plan so far.")
     if outcome.notes.get(Note.MEASURED_ON, ""):
         sentences.append(outcome.notes.get(Note.MEASURED_ON, ""))
     if problem.guessed_op_types:
@@ -247,13 +245,13 @@ def parts_of_plan(outcome: Outcome) -> list[str]:
 def _in_parts(outcome: Outcome, written: Timed) -> str:
     """One sentence on a plan that splits the batch, beside the best that does not."""
     whole, clock = outcome.best_whole, written.clock
-    start = f"The plan written is of the split program, with the batch in {outcome.form.parts} parts"
+    start = f"The plan written puts the batch in {outcome.form.parts} parts"
     whole_s = None if whole is None or clock is None else whole.seconds(clock)
     written_s = None if clock is None else written.seconds(clock)
     if whole_s is None or written_s is None:
         return f"{start}."
     less = gain(-excess(written_s, whole_s))
-    return f"{start}: {less} than by the best plan found of the whole (--parts=1 looks for none)."
+    return f"{start}: {less} than the best plan of the whole batch (--parts=1 keeps it whole)."
 
 
 def capital(text: str) -> str:
@@ -477,7 +475,7 @@ def why_not_used(outcome: Outcome) -> str:
 
 def why_not(outcome: Outcome) -> str:
     """The same without the setting of ``auto_place`` that uses it all the same."""
-    reason = outcome.notes.get(Note.BESIDE_UNPLACED, "") or "not clearly faster than the function as it is"
+    reason = outcome.notes.get(Note.BESIDE_UNPLACED, "") or "not clearly faster than the unplaced function"
     return f"a plan was found and is {reason} ({_last_times(outcome)})"
 
 

@@ -132,8 +132,8 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
         + (", by a plan that was kept" if outcome.is_from_cache else ""),
         f"among plans: {outcome.notes.get(Note.WHY, '')}",
         *(f"{clock.value}: {', '.join(times)} a step" for clock, times in times_by_clock.items() if times),
-        f"no placement can take less than {milliseconds(outcome.lower_bound_s)} in the simulator",
-        *([] if written.clock is not Clock.SIMULATED else ["not timed beside the function as it is"]),
+        f"no plan can be faster than {milliseconds(outcome.lower_bound_s)} in the simulator",
+        *([] if written.clock is not Clock.SIMULATED else ["not timed beside the unplaced function"]),
     ]
     lines += [*finding_sentences(outcome), *load_sentences(outcome)]
     lines += [*parts_of_plan(outcome), *schedule_sentences(outcome), *bounds_sentences(outcome)]

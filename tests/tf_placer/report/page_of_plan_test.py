@@ -67,14 +67,14 @@ def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, m
         spread_s=(0.19, 0.22),
         is_clear=False,
         correction=Correction(compute=2.0),
-        said="not clearly faster than the function as it is, on the whole machine",
+        said="not clearly faster than the unplaced function, on the whole machine",
     )
     section = section_of_plan("train_step", 1, raced, is_used=False)
     assert section.headline == (
         "Kept as it was: the plan takes 200 ms a step, 100 ms the function takes as it is: 100% more time, in turn on "
         "the runtime."
     )
-    assert section.notes[0].startswith("It is not clearly faster than the function as it is")
+    assert section.notes[0].startswith("It is not clearly faster than the unplaced function")
     assert [(row["raced_s"], row["spread_s"]) for row in section.step_times if row["spread_s"]] == [
         (0.1, (0.09, 0.11)),
         (0.2, (0.19, 0.22)),
@@ -128,7 +128,7 @@ def test_text_and_page_tell_the_same_bound_and_the_verdict_first(
         value for name, value in section_of_plan("step", 1, fitted, is_used).figures if name == "lower bound"
     )
     text = plan_report("step", fitted, is_used)
-    assert f"no placement can take less than {shown} in the simulator" in text
+    assert f"no plan can be faster than {shown} in the simulator" in text
     assert text.splitlines()[0] == f"step is {use_of_plan(fitted, is_used)}"
     assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.lower_bound_s), (
         "or it proves nothing"

@@ -22,8 +22,8 @@ function heading(data) {
   const figures = data.figures.flatMap(([word, value]) => [element("div", {}, element("dt", {}, word), element("dd", {}, value))]);
   return element(
     "header", {}, element("h1", {}, data.title), ...(page.sections.length > 1 ? [chooser(data)] : []),
-    element("p", { className: "verdict" }, data.headline), ...data.notes.map((text) => element("p", { className: "soft" }, text)),
-    element("dl", { className: "figures" }, ...figures),
+    element("p", { className: "verdict" }, data.headline), element("dl", { className: "figures" }, ...figures),
+    ...data.notes.map((text) => element("p", { className: "soft" }, text)),
   );
 }
 

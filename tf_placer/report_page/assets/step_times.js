@@ -14,7 +14,7 @@ function stepTimes(data) {
   const place = element("div", { className: "chart" });
   place.style.height = `${rows.length * BAR_ROW * (measured ? 1.35 : 1) + (measured ? 76 : 50)}px`;
   keepChart(place, () => stepTimeOptions(rows, best, measured, place.clientWidth));
-  const line = best ? `No placement takes less than ${milliseconds(best.bound_s)} in the simulator (${words(best.name)}: ${best.about}).` : "";
+  const line = best ? `No plan can be faster than ${milliseconds(best.bound_s)} in the simulator. The dark bar is the plan written.` : "";
   return section("step-times", "Step time of every candidate", line, place, stepTimeTable(data, clocks), boundTable(data));
 }
 
@@ -25,8 +25,8 @@ function words(name) {
 function stepTimeOptions(rows, best, measured, width) {
   const names = rows.map((row) => row.name);
   const left = Math.min(190, Math.max(70, 7.3 * Math.max(...names.map((name) => name.length))), 0.36 * width);
-  const series = [bars("simulated", rows, "simulated_s", color(measured ? "--bar" : "--accent"), true)];
-  if (measured) series.push(bars(CLOCKS[measured], rows, measured, color("--accent"), false), spreads(rows, measured));
+  const series = [bars("simulated", rows, "simulated_s", measured ? "--bar" : "--rival", true)];
+  if (measured) series.push(bars(CLOCKS[measured], rows, measured, "--rival", false), spreads(rows, measured));
   if (best) series[0].markLine = boundLine(best);
   return {
     ...basics(),
@@ -46,11 +46,16 @@ function stepTimeOptions(rows, best, measured, width) {
 
 function bars(name, rows, key, fill, labelled) {
   return {
-    name, type: "bar", barMaxWidth: 16, barGap: "12%", itemStyle: { color: fill, borderRadius: [0, 2, 2, 0] },
-    data: rows.map((row) => ((row[key] ?? null) === null ? null : 1e3 * row[key])),
+    name, type: "bar", barMaxWidth: 16, barGap: "12%", itemStyle: { color: color(fill), borderRadius: [0, 2, 2, 0] },
+    data: rows.map((row) => ((row[key] ?? null) === null ? null : { value: 1e3 * row[key], itemStyle: chosen(row, fill) })),
     label: { show: labelled, position: "right", distance: LABEL_DISTANCE, color: color("--ink"), formatter: ({ value }) => barLabel(value) },
     emphasis: { disabled: true },
   };
+}
+
+/** The plan written has a color of its own among its rivals. */
+function chosen(row, fill) {
+  return row.is_written && fill === "--rival" ? { color: color("--accent") } : {};
 }
 
 function barLabel(ms) {
