@@ -43,6 +43,6 @@ def test_the_best_of_a_search_is_written(first_s: float, second_s: float, tmp_pa
         process.kill()
     assert status == 0, error.read_text()
     assert "Traceback" not in error.read_text() and "Exception" not in error.read_text()
-    assert "The search was interrupted; this is the best it had found." in out.read_text()
+    assert "The search was interrupted; this is the best plan so far." in out.read_text()
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["interrupted"] and summary["written"] == "hdp"
