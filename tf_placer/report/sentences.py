@@ -110,14 +110,15 @@ def _other_plans(outcome: Outcome) -> list[str]:
             sentences.append(f"The plan is {comparison}.")
     if written.search is not None and written.search.least_memory is not None:
         return sentences
-    if written is outcome.best_split and outcome.form.parts > 1:
+    is_split = written is outcome.best_split and outcome.form.parts > 1
+    if is_split:
         sentences.append(_in_parts(outcome, written))
     best, own_row = outcome.rows[0], outcome.named(outcome.method)
     rival = None if outcome.gain is None else outcome.gain.rival
     # A difference below the digits that the table shows would contradict it.
     if best not in (row, rival) and best.clock is row.clock and _time_of(best) != _time_of(row):
         sentences.append(f"{capital(outcome.title_of(best))} takes less still, {_time_of(best)}.")
-    if own_row is not None and own_row is not written and outcome.by_layer is None:
+    if own_row not in (None, written) and outcome.by_layer is None and not is_split:
         how = "--write=method writes its plan"
         sentences.append(
             f"The method asked for, {own_row.name}, takes {_time_of(own_row)} ({how})."
