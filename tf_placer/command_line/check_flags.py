@@ -67,13 +67,16 @@ def check_runs_on(command: str, cluster: str, is_live: bool) -> None:
 
 
 def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
-    """Prints the names; returns them with their devices, None for this machine, which is not probed."""
+    """Prints a line for each; returns them with their devices, None for this machine, which is not probed."""
     keys, clusters = ("name", "type", "model", "memory_bytes"), list[dict[str, Any]]()
-    for name in (*preset_names(), LOCAL):
-        console.print(name)
-        devices = () if name == LOCAL else Cluster.preset(name).devices
+    for name in preset_names():
+        devices, rate = (cluster := Cluster.preset(name)).devices, cluster.link_bytes_per_s()[0, 1] / 1e9
+        gpus = f"{len(devices) - 1} x {devices[0].model}, {devices[0].memory_bytes / 1e9:.0f} GB each"
+        console.print(f"{name:<15}{gpus}, {rate:.0f} GB/s to the next", soft_wrap=True)
         rows = [{key: getattr(device, key) for key in keys} for device in devices]
-        clusters.append({"name": name, "devices": rows or None})
+        clusters.append({"name": name, "devices": rows})
+    console.print(f"{LOCAL:<15}this machine's GPUs; without GPUs a worker for each CPU core", soft_wrap=True)
+    clusters.append({"name": LOCAL, "devices": None})
     return clusters
 
 

@@ -460,12 +460,6 @@ def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_e
             )
         return digest_of_function[name]
 
-    def attribute_text(value: attr_value_pb2.AttrValue) -> str:
-        functions = functions_in(value)
-        if functions:
-            return " ".join(function_digest(function.name) for function in functions)
-        return value.SerializeToString(deterministic=True).hex()
-
     def digest(
         head: list,
         nodes: Iterable[node_def_pb2.NodeDef],
@@ -489,7 +483,12 @@ def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_e
                     [tensor(text) for text in data_inputs(node)],
                     sorted(position[text[1:]] for text in control_inputs(node)),
                     [
-                        (key, attribute_text(node.attr[key]))
+                        (
+                            key,
+                            " ".join(function_digest(function.name) for function in functions)
+                            if (functions := functions_in(node.attr[key]))
+                            else node.attr[key].SerializeToString(deterministic=True).hex(),
+                        )
                         for key in sorted(node.attr)
                         if key not in _NAMES and not key.startswith("_")
                     ],

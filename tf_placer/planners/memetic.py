@@ -116,9 +116,8 @@ class _Level:
 class SimulatedMemetic:
     """Chains of local search that share what they find, from coarse to fine.
 
-    Where there are groups, chains begin at the cheap starts that cut the fewest edges, unless another is much faster:
-    a list schedule would cut all groups to pieces. The fastest comes back when units are searched. Of several given
-    starts each chain begins at one.
+    Where there are groups, chains begin at the cheap starts that cut the fewest edges, unless another is much faster.
+    The fastest comes back when units are searched. Of several given starts each chain begins at one.
 
     Levels are what repeats, so that one move is of all layers or time steps (``repeated_groups``), then min-cut parts
     split by slack (``slack_groups``), ever more of them, then units (multilevel search: Walshaw 2004). A group is cut

@@ -300,9 +300,7 @@ def least_memory_sentence(search: SearchResult) -> str:
 def _fullest(search: SearchResult) -> tuple[str, int, int]:
     """The accelerator that takes the largest share of its memory: name, peak and memory in bytes."""
     cluster = search.placement.problem.cluster
-    devices = [
-        device for device, counts in zip(cluster.devices, cluster.accelerators(), strict=True) if counts
-    ]
+    devices = itertools.compress(cluster.devices, cluster.accelerators())
     fullest = max(devices, key=lambda device: search.peak_bytes[device.name] / device.memory_bytes)
     return fullest.name, search.peak_bytes[fullest.name], fullest.memory_bytes
 
@@ -316,14 +314,12 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     if by_layer is None:
         return []
     if outcome.written.name == GIVEN:
-        return [
-            "The plan was given: it is written by layer, and lists the ops that are not where their layer is."
-        ]
+        return ["The plan given is written by layer, and lists the ops that are not where their layer is."]
     whole = by_layer.whole
     if whole is None:
         return [
-            "No plan of whole layers that fits in memory was found: the plan written is that of single ops, by layer, "
-            "and lists those that are not where their layer is."
+            "No plan of whole layers that fits in memory was found: the plan written is of single ops, by layer, and "
+            "lists those that are not where their layer is."
         ]
     slower = round(whole.slower, 3)
     share = f"{percentage(abs(slower))} {'more' if slower > 0 else 'less'}" if slower else "no more"
@@ -462,11 +458,7 @@ def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
     """
     if is_used is None:
         return f"on trial, the first calls decide: the plan takes {_last_times(outcome)}"
-    return (
-        f"placed: {_last_times(outcome)}"
-        if is_used
-        else f"kept as it was: the plan takes {_last_times(outcome)}"
-    )
+    return f"{'placed:' if is_used else 'kept as it was: the plan takes'} {_last_times(outcome)}"
 
 
 def why_not_used(outcome: Outcome) -> str:

@@ -10,8 +10,9 @@ from tf_placer.cluster.cluster import Cluster, Device, Link
 from tf_placer.cluster.device import device_labels, preset_names
 
 _PRESETS = (
-    "a100x8", "h100x8", "k40x2", "k40x4", "k40x8", "k80x2", "k80x4",
-    "p100x1", "p100x2", "p100x4", "p100x8", "v100x4",
+    "a100x2", "a100x2_nvlink", "a100x4", "a100x4_nvlink", "a100x8", "a10x2", "h100x2", "h100x2_nvlink", "h100x4",
+    "h100x4_nvlink", "h100x8", "k40x2", "k40x4", "k40x8", "k80x2", "k80x4", "l4x2", "p100x1", "p100x2", "p100x4",
+    "p100x8", "rtx3090x2", "rtx4090x2", "t4x2", "v100x4",
 )  # fmt: skip
 
 
@@ -26,8 +27,8 @@ def test_presets_are_the_documented_ones():
 @pytest.mark.parametrize("name", _PRESETS)
 def test_preset_has_its_gpus_first_and_the_host_cpu_last(name):
     cluster = Cluster.preset(name)
-    model, _, count = name.rpartition("x")
-    assert [d.model for d in cluster.devices[:-1]] == [model] * int(count)
+    model, _, count = name.removesuffix("_nvlink").rpartition("x")
+    assert [d.model.removesuffix("_pcie") for d in cluster.devices[:-1]] == [model] * int(count)
     assert cluster.devices[0].name == "/job:localhost/replica:0/task:0/device:GPU:0"
     assert cluster.devices[-1].name == "/job:localhost/replica:0/task:0/device:CPU:0"
     assert (cluster.name, cluster.kind) == (name, "described")

@@ -197,12 +197,11 @@ def _minimum_cut(
 
 
 def handed_to_hosts(problem: Problem, device_of_unit: np.ndarray) -> np.ndarray:
-    """Plans in which hosts compute what a minimum cut takes off the accelerators of a plan.
+    """Plans whose hosts compute what a minimum cut takes off accelerators.
 
-    A small kernel takes an accelerator longer than a host, which is idle; moves of a search find such units piece by
-    piece. A cut is one expansion move (Boykov, Veksler & Zabih 2001): each unit stays, or goes to the host. The host's
-    time, and the transfers that going makes necessary, count at a few prices; which is right depends on what waits for
-    what, so the simulator decides.
+    A small kernel takes an accelerator longer than an idle host; single moves find such units piece by piece. A cut is
+    one expansion move (Boykov, Veksler & Zabih 2001): each unit stays, or goes to the host. The host's time and the new
+    transfers count at a few prices; the simulator decides which is right.
 
     Args:
       problem: U units.
