@@ -72,30 +72,29 @@ class AutoPlaceConfig:
       budget_of: ``"whole"``, or ``"search"``: ``budget_s`` is the method's search alone.
       seed: of the search.
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
-      plan: the placement.json of ``place``, or of ``Placement.save``, to run by: nothing is searched. It is for one
-        program and batch; other signatures run as they are, with one warning.
+      plan: the placement.json of ``place``, or of ``Placement.save``, to run by without a search, of one
+        program and batch; others run unplaced, with one warning.
       variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
         they are, and the plan puts the ops that use them there.
       pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
         ``{"encoder/.*": "/device:CPU:0"}``. One that matched in an earlier signature need not match in a later one.
       respect_devices: ops stay on the device that the function asks for (``tf.device``). Where the cluster lacks it,
         a warning says so, and the op is placed freely; pins come first. Where a variable was created does not count.
-      keep_unplaced: the function stays as it is where the plan is not clearly faster than that; False runs the plan
-        in any case.
+      keep_unplaced: the function stays as it is where the plan is not clearly faster; False runs the plan anyway.
       memory_limit: device, by its name in whole or in part, -> the memory that the plan may take there, in bytes or
         text: ``{"GPU:0": "10GB"}``.
       objective: ``"time"``, or ``"memory"``: the plan of least memory within the slow-down (``search``). It is found
         in the simulator, measured once where the devices are there, and used in any case.
       slow_down: share of the fastest plan's step time that a plan of least memory may take longer.
       parts: of the batch, each placed by itself (``split``): a number, or ``"auto"``: one for each device is tried,
-        too, and the fastest plan counts. It runs calls of its own batch; others run as they are, with a warning.
+        too. A plan in parts runs calls of its own batch; others run unplaced, with a warning.
       batch_statistics: of a batch in parts, of the ``"whole"`` or of each ``"part"``, as under ``tf.distribute``: other
         numbers.
       fuse: XLA compiles clusters of the plan's ops, where they are measured to be clearly faster. With one CPU
         (``cluster="local:1"``) nothing is placed: the function stays in this process, and clusters alone are searched.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
-      refresh: nothing that was kept is taken: costs are profiled, and a plan is searched and measured, anew.
+      refresh: takes nothing that was kept: profiles, searches and measures anew.
       strict: what cannot be placed is an error; otherwise it runs unplaced, with one warning.
 
     Raises:

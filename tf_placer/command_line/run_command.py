@@ -142,9 +142,9 @@ def _written(
     also: Callable[[pathlib.Path], None] | None = None,
     called: str = "",
 ) -> dict[str, Any]:
-    files = write_report(outcome, out, flags, also, called)
-    for path in files:
+    for path in (files := write_report(outcome, out, flags, also, called)):
         console.print(f"wrote {path}", soft_wrap=True)
+    console.print("Next: open report.html there, which also says how to apply the plan.", soft_wrap=True)
     return {**summary(outcome), "files": [str(path) for path in files]}
 
 
