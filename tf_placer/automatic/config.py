@@ -73,7 +73,7 @@ class AutoPlaceConfig:
       seed: of the search.
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
       plan: the placement.json of ``place``, or of ``Placement.save``, to run by without a search, of one
-        program and batch; others run unplaced, with one warning.
+        program and batch; others run unplaced, with a warning.
       variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
         they are, and the plan puts the ops that use them there.
       pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
@@ -87,7 +87,7 @@ class AutoPlaceConfig:
         in the simulator, measured once where the devices are there, and used in any case.
       slow_down: share of the fastest plan's step time that a plan of least memory may take longer.
       parts: of the batch, each placed by itself (``split``): a number, or ``"auto"``: one for each device is tried,
-        too. A plan in parts runs calls of its own batch; others run unplaced, with a warning.
+        too. Plans in parts run calls of its own batch; others run unplaced, with a warning.
       batch_statistics: of a batch in parts, of the ``"whole"`` or of each ``"part"``, as under ``tf.distribute``: other
         numbers.
       fuse: XLA compiles clusters of the plan's ops, where they are measured to be clearly faster. With one CPU
@@ -95,7 +95,7 @@ class AutoPlaceConfig:
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
       refresh: takes nothing that was kept: profiles, searches and measures anew.
-      strict: what cannot be placed is an error; otherwise it runs unplaced, with one warning.
+      strict: what cannot be placed is an error; otherwise it runs unplaced, with a warning.
 
     Raises:
       InputError: one of the values is not possible.
