@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.corpus.program import Make, Program, programs
-from tests.corpus.results_page import PAGE, table
+from tests.corpus.results_page import PAGE, TABLE, as_csv, as_it_is
 from tests.corpus.running import Outcome, outcome_of
 from tests.logical_devices import REPOSITORY
 
@@ -62,8 +62,10 @@ def test_most_are_placed_on_several_devices(outcome: Callable[[Program], Outcome
 
 
 def test_the_results_page_says_which() -> None:
-    text = (REPOSITORY / PAGE).read_text(encoding="utf-8")
-    assert table(CORPUS.values()) in text, "run python -m tests.corpus.results_page"
+    page = (REPOSITORY / PAGE).read_text(encoding="utf-8")
+    table = (REPOSITORY / TABLE).read_text(encoding="utf-8")
+    assert as_it_is(CORPUS.values()) in page, "run python -m tests.corpus.results_page"
+    assert as_csv(CORPUS.values()) == table, "run python -m tests.corpus.results_page"
 
 
 def outcome_under(decorate: Callable, folder: pathlib.Path) -> Outcome:

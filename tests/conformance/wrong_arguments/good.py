@@ -98,10 +98,7 @@ def _of_programs(scene: Scene) -> dict[str, Good]:
             result=scene.model_placement,
             **written,
         ),
-        "search": good(
-            tf_placer.search,
-            **(sought | within),
-        ),
+        "search": good(tf_placer.search, **(sought | within)),
     }
 
 

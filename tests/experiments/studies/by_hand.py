@@ -44,9 +44,7 @@ STUDY = Study(
 )
 
 PAPER_ROW = Row(
-    "dense_small",
-    "k40x2",
-    published={"GPU": math.inf, "Expert": 3.0, "RL": 2.0, "Scotch": 9.0, "New": 1.5},
+    "dense_small", "k40x2", published={"GPU": math.inf, "Expert": 3.0, "RL": 2.0, "Scotch": 9.0, "New": 1.5}
 )
 PAPER_CELLS = {
     "single": (Cell("OK", 2.5, 2**30, 3),),

@@ -135,11 +135,7 @@ chains = 1
 """,
     )
     study = read(tmp_path, text)
-    assert [one.method for one in study.candidates] == [
-        "single",
-        "random",
-        "local_search",
-    ]
+    assert [one.method for one in study.candidates] == ["single", "random", "local_search"]
     with pytest.raises(InputError, match="no method is called 'local_serch'"):
         read(tmp_path, text.replace('few = "local_search"', 'few = "local_serch"'))
     with pytest.raises(InputError, match="it has no method 'fewer'"):

@@ -33,9 +33,7 @@ def test_the_page_has_each_method_beside_the_paper():
 def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so():
     other = dataclasses.replace(PAPER.rows[0], workload="two_towers")
     noted = dataclasses.replace(
-        PAPER,
-        rows=(*PAPER.rows, other),
-        notes={"dense_small on k40x2": "One device is enough."},
+        PAPER, rows=(*PAPER.rows, other), notes={"dense_small on k40x2": "One device is enough."}
     )
     page = lines(noted)
     assert "Why: One device is enough." in page

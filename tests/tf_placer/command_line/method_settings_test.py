@@ -21,10 +21,7 @@ def test_a_file_has_a_table_for_each_method_and_flags_win(tmp_path: pathlib.Path
     file = tmp_path / "settings.toml"
     file.write_text("landmarks = 3\n[hdp]\nnum_groups = 8\nincumbent = false\n[random]\nbatch = 2\n")
     found = method_settings(["num_groups=9"], str(file), ["hdp"], ["random"])
-    assert found == {
-        "hdp": {"landmarks": 3, "num_groups": 9, "incumbent": False},
-        "random": {"batch": 2},
-    }
+    assert found == {"hdp": {"landmarks": 3, "num_groups": 9, "incumbent": False}, "random": {"batch": 2}}
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,7 @@ def test_matrix_products_count_two_per_multiply_add(make, flops):
             Work(WorkClass.IRREGULAR, 0.0, 2 * 60 + 12),
         ),
         # Writes 8 floats; 50 operations for each.
-        (
-            lambda: tf.raw_ops.RandomUniform(shape=[8], dtype=tf.float32),
-            Work(WorkClass.RANDOM, 400.0, 32),
-        ),
+        (lambda: tf.raw_ops.RandomUniform(shape=[8], dtype=tf.float32), Work(WorkClass.RANDOM, 400.0, 32)),
     ],
 )
 def test_memory_bound_families(make, expected):

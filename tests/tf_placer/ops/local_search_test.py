@@ -58,8 +58,7 @@ def test_no_edits_where_no_chain_advances(problem: Problem, choosing: MoveTables
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("draws", 0), ("draws", 1025), ("scorer_weights", np.zeros(848, np.float32))],
+    ("name", "value"), [("draws", 0), ("draws", 1025), ("scorer_weights", np.zeros(848, np.float32))]
 )
 def test_refuses_a_network_of_another_size(
     problem: Problem, choosing: MoveTables, name: str, value: int | np.ndarray

@@ -170,10 +170,7 @@ def test_a_missing_file_is_named(problem, tmp_path):
 def test_a_plan_for_a_cluster_with_more_devices_is_refused(problem):
     text = plan(problem)
     smaller = dataclasses.replace(
-        problem,
-        cluster=small_cluster(1),
-        compute_ns=problem.compute_ns[:, :1],
-        allowed=np.ones((2, 1), bool),
+        problem, cluster=small_cluster(1), compute_ns=problem.compute_ns[:, :1], allowed=np.ones((2, 1), bool)
     )
     with pytest.raises(InputError, match=r"op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
         Placement.from_json(text, smaller)

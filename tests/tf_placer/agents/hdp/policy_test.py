@@ -371,8 +371,5 @@ def test_numbers_of_units_do_not_matter(graph):
     )
     groups = np.array([2, 0, 1, 2], np.int32)
     np.testing.assert_allclose(
-        embedded(graph, groups, 3, 3),
-        embedded(other, groups[order], 3, 3),
-        rtol=1e-5,
-        atol=1e-6,
+        embedded(graph, groups, 3, 3), embedded(other, groups[order], 3, 3), rtol=1e-5, atol=1e-6
     )

@@ -92,9 +92,7 @@ def test_nothing_has_a_unit(groups):
         for link in problem.cluster.links
     )
     slower = dataclasses.replace(
-        problem,
-        compute_ns=10 * problem.compute_ns,
-        cluster=dataclasses.replace(problem.cluster, links=links),
+        problem, compute_ns=10 * problem.compute_ns, cluster=dataclasses.replace(problem.cluster, links=links)
     )
     for one, other in zip(
         inputs_of(problem, groups).tensors.values(), inputs_of(slower, groups).tensors.values(), strict=True
