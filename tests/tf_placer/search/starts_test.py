@@ -109,4 +109,4 @@ def test_the_error_of_a_search_says_it_too():
         tf_placer.search(chain([12, 12], cluster), "random", budget_evaluations=4)
     told = str(error.value)
     assert "24000000000 bytes" in told and "'layer0'" in told and "\n" not in told
-    assert "the smallest described machine whose accelerators hold the step is p100x2" in told
+    assert "the smallest described machine whose accelerators hold the step is t4x2" in told
