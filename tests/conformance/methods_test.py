@@ -38,8 +38,7 @@ def marked(method: MethodDescriptor, slow: bool = False) -> Any:
 EVERY = pytest.mark.parametrize("method", [marked(method) for method in METHODS])
 # The same where one test of a learned method has to do for the fast suite: tracing it takes seconds.
 QUICK = pytest.mark.parametrize(
-    "method",
-    [marked(method, slow=methods.find(method.name).kind == Kind.LEARNED) for method in METHODS],
+    "method", [marked(method, slow=methods.find(method.name).kind == Kind.LEARNED) for method in METHODS]
 )
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import json
 import pathlib
 import sys
 
@@ -12,6 +13,14 @@ from tests.docs.pages import blocks, printed_by, read, table_rows
 from tf_placer.automatic.config import AutoPlaceConfig
 
 PAGE = pathlib.Path("docs") / "python.md"
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    cells = json.loads(read(root / "docs" / "tour.ipynb"))["cells"]
+    script = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    printed = printed_by([sys.executable, "-c", script], root, tmp_path, 240, CUDA_VISIBLE_DEVICES="")
+    assert "train_step is placed" in printed and (tmp_path / "report.html").stat().st_size > 0
 
 
 @pytest.mark.slow

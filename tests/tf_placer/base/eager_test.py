@@ -20,8 +20,7 @@ def found(how: str, *methods: str) -> dict:
 @pytest.mark.medium
 @pytest.mark.parametrize("how", OFF)
 @pytest.mark.parametrize(
-    "methods",
-    [("single", "tabular"), pytest.param(("auto", "hdp", "go"), marks=pytest.mark.slow)],
+    "methods", [("single", "tabular"), pytest.param(("auto", "hdp", "go"), marks=pytest.mark.slow)]
 )
 def test_all_is_as_with_eager_execution(how: str, methods: tuple[str, ...]) -> None:
     answers = dict(found(how, *methods))

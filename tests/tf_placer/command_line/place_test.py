@@ -155,7 +155,7 @@ def test_an_order_is_searched_written_and_told(tmp_path):
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     plan = json.loads((tmp_path / "out" / "placement.json").read_text())
     assert summary["order"] == "shuffled" and len(set(plan["priorities"].values())) == summary["ops"]
-    assert "The plan also has an order of execution" in " ".join(console.file.getvalue().split())
+    assert "The plan also orders ops by control edges" in " ".join(console.file.getvalue().split())
 
 
 @pytest.mark.medium

@@ -130,11 +130,7 @@ def compared() -> Outcome:
 
 # Kind -> the outcome, whether it gains, and words of its headline.
 KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
-    "described gain": (
-        lambda: described(6 * MS, 8 * MS),
-        True,
-        "in the simulator, 25.0% less time than a single device",
-    ),
+    "described gain": (lambda: described(6 * MS, 8 * MS), True, "simulator, 25.0% less time than a single"),
     "described gain too small": (
         lambda: described(7.98 * MS, 8 * MS),
         False,
@@ -188,11 +184,7 @@ KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
         False,
         "No gain: leave the program as it is .2.00 ms",
     ),
-    "as it is does not run": (
-        lambda: live(4 * MS, 8 * MS, None),
-        True,
-        "50.0% less time than a single device",
-    ),
+    "as it is does not run": (lambda: live(4 * MS, 8 * MS, None), True, "50.0% less time than a single"),
     "busy machine": (lambda: live(4 * MS, 8 * MS, 9 * MS, load=0.45), True, "50.0% less time"),
     "below the bound, raced": (lambda: live(100e-9, 8 * MS, 9 * MS), True, "100.0% less time|less time"),
     "below the bound, simulated": (

@@ -117,8 +117,7 @@ def test_what_was_taught_on_small_graphs_places_larger_ones(tmp_path):
 
 
 MASKED = dataclasses.replace(
-    branches_problem(3, 4),
-    allowed=np.array([[True, True]] * 6 + [[False, True]] * 4 + [[True, False]] * 4),
+    branches_problem(3, 4), allowed=np.array([[True, True]] * 6 + [[False, True]] * 4 + [[True, False]] * 4)
 )
 SEED = tf.constant([5, 6])
 
