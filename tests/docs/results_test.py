@@ -1,5 +1,6 @@
 """Every page of results says which command, seed, machine and day its figures are of."""
 
+import csv
 import pathlib
 import re
 
@@ -87,6 +88,15 @@ def test_the_readmes_table_links_its_results(root: pathlib.Path) -> None:
     assert len(rows) >= 3, "the README has one table: what, result, page"
     for *_, page in rows:
         assert re.fullmatch(r"\[\w+\]\(docs/results/\w+\.md\)", page), page
+
+
+def test_the_readme_and_the_page_quote_the_same_minutes(root: pathlib.Path) -> None:
+    page, readme = (read(root / name).replace(",", "") for name in ("docs/results/split.md", "README.md"))
+    for row in csv.DictReader(read(root / "docs" / "results" / "split_minute.csv").splitlines()):
+        parallel, parts = row["data_parallel_ms"], row["parts_ms"]
+        assert f"| {row['workload']} on {row['cluster']} | {parallel} | {row['whole_ms']} | {parts} |" in page
+        is_quoted = row["workload"] in ("inception_v3", "bert_base")
+        assert is_quoted == (f"{parallel} ms data parallel {parts} ms split and placed" in readme)
 
 
 @pytest.mark.parametrize(
