@@ -82,7 +82,7 @@ def test_an_edited_line_is_applied_and_explained(placed, tmp_path: pathlib.Path,
     out = tmp_path / "out"
     status, text = command("place", *SOURCE, f"--plan={file}", f"--out={out}", "--by=layer")
     assert status == 0, text
-    assert "The plan was given" in text
+    assert "The plan given is written by layer" in " ".join(text.split())
     again = Placement.load(out / "placement.json", problem)
     assert again.device_of_unit.tolist() == Placement.load(file, problem).device_of_unit.tolist()
     assert json.loads((out / "summary.json").read_text())["by_layer_s"] is None

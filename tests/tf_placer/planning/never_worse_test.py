@@ -68,7 +68,7 @@ def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(
     rows = np.stack([plan.device_of_unit for plan in plans])
     apart_s, together_s = SimulatedEvaluator(in_parts.problem).evaluate(rows).runtime_s.tolist()
     assert (together_s < apart_s) == starts_together, "or one of the starts is not looked at"
-    assert split.simulated_s == min(apart_s, together_s)
+    assert split.simulated_s <= min(apart_s, together_s), "or less, with small kernels on the host"
 
 
 @pytest.mark.parametrize("preset", ["p100x2", "k40x4"])
