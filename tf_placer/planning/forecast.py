@@ -288,8 +288,8 @@ def _simulated(request: Request, size: _Size, log: Log) -> list[Phase]:
 
 
 def tries_parts(request: Request, whole: Form | None, log: Log) -> bool:
-    """True if the batch is also put in parts, one for each device: twice, and there is half as long left to search."""
-    return request.tries_parts and 3 * (splitting(request, whole, log).seconds or 0.0) <= log.until_s
+    """True if the batch is also put in parts, one for each device, and there is as long left for the search."""
+    return request.tries_parts and 2 * (splitting(request, whole, log).seconds or 0.0) <= log.until_s
 
 
 def _live(request: Request, size: _Size, log: Log) -> list[Phase]:
