@@ -118,8 +118,11 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             interrupt.stoppable(),
             begins_at(begun_s()),
             workers_opened(options.open_workers),
-            _warnings_are_lines(),
+            warnings.catch_warnings(),
         ):
+            warnings.showwarning = lambda message, *_, **__: print(  # without the source line, which is ours
+                f"tf-placer: warning: {' '.join(str(message).split())}", file=sys.stderr
+            )
             if not options.json:
                 _run(options, console)
                 return OK
@@ -131,16 +134,6 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
         return BAD_INPUT
     return OK
-
-
-@contextlib.contextmanager
-def _warnings_are_lines() -> Iterator[None]:
-    """Prints a warning as one line, without its source line, which is none of a user's."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: print(
-            f"tf-placer: warning: {' '.join(str(message).split())}", file=sys.stderr
-        )
-        yield
 
 
 def _help_of(argv: Sequence[str]) -> str | None:

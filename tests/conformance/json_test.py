@@ -21,6 +21,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str]] = {
     "measure": ((*PROGRAM, "--cluster=local:1", "--costs=analytic", "--placement=FOLDER/one.json"), "steps"),
     "explain": (("--plan=FOLDER/placement.json", "--op=x"), "moves"),
     "profile": ((*PROGRAM, "--cluster=local:1"), "devices"),
+    "memory": ((*PROGRAM, "--cluster=k40x2"), "largest_on_all"),
     "train": (
         (
             "--method=learned_list",

@@ -142,6 +142,7 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         "compare": {**source, "cluster": "k40x2", "methods": "single", "out": str(folder / "out")},
         "measure": {**source, "cluster": "local:1", "placement": str(folder / "placement.json")},
         "profile": {**source, "cluster": "local:1"},
+        "memory": {**source, "cluster": "k40x2"},
         "explain": {**source, **plan} | ({} if about == "layer" else {"op": "x"}),
         "train": {
             "method": "go",

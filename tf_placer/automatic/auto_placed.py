@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import pathlib
 import threading
 import types
 import warnings
@@ -39,7 +38,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.planning.outcome import Outcome
 from tf_placer.problem.placement import Placement
-from tf_placer.report.sentences import why_not_used
+from tf_placer.report.sentences import why_not
 from tf_placer.report_page.page import Page, page_html
 from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.runtime.audit import Audit
@@ -248,7 +247,8 @@ class AutoPlaced(WrappingFunction):
     def _tell_of_the_plan(self, signature: Signature) -> None:
         """Warns where a plan was found and calls do not run by it."""
         if signature.plan is not None and signature.is_used is False:
-            text = f"{self.name!r} runs as it is: {why_not_used(signature.plan)}"
+            remedy = "keep_unplaced=False runs it all the same"
+            text = f"{self.name!r} runs as it is: {why_not(signature.plan)}; {remedy}"
             warnings.warn(text, RunsAsItIs, stacklevel=_frames_to_caller())
 
     def _repr_html_(self) -> str | None:
@@ -288,20 +288,17 @@ class AutoPlaced(WrappingFunction):
         self._check_called()
         split_batch = arguments.truth("split_batch", split_batch)
         if path is not None:
-            self._write_page(arguments.path("path", path, "the file to write"), split_batch)
+            page = arguments.path("path", path, "the file to write")
+            if page.is_dir() or not page.absolute().parent.is_dir():
+                raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+            self._last()  # raises where there is none
+            numbered = enumerate(self._signatures.values(), 1)
+            made = [signature.page_section(number, split_batch) for number, signature in numbered]
+            sections = tuple(section for section in made if section is not None)
+            write_atomically(page, page_html(Page(str(self.name), sections)))
         unplaced = [f"{self.name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
         placed = [signature.report(split_batch) for signature in self._signatures.values()]
         return "\n\n".join(text for text in [*unplaced, *placed] if text)
-
-    def _write_page(self, path: pathlib.Path, split_batch: bool) -> None:
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
-        self._last()  # raises where there is none
-        made = [
-            signature.page_section(i, split_batch) for i, signature in enumerate(self._signatures.values(), 1)
-        ]
-        sections = tuple(section for section in made if section is not None)
-        write_atomically(path, page_html(Page(str(self.name), sections)))
 
     def audit(self, values: bool = False) -> Audit:
         """Runs one step of the placement that ``placement`` gives on fresh workers, and says where its ops ran.
@@ -493,15 +490,11 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
     return _wrap(fn, config)
 
 
-def _signature_of_auto_place() -> inspect.Signature:
-    """``auto_place`` with the settings one by one, for help and completion in a running Python."""
-    fn, *_ = inspect.signature(auto_place).parameters.values()
-    settings = inspect.signature(AutoPlaceConfig).parameters.values()
-    keywords = [setting.replace(kind=inspect.Parameter.KEYWORD_ONLY) for setting in settings]
-    return inspect.Signature([fn, *keywords])
-
-
-auto_place.__signature__ = _signature_of_auto_place()  # type: ignore[attr-defined]
+# With the settings one by one, for help and completion in a running Python.
+_fn, *_ = inspect.signature(auto_place).parameters.values()
+_settings = inspect.signature(AutoPlaceConfig).parameters.values()
+_keywords = [setting.replace(kind=inspect.Parameter.KEYWORD_ONLY) for setting in _settings]
+auto_place.__signature__ = inspect.Signature([_fn, *_keywords])  # type: ignore[attr-defined]
 
 
 def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:

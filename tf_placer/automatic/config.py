@@ -23,7 +23,6 @@ from tf_placer.planning.request import DEFAULT, SLOW_DOWN, check_together, kind_
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.workers.connection import check_not_described
 
 VARIABLES = ("move", "stay")
 _LIMIT = "memory_limit"
@@ -152,8 +151,11 @@ class AutoPlaceConfig:
             local_cores(self.cluster, said)
             return
         chosen = self.chosen_cluster()
-        if self.plan is None:
-            check_not_described(chosen)
+        if self.plan is None and chosen.kind == "described":
+            raise InputError(
+                f"cluster {chosen.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
+                "Cluster.logical() or a cluster file with addresses"
+            )
 
     @property
     def tries_parts(self) -> bool:

@@ -35,7 +35,7 @@ XLA_CACHE_FLAG = "--tf_xla_persistent_cache_directory"
 DEVICE_TYPES = "CPU"  # a GPU's compilations are kept by its driver
 COMPILATIONS_BYTES = 2**30
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "stepping", "flags")
-_op_libraries: dict[str, None] = {}  # loaded ones, in order; TensorFlow never unloads one
+OP_LIBRARIES: dict[str, None] = {}  # loaded ones, in order; TensorFlow never unloads one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,9 +275,4 @@ def load_op_libraries(files: Sequence[str]) -> None:
                 f"--op_library={file}: TensorFlow {tf.__version__} cannot load it ({told(error)}); give a library of "
                 "ops that was built for it"
             ) from error
-        _op_libraries[path] = None
-
-
-def loaded_op_libraries() -> tuple[str, ...]:
-    """Files that ``load_op_libraries`` has loaded."""
-    return tuple(_op_libraries)
+        OP_LIBRARIES[path] = None

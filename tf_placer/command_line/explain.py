@@ -1,4 +1,4 @@
-"""`explain`: an op's or a layer's place in a plan; and `profile`: measured times of ops and links."""
+"""`explain`: an op's or a layer's place in a plan."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ import rich.table
 
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage
-from tf_placer.calibration.build_problem import OpTimes, calibrated, profile
 from tf_placer.calibration.refit import Correction
 from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.forecast import BUILD, PROFILE, compile_simulator, expect_profile, reading
+from tf_placer.planning.forecast import reading
 from tf_placer.planning.log import Log
-from tf_placer.problem.analytic_problem import analytic_problem, units_of
+from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.pins import why_not_allowed
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import Crossing, crossings
 
-_LISTED, _COSTLIEST, _UNMEASURED = 8, 10, 5
+_LISTED = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -319,97 +318,3 @@ def _table(moves: Sequence[Mapping[str, Any]], title: str, what: str) -> rich.ta
             change = "as planned" if move["is_planned"] else change
         table.add_row(move["on"], milliseconds(move["work_s"]), milliseconds(step_s), change)
     return table
-
-
-def show_profile(request: Request, console: rich.console.Console) -> dict[str, Any]:
-    """Prints the profile of a program on the live cluster, measured or from the cache.
-
-    Returns:
-      The same as JSON, with every op, in seconds; the first link stands for all.
-    """
-    log = Log(console)
-    with log:
-        log.announce(reading(request, log))
-        compile_simulator(log)
-        with log.phase(BUILD):
-            item = request.source.item()
-            problem = analytic_problem(item, request.cluster)
-        with log.phase(PROFILE):
-            expect_profile(request, item, log)
-            measured = profile(item, problem)
-    type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
-    for model, times in measured.op_times.items():
-        _print_op_times(model, times, type_of, console)
-    data: dict[str, Any] = {
-        "workload": problem.name,
-        "cluster": request.cluster.name,
-        "devices": {
-            model: {
-                "step_s": times.step_s,
-                "ops": {
-                    op: {"type": type_of[op], "seconds": ns / 1e9}
-                    for op, ns in sorted(times.op_ns.items(), key=lambda entry: -entry[1])
-                },
-                "unmeasured": list(times.unmeasured),
-            }
-            for model, times in measured.op_times.items()
-        },
-    }
-    if measured.pair is None or measured.traffic is None:
-        return {**data, "messages": None, "link": None, "join_s": None, "fit": None}
-    table = rich.table.Table(title="one tensor from worker to worker")
-    for column in ("bytes", "elapsed", "of both cores"):
-        table.add_column(column, justify="right")
-    for hop in measured.pair.hops:
-        busy_ns = hop.send_ns + hop.receive_ns
-        table.add_row(str(hop.num_bytes), f"{hop.elapsed_ns / 1e3:.0f} us", f"{busy_ns / 1e3:.0f} us")
-    console.print(table)
-    cluster = calibrated(problem, measured).cluster
-    link, join_ns = cluster.links[0], cluster.join_ns().max()
-    console.print(
-        f"link: {link.latency_ns / 1e3:.0f} us on the way; the sender works {link.send_ns / 1e3:.0f} us + "
-        f"{link.send_ps_per_byte / 1e3:.2f} ns a byte, the receiver {link.receive_ns / 1e3:.0f} us + "
-        f"{link.receive_ps_per_byte / 1e3:.2f} ns a byte",
-        soft_wrap=True,
-    )
-    console.print(f"a step with another worker in it takes {join_ns / 1e3:.0f} us more")
-    count, error = len(measured.traffic.measured_s), measured.traffic.error
-    console.print(
-        f"fitted to {count} placements of a program of our own; median absolute error there {percentage(error)}",
-        soft_wrap=True,
-    )
-    return {
-        **data,
-        "messages": [
-            {
-                "num_bytes": hop.num_bytes,
-                "elapsed_s": hop.elapsed_ns / 1e9,
-                "send_s": hop.send_ns / 1e9,
-                "receive_s": hop.receive_ns / 1e9,
-            }
-            for hop in measured.pair.hops
-        ],
-        "link": dataclasses.asdict(link),
-        "join_s": float(join_ns / 1e9),
-        "fit": {"placements": count, "error": error},
-    }
-
-
-def _print_op_times(
-    model: str, times: OpTimes, type_of: dict[str, str], console: rich.console.Console
-) -> None:
-    table = rich.table.Table(
-        title=f"{model}: {milliseconds(times.step_s)} a step, {len(times.op_ns)} ops measured"
-    )
-    table.add_column("costliest ops", overflow="fold")
-    table.add_column("type")
-    table.add_column("time", justify="right")
-    for name in sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]:
-        table.add_row(name, type_of[name], milliseconds(times.op_ns[name] / 1e9))
-    console.print(table)
-    if times.unmeasured:
-        console.print(
-            f"{len(times.unmeasured)} ops did not run under their own name and count as free: "
-            f"{', '.join(times.unmeasured[:_UNMEASURED])}, ...",
-            soft_wrap=True,
-        )

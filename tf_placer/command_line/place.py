@@ -210,7 +210,14 @@ def _described(request: Request, item: Item, log: Log, check: Check) -> Form:
     built = build_problem(item, request.cluster, request.costs, request.profiles, checked)
     problem = _decided(request, item, built)
     if request.plan is not None and request.complete_plan:
-        _tell_what_is_searched(request.plan, problem, log.console)
+        plan = request.plan.op_by_op(problem, is_part=True)
+        planned = len(plan.device_of_op(problem))
+        free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
+        line = (
+            f"{plan.source} says where {planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
+            f"{len(plan.devices) - planned} ops that it names are not in this graph."
+        )
+        log.console.print(line, soft_wrap=True)
     if request.respect_devices is not None and item.requested_devices:
         decided = narrowed_units(built, problem)
         problem = _with_requests(item, problem, decided, request.respect_devices, log.console)
@@ -262,14 +269,3 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
                 "--complete_plan"
             )
     return with_fixed_ops(item, problem, plan.device_of_op(problem))
-
-
-def _tell_what_is_searched(plan: PlanFile, problem: Problem, console: rich.console.Console) -> None:
-    plan = plan.op_by_op(problem, is_part=True)
-    num_planned = len(plan.device_of_op(problem))
-    free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
-    console.print(
-        f"{plan.source} says where {num_planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
-        f"{len(plan.devices) - num_planned} ops that it names are not in this graph.",
-        soft_wrap=True,
-    )

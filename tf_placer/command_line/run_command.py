@@ -13,9 +13,9 @@ import rich.console
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Durations, replacing
-from tf_placer.command_line.explain import explain, show_profile
+from tf_placer.command_line.explain import explain
 from tf_placer.command_line.list_workloads import find_missing
-from tf_placer.command_line.measure import measure
+from tf_placer.command_line.measure import measure, memory, show_profile
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.request import Request, made_for, recall, request_of
 from tf_placer.command_line.train import train
@@ -175,6 +175,7 @@ RUN_OF_COMMAND: dict[str, Callable[[Flags, rich.console.Console], Any]] = {
     "compare": _search,
     "measure": _of_plan,
     "profile": lambda options, console: show_profile(request_of(options), console),
+    "memory": lambda options, console: memory(request_of(options), console),
     "explain": _of_plan,
     "train": train,
     "workloads": lambda options, console: find_missing(options.facts, console),

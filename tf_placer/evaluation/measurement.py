@@ -15,6 +15,10 @@ from tf_placer.base.quantities import milliseconds
 UNKNOWN_BYTES = -1
 
 
+class TraceFailed(RuntimeError):
+    """A placement did not run to the end of the step that was to be traced."""
+
+
 class Status(enum.IntEnum):
     """Status of a placement. Only OK has a running time."""
 

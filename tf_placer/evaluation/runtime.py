@@ -25,7 +25,7 @@ from tf_placer.evaluation.attempts import (
     try_on,
     whole_machine,
 )
-from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
+from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status, TraceFailed
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
@@ -61,10 +61,6 @@ _APART, _APART_IN_HALF = 1e-4, 5e-2
 
 class RaceFailed(RuntimeError):
     """A placement in a race did not run to the end."""
-
-
-class TraceFailed(RuntimeError):
-    """A placement did not run to the end of the step that was to be traced."""
 
 
 class UnplacedFailed(RuntimeError):

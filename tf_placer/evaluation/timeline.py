@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -23,6 +24,7 @@ Event = tuple[Kind, int]
 Cause = Literal["input", "device", "channel", "start"]
 ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
 NEVER_NS = -1  # start and end of an event that did not happen
+LIMITS = ("compute", "memory", "launch")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,6 +88,45 @@ class StepTimeline:
         """The device of every op, or the device that works for a part of every transfer."""
         devices = {"op": self.device_of_op, "send": self.transfer_source, "receive": self.transfer_target}
         return devices[kind]
+
+    @functools.cached_property
+    def limit_of_op(self) -> np.ndarray | None:
+        """[N] what bounds each op, a position in ``LIMITS``; None where the work of ops is not known.
+
+        The largest of its FLOPs at the peak of its device, its bytes at the device's peak bandwidth (the roofline of
+        Williams, Waterman & Patterson 2009, CACM 52(4)), and the time of starting its kernels.
+        """
+        work, devices = self.problem.work, self.problem.cluster.devices
+        if work is None:
+            return None
+        rates = [(device.peak_flops, device.memory_bytes_per_s) for device in devices]
+        flops_per_s, bytes_per_s = np.array(rates)[self.device_of_op].T
+        start_ns = np.array([max(device.launch_ns, device.dispatch_ns) for device in devices])[
+            self.device_of_op
+        ]
+        limits = np.stack(
+            [work.flops / flops_per_s, work.num_bytes / bytes_per_s, work.launches * start_ns / 1e9]
+        )
+        return limits.argmax(axis=0).astype(np.int8)
+
+    def bound_by(self) -> dict[str, float]:
+        """Share of the step by what bounds the critical path, the largest first: ``LIMITS``, and ``link``.
+
+        Empty where the work of ops is not known.
+        """
+        shares: dict[str, float] = defaultdict(float)
+        if self.limit_of_op is not None and self.runtime_ns:
+            for stretch in self.critical_path:
+                name = LIMITS[self.limit_of_op[stretch.index]] if stretch.kind == "op" else "link"
+                shares[name] += (stretch.end_ns - stretch.start_ns) / self.runtime_ns
+        return dict(sorted(shares.items(), key=lambda share: -share[1]))
+
+    def peak_share(self) -> float | None:
+        """FLOPs of the step, as a share of what the devices with ops could do meanwhile; None where not known."""
+        used = [self.problem.cluster.devices[d].peak_flops for d in np.unique(self.device_of_op)]
+        if self.problem.work is None or not self.runtime_ns or not used:
+            return None
+        return float(self.problem.work.flops.sum() / (sum(used) * self.runtime_ns / 1e9))
 
     @functools.cached_property
     def memory(self) -> tuple[MemoryCurve, ...]:

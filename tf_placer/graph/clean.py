@@ -36,6 +36,7 @@ from colocation.op_facts import (
 from colocation.op_facts import topological_order as numbered
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import (
+    MAX_CLONED_BYTES,
     Program,
     all_offsets,
     flat_tensor,
@@ -55,8 +56,6 @@ from tf_placer.graph.program import (
 
 _NEITHER_READS_NOR_WRITES = VARIABLES | {"Placeholder"}
 READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | having("reads_variable")
-
-MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
 
 _NEVER_WAITS = frozenset({"Placeholder", "VarHandleOp"})
 

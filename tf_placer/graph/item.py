@@ -40,7 +40,7 @@ from tf_placer.graph.program import (
     function_names,
     functions_of,
     is_compiled,
-    large_constants,
+    is_large,
     with_constants,
     with_nodes,
     without_large_constants,
@@ -335,7 +335,7 @@ def with_values_of(item: Item, concrete: ConcreteFunction) -> Item:
         if variable.capture in captured
     }
     graph_def = concrete.graph.as_graph_def()
-    constants = {node.name: node.attr["value"].tensor for node in large_constants(graph_def)}
+    constants = {node.name: node.attr["value"].tensor for node in graph_def.node if is_large(node)}
     constants |= {
         name: tf.make_tensor_proto(value.numpy(), value.dtype, value.shape)
         for name, value in captured.items()

@@ -29,9 +29,8 @@ MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay
 KEPT_BYTES = 65_536  # scalars, lengths, labels: a step may depend on them, and they cost nothing
 COPY = re.compile(r"part_(\d+)/")
 """What the name of a copy begins with: its part."""
-TRIP = re.compile(r"(?:.*/)?trip_\d+/")
-"""What comes before the name that an op has in the body of a loop, where the loop is written out."""
 SHARED = -1
+MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
 """Part of what is no copy: variables, updates, sums, and what stayed whole."""
 
 _NAMES = frozenset({"shared_name", "container", "debug_name"})
@@ -387,11 +386,11 @@ def with_constants(
 
 def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The graph, with constants above ``KEPT_BYTES`` that are their first element over and over; itself without any."""
-    if not any(map(_is_large, all_nodes(graph_def))):
+    if not any(map(is_large, all_nodes(graph_def))):
         return graph_def
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
-    for node in filter(_is_large, all_nodes(result)):
+    for node in filter(is_large, all_nodes(result)):
         value = tf.make_ndarray(node.attr["value"].tensor)
         dtype = tf.as_dtype(node.attr["dtype"].type)
         proto = tf.make_tensor_proto(value.reshape(-1)[0], dtype, value.shape)
@@ -400,12 +399,8 @@ def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.Gr
     return tf.compat.v1.GraphDef.FromString(result.SerializeToString())
 
 
-def large_constants(graph_def: tf.compat.v1.GraphDef) -> list[node_def_pb2.NodeDef]:
-    """The constants above ``KEPT_BYTES``."""
-    return [node for node in graph_def.node if _is_large(node)]
-
-
-def _is_large(node: node_def_pb2.NodeDef) -> bool:
+def is_large(node: node_def_pb2.NodeDef) -> bool:
+    """True for a constant above ``KEPT_BYTES``."""
     return node.op == "Const" and node.ByteSize() > KEPT_BYTES
 
 

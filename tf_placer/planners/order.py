@@ -14,7 +14,6 @@ from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.local_search import Burst, LocalSearchConfig, RandomBits, chance, move_tables
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import Problem
-from tf_placer.transform.split.plans import part_of_op
 
 _GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients|grad_ys)(_\d+)?/")
 
@@ -31,7 +30,7 @@ def priorities(rule: str, problem: Problem, device_of_unit: np.ndarray, seed: in
 
 RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
     # Forward ops of all parts of the batch before backward ones, part by part (GPipe: Huang et al. 2019).
-    "all_forward": lambda problem, row, seed: ranked(backward_ops(problem), part_of_op(problem)),
+    "all_forward": lambda problem, row, seed: ranked(backward_ops(problem), problem.part_of_op()),
     # Longest way to the end of the step first, on the fastest devices and without transfers (Graham 1969).
     "bottom_level": lambda problem, row, seed: ranked(-problem.op_graph.bottom_level_ns),
     # Ops first that lead to the next transfer behind which the longest way remains, and last what leads to none. After
@@ -42,10 +41,10 @@ RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
     # Backward ops as soon as they are ready, the first part of the batch first (PipeDream: Narayanan et al. 2019); no
     # device is held back for the sake of memory.
     "one_forward_one_backward": lambda problem, row, seed: ranked(
-        ~backward_ops(problem), part_of_op(problem)
+        ~backward_ops(problem), problem.part_of_op()
     ),
     # All of the first part of the batch first, then of the second, and so on; what is shared before all of it.
-    "part_by_part": lambda problem, row, seed: ranked(part_of_op(problem)),
+    "part_by_part": lambda problem, row, seed: ranked(problem.part_of_op()),
     # Longest way to the end of the step first, with the times and the transfers of the placement.
     "placed_level": lambda problem, row, seed: ranked(-placed_ways_ns(problem, row)[0]),
     # Any order, the control.

@@ -14,8 +14,7 @@ import numpy as np
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import fullest_share
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import TraceFailed
+from tf_placer.evaluation.measurement import Status, TraceFailed
 from tf_placer.planning.forecast import (
     AT_ONCE,
     FUSE,
@@ -47,11 +46,10 @@ from tf_placer.planning.outcome import (
     in_layers,
 )
 from tf_placer.planning.race import Timing, timed, workers
-from tf_placer.planning.request import LAYER, METHOD
 from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
-from tf_placer.search.methods import CONTROL, NO_ORDER, Budget, Objective
+from tf_placer.search.methods import CONTROL, LAYER, METHOD, NO_ORDER, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import WorkerError

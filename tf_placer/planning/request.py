@@ -17,19 +17,21 @@ from tf_placer.base.arguments import FINITE, MAX_SEED, InputError, Text
 from tf_placer.costs import COSTS
 from tf_placer.search.methods import (
     BUDGETS,
+    BY,
     COMPARED,
     DEFAULT,
+    FASTEST,
     NO_ORDER,
     OBJECTIVES,
+    OP,
     ORDERS,
     SLOW_DOWN,
     TIME,
     WHOLE,
+    WRITE,
 )
 from tf_placer.transform import AUTO, BATCH_STATISTICS
 
-FASTEST, METHOD = WRITE = ("fastest", "method")
-OP, LAYER = BY = ("op", "layer")
 SHELLS = ("bash", "zsh", "fish")
 DEFAULT_BUDGET_S = 60.0
 
@@ -42,7 +44,8 @@ Texts = tuple[Text, ...]
 
 _SEARCH = "place compare"
 _PROGRAM = f"{_SEARCH} measure explain profile"
-_EVERY = f"{_PROGRAM} train clusters workloads methods doctor completion"
+_READ = f"{_PROGRAM} memory"
+_EVERY = f"{_READ} train clusters workloads methods doctor completion"
 
 
 def _on(commands: str, about: str, default: Any = None, words: Sequence[str] = (), **own: Any) -> Any:
@@ -57,20 +60,20 @@ def _on(commands: str, about: str, default: Any = None, words: Sequence[str] = (
 class Options:
     """Options of all commands, in the order of the help."""
 
-    workload: Text = _on(_PROGRAM, "What to place; `workloads` lists them.")
-    script: Text = _on(_PROGRAM, "Or a function in a script: FILE.py:NAME or package.module:NAME.")
+    workload: Text = _on(_READ, "What to place; `workloads` lists them.")
+    script: Text = _on(_READ, "Or a function in a script: FILE.py:NAME or package.module:NAME.")
     program: Texts = _on("run", "A script and its arguments; words behind the flags are the same.", ())
-    args: Text = _on(_PROGRAM, "Name in the script of the function's arguments, or of a function for them.")
-    saved_model: Text = _on(_PROGRAM, "Or the folder of a SavedModel.")
-    tags: Texts = _on(_PROGRAM, "All tags of the graph in the SavedModel: serve,tpu.", ("serve",))
+    args: Text = _on(_READ, "Name in the script of the function's arguments, or of a function for them.")
+    saved_model: Text = _on(_READ, "Or the folder of a SavedModel.")
+    tags: Texts = _on(_READ, "All tags of the graph in the SavedModel: serve,tpu.", ("serve",))
     signature: Text = _on(
-        _PROGRAM, "Signature of the SavedModel; `place` takes several: a,b.", "serving_default"
+        _READ, "Signature of the SavedModel; `place` takes several: a,b.", "serving_default"
     )
-    meta_graph: Text = _on(_PROGRAM, "Or the file of a MetaGraphDef or GraphDef, binary or text.")
-    fetches: Texts = _on(_PROGRAM, "Tensors and ops of the MetaGraphDef to compute.", ())
+    meta_graph: Text = _on(_READ, "Or the file of a MetaGraphDef or GraphDef, binary or text.")
+    fetches: Texts = _on(_READ, "Tensors and ops of the MetaGraphDef to compute.", ())
     graph: Text = _on(_SEARCH, "Or the file of a graph that was profiled elsewhere.")
     batch_size: Count = _on(
-        f"{_PROGRAM} run", "Stands for dimensions of any size in a script, SavedModel or MetaGraphDef.", 32
+        f"{_READ} run", "Stands for dimensions of any size in a script, SavedModel or MetaGraphDef.", 32
     )
     parts: Parts = _on(
         _PROGRAM,
@@ -85,19 +88,19 @@ class Options:
         words=BATCH_STATISTICS,
     )
     input_shape: Texts = _on(
-        _PROGRAM,
+        _READ,
         "Shape of an input of a SavedModel or MetaGraphDef that leaves it open: x:1,224,224,3; may be repeated.",
         (),
     )
     op_library: Texts = _on(
-        _PROGRAM, "A library with ops that TensorFlow lacks, loaded first; may be repeated.", ()
+        _READ, "A library with ops that TensorFlow lacks, loaded first; may be repeated.", ()
     )
     workloads: Texts = _on("train", "Workloads to teach; `workloads` lists them.", ())
     held_out: Texts = _on("train", "Workloads for evaluation only.", ())
     facts: Texts = _on("workloads", "Workloads to build for their facts, or all.", ())
     names: bool = _on("workloads", "Print the names alone, for scripts.", False)
     cluster: Text = _on(
-        f"{_PROGRAM} run",
+        f"{_READ} run",
         "A preset (`clusters` lists them), a .toml file, local, or local:2; run takes logical:2, too.",
         measure="local",
         profile="local",
@@ -108,7 +111,7 @@ class Options:
         "place", "Measure on many machines through Ray: HOST:PORT of its head, or local:N for N actors here."
     )
     memory_limit: Texts = _on(
-        _PROGRAM, "Most memory that a device may take, no more than it has: GPU:0=10GB; may be repeated.", ()
+        _READ, "Most memory that a device may take, no more than it has: GPU:0=10GB; may be repeated.", ()
     )
     costs: str = _on(
         _PROGRAM, "Op costs: estimated, or measured (on live devices, if not given).", words=COSTS
@@ -271,6 +274,13 @@ COMMANDS = {
     ),
     "profile": Command(
         "measure ops and links on this machine", (), "script", _PROGRAMS, "--workload=two_towers"
+    ),
+    "memory": Command(
+        "say what each device needs before anything runs, and the largest batch that fits",
+        ("cluster",),
+        "script",
+        _PROGRAMS,
+        "--workload=two_towers --cluster=k40x2",
     ),
     "train": Command(
         "teach a policy on many problems",

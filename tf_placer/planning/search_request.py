@@ -12,10 +12,9 @@ from tf_placer.base.files import Cache
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.fleet.address import FleetAddress
 from tf_placer.graph.item import Item
-from tf_placer.planning.request import FASTEST, OP
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
-from tf_placer.search.methods import NO_ORDER, WHOLE, Budget, Objective
+from tf_placer.search.methods import FASTEST, NO_ORDER, OP, WHOLE, Budget, Objective
 
 # Method -> setting -> value.
 MethodSettings = Mapping[str, Mapping[str, Any]]

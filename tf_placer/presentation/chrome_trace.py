@@ -22,9 +22,8 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.timeline import ON_DEVICES, Kind, StepTimeline, simulated_timeline
 from tf_placer.graph.program import SHARED
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import CLUSTER, Problem
 from tf_placer.runtime.audit import node_times_ns, owner
-from tf_placer.transform.fusion.costs import is_cluster
 
 # One process of a Chrome trace: rows of spans, counters and arrows, as events of the format.
 
@@ -257,7 +256,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
     """
     number_of = {
         name.rpartition("/")[2]
-        if is_cluster(op_type)
+        if op_type.startswith(CLUSTER)
         else name: number  # a call has its cluster's name without scope
         for number, (name, op_type) in enumerate(zip(problem.op_names, problem.op_types, strict=True))
     }
@@ -267,7 +266,13 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
     for device in trace.step_stats.dev_stats:
         for node in device.node_stats:
             if node.node_name == _RECEIVED:
-                received[device.device].append(_received(node))
+                crossed, name = _CROSSED.search(node.timeline_label), node.timeline_label or node.node_name
+                tensors = [output.tensor_description.allocation_description for output in node.output]
+                args: dict[str, Any] = {"bytes": sum(tensor.requested_bytes for tensor in tensors)}
+                if crossed is not None:
+                    name = crossed["name"]
+                    args |= {"from": crossed["source"], "to": crossed["target"]}
+                received[device.device].append(Span(name, "transfer", *node_times_ns(node), args))
             elif node.node_name != _SOURCE:
                 ran[device.device].append(_ran(node, problem, number_of))
     spans = [span for row_spans in (*ran.values(), *received.values()) for span in row_spans]
@@ -301,17 +306,6 @@ def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str
         args["type"] = problem.op_types[number_of[op]]
         args["unit"] = int(problem.unit_of_op[number_of[op]])
     return Span(node.node_name, "op", *node_times_ns(node), args)
-
-
-def _received(node: tf.compat.v1.NodeExecStats) -> Span:
-    match = _CROSSED.search(node.timeline_label)
-    args: dict[str, Any] = {
-        "bytes": sum(o.tensor_description.allocation_description.requested_bytes for o in node.output)
-    }
-    if match is None:
-        return Span(node.timeline_label or node.node_name, "transfer", *node_times_ns(node), args)
-    args |= {"from": match["source"], "to": match["target"]}
-    return Span(match["name"], "transfer", *node_times_ns(node), args)
 
 
 SIMULATED_PID, MEASURED_PID = 1, 2

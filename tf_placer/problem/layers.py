@@ -14,7 +14,6 @@ import numpy as np
 from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import percentage
-from tf_placer.graph.program import TRIP
 from tf_placer.problem.problem import Problem
 
 Scope = tuple[str, ...]
@@ -22,6 +21,8 @@ Scope = tuple[str, ...]
 # TensorFlow's prefixes of the names of gradients and of ops whose call was inlined.
 _PREFIX = re.compile(r"(gradient_tape|gradients|grad_ys|(Stateful)?PartitionedCall)(_\d+)?")
 _COUNT = re.compile(r"_\d+\Z")
+# What comes before the name that an op has in the body of a loop, where the loop is written out.
+_TRIP = re.compile(r"(?:.*/)?trip_\d+/")
 _GRADIENT = "_grad"
 
 NO_LAYER = "(no layer)"
@@ -234,7 +235,7 @@ def layers_of(problem: Problem) -> Layers:
     """
     names = problem.op_names
     if problem.splitting is not None:  # trips of a loop that is written out have the scopes of its body
-        names = tuple(TRIP.sub("", name) for name in names)
+        names = tuple(_TRIP.sub("", name) for name in names)
     scopes = scopes_of(names, problem.op_types)
     edges = problem.op_graph
     takers: list[list[int]] = [[] for _ in problem.op_names]

@@ -18,7 +18,7 @@ from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import array_file_bytes, read_array_file, write_atomically
 from tf_placer.cluster.cluster import Cluster, Device, Link, given_cluster
 from tf_placer.costs.formulas import OpWork
-from tf_placer.graph.program import Splitting
+from tf_placer.graph.program import SHARED, Splitting
 from tf_placer.ops.simulator import SimulatorInputs
 from tf_placer.problem.op_graph import OpGraph, TransferTimes, tensor_of_edge, tensor_table
 
@@ -35,6 +35,8 @@ _DESCRIPTIONS = (
     "guessed_op_types",
     "estimated_sizes",
 )
+
+CLUSTER = "fused, "  # begins the op type of a cluster
 
 # Left out of the digest, and where nothing is known of them.
 _NOT_IN_DIGEST = ("name", "work", "splitting", "fusible_of_op")
@@ -490,6 +492,12 @@ class Problem:
             consumer=self.consumer_op,
             transfer=TransferTimes.of(self.cluster),
         )
+
+    def part_of_op(self) -> np.ndarray:
+        """[N] int32: the part that an op is a copy for; ``SHARED`` for no copy, as in a problem of a whole batch."""
+        if self.splitting is None:
+            return np.full(self.num_ops, SHARED, np.int32)
+        return np.array([self.splitting.part_of(name) for name in self.op_names], np.int32)
 
     def own_bytes(self) -> np.ndarray:
         """[T] int64, memory of each tensor on its own device: 0 for an alias of an input."""

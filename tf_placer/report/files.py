@@ -117,6 +117,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     searched = [one for one in outcome.candidates if one.search is not None]
     if written.is_single and outcome.method != written.name:
         rivals.append(written)
+    parallel = next((timed for timed in outcome.rows if timed.name == DATA_PARALLEL), None)
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -154,18 +155,17 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "search_s": written.search_s,
         "interrupted": search.interrupted,
         "recommended": outcome.recommended.name,
-        DATA_PARALLEL: _data_parallel(outcome),
+        DATA_PARALLEL: None
+        if parallel is None
+        else {**_timed(outcome, parallel), "peak_bytes": parallel.peak_bytes, "status": parallel.status.name},
         "why_not_split": outcome.notes.get(Note.WHY_NOT_SPLIT, ""),
         "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
         "fused": outcome.notes.get(Note.FUSED, ""),
         "schedule": {part: dataclasses.asdict(worth) for part, worth in outcome.schedule.items()},
         "savings": dataclasses.asdict(savings_of(outcome.placement)),
         "forms": [
-            {
-                "ops": form.problem.num_ops,
-                "units": form.problem.num_units,
-                **{name: getattr(form, name) for name in _OF_FORM},
-            }
+            {"ops": form.problem.num_ops, "units": form.problem.num_units}
+            | {name: getattr(form, name) for name in _OF_FORM}
             for form in outcome.forms
         ],
         "guessed_op_types": problem.guessed_op_types,
@@ -201,21 +201,6 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
         "lower_bound_s": None if form is None else form.lower_bound_s,
         "is_written": row is outcome.row_written,
         "status": row.status_name,
-    }
-
-
-def _data_parallel(outcome: Outcome) -> dict[str, Any] | None:
-    """The plan with a part of the batch on each device, a candidate or only told; None where there is none."""
-    row = next((row for row in outcome.rows if row.name == DATA_PARALLEL), None)
-    if row is None:
-        return None
-    form = outcome.form_of(row)
-    return {
-        "simulated_s": row.simulated_s,
-        "measured_s": row.measured_s,
-        "lower_bound_s": None if form is None else form.lower_bound_s,
-        "peak_bytes": row.peak_bytes,
-        "status": row.status.name,
     }
 
 

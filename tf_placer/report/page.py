@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import pathlib
+import platform
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from tf_placer.base.quantities import milliseconds
+from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.planning.outcome import (
     AS_IT_IS,
     DATA_PARALLEL,
@@ -41,6 +45,7 @@ from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchCurve
+from tf_placer.version import VERSION
 
 # Commands and code for the files that a run wrote. Paths are whole: they hold wherever they are typed.
 
@@ -221,7 +226,19 @@ def page_of_run(
         (*notes(outcome), *remarks(outcome)),
         how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked),
     )
-    return Page(f"{problem.name} on {problem.cluster.name}", (section,))
+    command = shlex.join(["tf-placer", *sys.argv[1:]]) if sys.argv[1:] else ""
+    search = outcome.written.search
+    origin = {
+        "command": command,
+        "written on": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        "by": f"tf_placer {VERSION}, TensorFlow {tf.__version__}",
+        "seed": "" if search is None else str(search.seed),
+        "tried": "" if search is None else f"{search.evaluations:,} placements in {search.search_s:.1f} s",
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
+        f"load {os.getloadavg()[0]:.1f} in the last minute",
+    }
+    made_by = tuple((word, value) for word, value in origin.items() if value)
+    return Page(f"{problem.name} on {problem.cluster.name}", (section,), made_by)
 
 
 def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | None) -> Section:
@@ -279,13 +296,17 @@ def _section(
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
+    plan = draw_step(problem, outcome.placement.decisions)
+    limits = [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
+    if plan.peak_share is not None:
+        limits.append(("share of peak FLOPs", percentage(plan.peak_share)))
     return Section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {problem.num_ops:,} ops in {problem.num_units:,} units "
         f"(ops that must share a device are one unit){origin}",
         headline=said,
         notes=paragraphs,
-        figures=_figures(outcome),
+        figures=(*_figures(outcome), *limits),
         step_times=tuple(_step_time(outcome, row) for row in outcome.rows),
         bounds=tuple(
             {
@@ -296,7 +317,7 @@ def _section(
             }
             for bound, bound_s in outcome.bounds
         ),
-        plan=draw_step(problem, outcome.placement.decisions),
+        plan=plan,
         curves=_curves(outcome),
         apply=apply,
         compared={"clock": outcome.clock.field, "single_s": outcome.single_s(outcome.clock)},
@@ -323,6 +344,10 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
     if row.status_name != "OK":
         notes.append("not run" if row.status_name == NOT_RUN else row.status_name)
     notes += [row.message] if row.message else []
+    about, by = _ABOUT.get(row.name, ""), row.found_by
+    if row.name in methods.names():
+        inside = f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
+        about = f"{methods.describe(row.name)}{inside}"
     form = outcome.form_of(row)
     if form is not None and len(outcome.forms) > 1:
         notes.append(f"{form.title}, no less than {milliseconds(form.lower_bound_s)}")
@@ -335,7 +360,7 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
         "is_single": row.is_single,
         "is_written": row is outcome.row_written,
         "note": "; ".join(notes),
-        "about": _about(row),
+        "about": about,
     }
 
 
@@ -346,15 +371,6 @@ _ABOUT = {
     DATA_PARALLEL: "Every device computes its part of the batch; gradients are added up where the variables are.",
     FUSED: "The plan with clusters of its ops that XLA compiles, each into one kernel.",
 }
-
-
-def _about(row: Timed) -> str:
-    """Description of a method, and of the one inside it that found its plan; empty of other rows."""
-    if row.name not in methods.names():
-        return _ABOUT.get(row.name, "")
-    by = row.found_by
-    inside = f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
-    return f"{methods.describe(row.name)}{inside}"
 
 
 def _curves(outcome: Outcome) -> tuple[Row, ...]:

@@ -22,7 +22,6 @@ from tf_placer.planning.outcome import (
     SAME,
     SPLIT,
     Clock,
-    Gain,
     Note,
     Outcome,
     Timed,
@@ -34,7 +33,6 @@ from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import PART
 from tf_placer.transform.fusion.costs import savings_of
-from tf_placer.transform.split.plans import part_of_op
 
 _HOW = {
     Clock.SIMULATED: "in the simulator",
@@ -76,7 +74,12 @@ def headline(outcome: Outcome) -> str:
     if gained.rival is None and not row.is_single:
         return f"No single device was timed; {title} takes {takes} {how}."
     less = gain(gained.saved)
-    splits = " or split the batch" if _splitting_gains(outcome, gained) else ""
+    # Whether data parallelism takes less than what needs no plan, by the same clock.
+    rows = [row for row in (outcome.written, *outcome.beside) if row.name in (DATA_PARALLEL, SPLIT)]
+    times_s = [row.seconds(gained.clock) for row in rows if row is not outcome.row_written]
+    least_s = gained.plan_s if gained.rival is None else gained.rival_s
+    is_shorter = any(s is not None and -excess(s, least_s) > SAME for s in times_s)
+    splits = " or split the batch" if is_shorter else ""
     if gained.rival is None:
         return f"No gain: use one device{splits}. It takes {takes} {how}; no plan here takes less."
     rival_takes, rival = milliseconds(gained.rival_s), _RIVALS[gained.rival.is_as_it_is]
@@ -90,14 +93,6 @@ def headline(outcome: Outcome) -> str:
 
 
 _RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
-
-
-def _splitting_gains(outcome: Outcome, gained: Gain) -> bool:
-    """True if data parallelism takes less than what needs no plan, by the same clock."""
-    rows = [row for row in (outcome.written, *outcome.beside) if row.name in (DATA_PARALLEL, SPLIT)]
-    times_s = [row.seconds(gained.clock) for row in rows if row is not outcome.row_written]
-    least_s = gained.plan_s if gained.rival is None else gained.rival_s
-    return any(s is not None and -excess(s, least_s) > SAME for s in times_s)
 
 
 def _other_plans(outcome: Outcome) -> list[str]:
@@ -353,7 +348,7 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     splitting = problem.splitting
     if splitting is None or len(np.unique(placement.device_of_op)) < 2:
         return []
-    part = part_of_op(problem)
+    part = problem.part_of_op()
     plain = [COPY.sub("", name, count=1) for name in problem.op_names]
     names = [f"{name}__{p}" if p != SHARED else name for name, p in zip(plain, part.tolist(), strict=True)]
     layers = layers_of(dataclasses.replace(problem, op_names=tuple(names)))
@@ -420,7 +415,10 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
 
 def _instead(outcome: Outcome, row: Timed) -> str:
     """A sentence that compares data parallelism, which was not asked for, with the plan."""
-    over, plan_s = _devices_of(outcome), outcome.written.simulated_s
+    devices = [outcome.problem.cluster.devices[d].name for d in outcome.form.replicas]
+    cpus = "CPUs" if "/job:localhost" in devices[0] else "CPU workers"
+    over = f"{len(devices)} {'GPUs' if 'device:GPU' in devices[0] else cpus}"
+    plan_s = outcome.written.simulated_s
     if row.simulated_s is None:
         return f"Data parallel over {over} does not fit: {row.message}."
     took = f"Data parallel over {over} would take {milliseconds(row.simulated_s)} in the simulator"
@@ -438,14 +436,6 @@ def _instead(outcome: Outcome, row: Timed) -> str:
     )
 
 
-def _devices_of(outcome: Outcome) -> str:
-    """``"2 GPUs"``: what a batch is split over."""
-    names = [outcome.problem.cluster.devices[d].name for d in outcome.form.replicas]
-    if "device:GPU" in names[0]:
-        return f"{len(names)} GPUs"
-    return f"{len(names)} {'CPUs' if '/job:localhost' in names[0] else 'CPU workers'}"
-
-
 # --- A function's plan.
 
 
@@ -461,13 +451,8 @@ def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
     return f"{'placed:' if is_used else 'kept as it was: the plan takes'} {_last_times(outcome)}"
 
 
-def why_not_used(outcome: Outcome) -> str:
-    """Reason why a plan was found and is not used, as the end of a warning."""
-    return f"{why_not(outcome)}; keep_unplaced=False runs it all the same"
-
-
 def why_not(outcome: Outcome) -> str:
-    """The same without the setting of ``auto_place`` that uses it all the same."""
+    """Reason why a plan was found and is not used."""
     reason = outcome.notes.get(Note.BESIDE_UNPLACED, "") or "not clearly faster than the unplaced function"
     return f"a plan was found and is {reason} ({_last_times(outcome)})"
 

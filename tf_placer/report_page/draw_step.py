@@ -11,10 +11,8 @@ from colocation.op_facts import VARIABLES
 from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Decisions
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import CLUSTER, Problem
 from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTable, StepView, TransferTable
-from tf_placer.transform.fusion.costs import is_cluster
-from tf_placer.transform.split.plans import part_of_op
 
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
 
@@ -32,10 +30,15 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
     labels = problem.cluster.labels
     layers = layers_of(problem)
     types = tuple(dict.fromkeys(problem.op_types))
-    scopes, scope_of_op, leaves = _split_names(problem.op_names)
+    # Names in two parts: up to the last slash, which many share, and the rest.
+    names = [name.rpartition("/") for name in problem.op_names]
+    scopes = tuple(dict.fromkeys(scope + slash for scope, slash, _ in names))
+    number = {scope: i for i, scope in enumerate(scopes)}
     position = {name: i for i, name in enumerate(types)}
     return StepView(
         step_ns=timeline.runtime_ns,
+        bound_by=tuple(timeline.bound_by().items()),
+        peak_share=timeline.peak_share(),
         devices=tuple(
             DeviceView(label, device.name, device.memory_bytes)
             for label, device in zip(labels, devices, strict=True)
@@ -47,12 +50,13 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
         layer_name=tuple(name.rpartition("/")[2] for name in layers.names),
         layer_parent=layers.parent,
         ops=OpTable(
-            scope=scope_of_op,
-            leaf=leaves,
+            scope=np.array([number[scope + slash] for scope, slash, _ in names], np.int32),
+            leaf=tuple(leaf for *_, leaf in names),
             type=np.array([position[name] for name in problem.op_types], np.int32),
             layer=layers.layer_of_op,
             device=timeline.device_of_op,
-            part=part_of_op(problem),
+            part=problem.part_of_op(),
+            limit=timeline.limit_of_op,
             start_ns=timeline.start_ns,
             duration_ns=timeline.end_ns - timeline.start_ns,
             output_bytes=np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops).astype(
@@ -60,7 +64,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             ),
             resident_bytes=_resident_bytes(problem),
             critical=_on_path(timeline, "op"),
-            fused=np.flatnonzero([is_cluster(name) for name in problem.op_types]),
+            fused=np.flatnonzero([name.startswith(CLUSTER) for name in problem.op_types]),
         ),
         transfers=TransferTable(
             op=timeline.transfer_producer,
@@ -76,16 +80,6 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
         memory=tuple(thinned(curve, timeline.runtime_ns) for curve in timeline.memory),
         path_links=_path_links(timeline),
     )
-
-
-def _split_names(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, tuple[str, ...]]:
-    """Beginnings of names up to their last slash, which of them each op has, and the rest of its name."""
-    parts = [name.rpartition("/") for name in names]
-    beginnings = [scope + slash for scope, slash, _ in parts]
-    scopes = tuple(dict.fromkeys(beginnings))
-    position = {scope: i for i, scope in enumerate(scopes)}
-    scope_of_op = np.array([position[scope] for scope in beginnings], np.int32)
-    return scopes, scope_of_op, tuple(leaf for *_, leaf in parts)
 
 
 def _resident_bytes(problem: Problem) -> np.ndarray:

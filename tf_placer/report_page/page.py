@@ -38,6 +38,9 @@ class OpTable:
     layer: np.ndarray
     device: np.ndarray
     part: np.ndarray  # [N] the part of the batch that the op is a copy for, from 0 on; -1 where it is none
+    limit: (
+        np.ndarray | None
+    )  # [N] what bounds the op: compute, memory or its launch; None where that is not known
     start_ns: np.ndarray  # [N], as ``duration_ns``
     duration_ns: np.ndarray
     output_bytes: np.ndarray  # [N] of all that the op puts out
@@ -85,6 +88,8 @@ class StepView:
     """One step of a plan."""
 
     step_ns: int  # how long it takes
+    bound_by: tuple[tuple[str, float], ...]  # what bounds the critical path, and its share of the step
+    peak_share: float | None  # FLOPs, of what the devices with ops could do in that time
     devices: tuple[DeviceView, ...]  # [D]
     channels: tuple[str, ...]  # names of the links' channels
     parts: int  # of the batch; 1 where it is whole
@@ -145,6 +150,7 @@ class Page:
 
     title: str
     sections: tuple[Section, ...]
+    origin: tuple[tuple[str, str], ...] = ()  # (word, value): version, date, command, seed, machine
 
 
 # A page as one HTML file that needs no network: its data, the charting library and its own code are in it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -14,15 +15,20 @@ from tf_placer.base.quantities import size
 from tf_placer.cluster.cluster import Cluster, fullest_share, preset_names, short_device_name
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
+from tf_placer.graph.item import Item
+from tf_placer.planners.partitioners import metis
 from tf_placer.planners.plain import single_device_placements, topological_fill
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import least_share
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes, order_of_use
 from tf_placer.search.methods import PLAIN, Budget, configured, find
 from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
+from tf_placer.transform.split.split_batch import split_program
 
 _HOLDERS = 3
+MOST_EXAMPLES = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +60,10 @@ class Room:
 
 def room_needed(problem: Problem) -> Room | None:
     """Memory that the step needs of the accelerator that lacks least; None where one holds the step, simulated."""
-    counted, capacity = problem.cluster.accelerators(), problem.cluster.capacity_bytes()
-    rows = single_device_placements(_off_the_host(problem))[counted]
-    measured = SimulatedEvaluator(problem).evaluate(rows)
-    assert measured.peak_bytes is not None  # simulated
-    if (measured.status == Status.OK).any():
+    devices = np.flatnonzero(problem.cluster.accelerators())
+    capacity, needed = problem.cluster.capacity_bytes(), device_peaks(problem)[0][devices]
+    if (needed <= capacity[devices]).any():
         return None
-    devices = np.flatnonzero(counted)
-    needed = measured.peak_bytes[np.arange(len(devices)), devices]
     least = int((needed - capacity[devices]).argmin())
     held = problem.resident_bytes + held_bytes(problem)
     largest = np.argsort(-held, kind="stable")[:_HOLDERS]
@@ -88,15 +90,49 @@ def _smallest_preset(problem: Problem) -> str | None:
         like = [first.get(device.type, 0) for device in cluster.devices]
         allowed = problem.allowed[:, like]
         allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
-        there = _off_the_host(
-            dataclasses.replace(
-                problem, cluster=cluster, compute_ns=problem.compute_ns[:, like], allowed=allowed
-            )
-        )
-        rows = np.concatenate([single_device_placements(there), topological_fill(there)])
-        if (SimulatedEvaluator(there).evaluate(rows).status == Status.OK).any():
+        compute_ns = problem.compute_ns[:, like]
+        there = dataclasses.replace(problem, cluster=cluster, compute_ns=compute_ns, allowed=allowed)
+        if (device_peaks(there)[1] <= cluster.capacity_bytes()).all():
             return cluster.name
     return None
+
+
+def device_peaks(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """[D] bytes at each peak, simulated: with everything on that device, and by the smallest of plain plans over all.
+
+    Accelerators have all that may run there. The plans are METIS's and those that fill devices in topological order.
+    """
+    offloaded, devices = _off_the_host(problem), np.arange(problem.num_devices)
+    plans = [planner(offloaded) for planner in (single_device_placements, topological_fill, metis)]
+    peaks = SimulatedEvaluator(offloaded).evaluate(np.concatenate(plans)).peak_bytes
+    assert peaks is not None  # simulated
+    return peaks[devices, devices], peaks[fullest_share(problem.cluster, peaks).argmin()]
+
+
+def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int]:
+    """Examples of a step, the most that one accelerator holds, and the most that all hold; simulated, without search.
+
+    Where even ``MOST_EXAMPLES`` fit, no more are tried.
+
+    Raises:
+      InputError: no batch is found in the program.
+    """
+    program, capacity = split_program(item, 2), cluster.capacity_bytes()
+
+    @functools.cache
+    def fits(batch: int) -> tuple[bool, bool]:
+        single, least = device_peaks(analytic_problem(program.whole_of(batch), cluster))
+        return bool((single <= capacity)[cluster.accelerators()].any()), bool((least <= capacity).all())
+
+    most = [0, 0]
+    for case in range(2):
+        fitting, too_large, tried = 0, MOST_EXAMPLES + 1, program.batch
+        while too_large - fitting > 1:
+            fitting, too_large = (tried, too_large) if fits(tried)[case] else (fitting, tried)
+            middle = (fitting + too_large) // 2
+            tried = min(2 * fitting, middle) if fitting else middle  # simulating a huge batch takes longer
+        most[case] = fitting
+    return program.batch, most[0], most[1]
 
 
 def _off_the_host(problem: Problem) -> Problem:

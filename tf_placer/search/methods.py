@@ -228,6 +228,8 @@ def recorded(config: Any) -> dict[str, Any]:
     return dict(dataclasses.asdict(config))
 
 
+FASTEST, METHOD = WRITE = ("fastest", "method")
+OP, LAYER = BY = ("op", "layer")
 TIME, MEMORY = "time", "memory"
 OBJECTIVES = (TIME, MEMORY)
 SLOW_DOWN = 0.1

@@ -18,7 +18,6 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
-from tf_placer.planners.plain import single_device_placements
 from tf_placer.planners.planner import Best, Method, Proving, Round
 from tf_placer.problem.placement import Decisions, decisions_of
 from tf_placer.problem.problem import Problem, made_once
@@ -42,7 +41,7 @@ class Starts:
         self._evaluator = evaluator
         self._planners = [spec for spec in planners if Role.REFERENCE not in spec.roles]
         self._single_by = next((spec.name for spec in planners if Role.REFERENCE in spec.roles), "")
-        self._singles = single_device_placements(problem)
+        self._singles = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
         measured = evaluator.evaluate(self._singles)
         self._single_s = np.where(measured.status == Status.OK, measured.runtime_s, np.inf)
 

@@ -132,15 +132,6 @@ def is_attached(cluster: Cluster) -> bool:
     return not _has_own_workers(cluster) or _live_workers(cluster) is not None
 
 
-def check_not_described(cluster: Cluster) -> None:
-    """Raises InputError for a described cluster, on which nothing can run."""
-    if cluster.kind == "described":
-        raise InputError(
-            f"cluster {cluster.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
-            "Cluster.logical() or a cluster file with addresses"
-        )
-
-
 def _live_workers(cluster: Cluster) -> LocalWorkers | None:
     """Connected workers with all devices of the cluster; None without any."""
     if not _has_own_workers(cluster):

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
-from tf_placer.base.native import loaded_op_libraries
+from tf_placer.base.native import OP_LIBRARIES
 from tf_placer.base.quantities import in_unit
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.workers import worker_process
@@ -362,7 +362,7 @@ class LocalWorkers(Workers):
                 inter_op_threads=self._inter_op_threads,
                 on_loopback=not self._open_workers,
                 environment=dict(os.environ),
-                op_libraries=loaded_op_libraries(),
+                op_libraries=tuple(OP_LIBRARIES),
             )
             try:
                 process = server.fork(deadline_s)

@@ -172,7 +172,13 @@ def bert(
     x = keras.layers.Dense(width, activation="gelu", name="head_dense")(x)
     x = keras.layers.LayerNormalization(name="head_norm")(x)
     model = keras.Model([tokens, positions], TiedSoftmax(words, name="head_softmax")(x))
-    examples = _masked_batch(batch, length, vocabulary, seed)
+    random = np.random.default_rng(seed)
+    words_of = random.integers(1, vocabulary, size=(batch, length), dtype=np.int32)
+    order = random.permuted(np.tile(np.arange(length, dtype=np.int32), (batch, 1)), axis=1)
+    masked = np.sort(order[:, : positions.shape[1]], axis=1)
+    labels = np.take_along_axis(words_of, masked, axis=1)
+    np.put_along_axis(words_of, masked, np.int32(_MASK), axis=1)
+    examples = (tf.constant(words_of), tf.constant(masked)), tf.constant(labels)
     return keras_step(model, examples, optimizer, training, _stages(layers))
 
 
@@ -197,19 +203,6 @@ def _block_end(
 
 def _dropped(x: tf.Tensor, dropout: float, seed: int, name: str) -> tf.Tensor:
     return keras.layers.Dropout(dropout, seed=seed, name=f"{name}_dropout")(x)
-
-
-def _masked_batch(
-    batch: int, length: int, vocabulary: int, seed: int
-) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Returns ([batch, length] tokens, [batch, masked] positions) and the [batch, masked] tokens that were there."""
-    random = np.random.default_rng(seed)
-    tokens = random.integers(1, vocabulary, size=(batch, length), dtype=np.int32)
-    order = random.permuted(np.tile(np.arange(length, dtype=np.int32), (batch, 1)), axis=1)
-    positions = np.sort(order[:, : max(1, round(_MASKED * length))], axis=1)
-    labels = np.take_along_axis(tokens, positions, axis=1)
-    np.put_along_axis(tokens, positions, np.int32(_MASK), axis=1)
-    return (tf.constant(tokens), tf.constant(positions)), tf.constant(labels)
 
 
 BERT: tuple[WorkloadSpec, ...] = (

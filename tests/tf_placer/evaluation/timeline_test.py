@@ -13,6 +13,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import simulated_timeline
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
+from tf_placer.problem.problem import OpWork
 
 SEEDS = range(400)
 NOT = -1
@@ -134,6 +135,19 @@ def test_a_step_by_hand():
     assert timeline.memory[0].num_bytes.tolist() == [2 * 7 + 5, 2 * 7]
     assert timeline.memory[1].times_ns.tolist() == [0, 100, 165]
     assert timeline.memory[1].num_bytes.tolist() == [7, 7 + 5, 7]
+
+
+def test_what_bounds_a_step_by_hand():
+    """100 MFLOP at 1 TFLOP/s take 100 us, 1 MB at 100 GB/s takes 10 us; the transfer is the rest of the path."""
+    problem = problem_of([100_000, 10_000, 20_000], [[0, 1], [1, 2]], 5000)
+    assert simulated_timeline(problem, [[0, 0, 1]]).bound_by() == {}, "the work of profiled ops is not known"
+    work = OpWork(np.array([1e8, 1e3, 0]), np.array([1e3, 1e6, 10]), np.ones(3), np.zeros(3, int))
+    timeline = simulated_timeline(dataclasses.replace(problem, work=work), [[0, 0, 1]])
+    assert timeline.limit_of_op.tolist() == [0, 1, 1]
+    assert timeline.bound_by() == pytest.approx(
+        {"compute": 100 / 135.01, "memory": 30 / 135.01, "link": 5.01 / 135.01}
+    )
+    assert timeline.peak_share() == pytest.approx(100_001_000 / 1e12 / 135.01e-6 / 2)
 
 
 def test_dispatch_and_hand_over_by_hand():

@@ -16,7 +16,6 @@ from tf_placer.evaluation.simulated import Evaluator, search_simulator
 from tf_placer.grouper.groups import Groups, ordered_groups
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS, ListInputs, place_by_list
-from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
@@ -263,8 +262,9 @@ class LearnedListStudent(snt.Module):
         """The problem with an evaluator; plans are ignored."""
         del plans
         evaluator = search_simulator(problem)
-        single = evaluator.evaluate(single_device_placements(problem)).runtime_s
-        return ListLesson(ListPlacer(problem, self._config), evaluator, float(np.nanmin(single)))
+        singles = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
+        single_s = float(np.nanmin(evaluator.evaluate(singles).runtime_s))
+        return ListLesson(ListPlacer(problem, self._config), evaluator, single_s)
 
     def learn(self, lesson: ListLesson, rate: tf.Tensor) -> tf.Tensor:
         """Searches the problem, moves the prior by ``rate`` of a step, and returns the previous ``loss_of``."""

@@ -1,6 +1,7 @@
 // The model as a tree of layers. Rows are made when they are opened: a program has thousands of ops.
 
 const MOST_ROWS = 20; // that are opened at a time
+const LIMITS = ["compute", "memory", "launch"]; // as ``limit`` of an op has them
 
 function layers(data) {
   const roots = rootsOf(data.plan);
@@ -8,22 +9,23 @@ function layers(data) {
   showLayers(data.plan, roots, place, 0);
   const largest = roots.indexOf(roots.reduce((a, b) => (total(b) > total(a) ? b : a)));
   place.querySelectorAll(".toggle")[largest]?.click(); // most of a model is in one scope: what it is made of is of interest
-  return section(
-    "layers", "Layers", "Time is what the devices work for a layer, all of its ops together; variables stay in memory, outputs come and go.", place,
-  );
+  const time = "Time is what the devices work for a layer, all of its ops together; variables stay in memory, outputs come and go.";
+  const shares = data.plan.bound_by.map(([word, share]) => `${word} ${percent(share)}`).join(", ");
+  return section("layers", "Layers", shares ? `${time} The critical path is bound by: ${shares}.` : time, place);
 }
 
 /** The outermost layers, each with the sums of all in it and with what is inside. */
 function rootsOf(plan) {
   const { ops, layer_parent, layer_name, devices } = plan;
   const nodes = layer_parent.map((parent, l) => ({
-    parent, name: layer_name[l], children: [], ops: [], time: new Float64Array(devices.length), resident: 0, output: 0, count: new Int32Array(devices.length),
+    parent, name: layer_name[l], children: [], ops: [], limits: [0, 0, 0], time: new Float64Array(devices.length), resident: 0, output: 0, count: new Int32Array(devices.length),
   }));
   ops.layer.forEach((layer, id) => {
     nodes[layer].ops.push(id);
     for (let l = layer; l >= 0; l = layer_parent[l]) {
       nodes[l].time[ops.device[id]] += ops.duration_ns[id];
       nodes[l].count[ops.device[id]] += 1;
+      if (ops.limit) nodes[l].limits[ops.limit[id]] += ops.duration_ns[id];
       nodes[l].resident += ops.resident_bytes[id];
       nodes[l].output += ops.output_bytes[id];
     }
@@ -37,6 +39,12 @@ function total(node) {
   return node.time.reduce((sum, ns) => sum + ns, 0);
 }
 
+/** What bounds most of the time of a layer's ops. */
+function mostly(limits) {
+  const most = Math.max(...limits);
+  return most > 0 ? LIMITS[limits.indexOf(most)] : "";
+}
+
 function layerPath(plan, layer) {
   const names = [];
   for (let l = layer; l >= 0; l = plan.layer_parent[l]) names.unshift(plan.layer_name[l]);
@@ -47,7 +55,7 @@ function treeHead() {
   const number = (text) => element("span", { className: "number" }, text);
   return element(
     "div", { className: "row head" }, element("span", {}, "layer"), element("span", { className: "bars" }, "time on each device"),
-    number("time"), number("variables"), number("outputs"),
+    number("bound by"), number("time"), number("variables"), number("outputs"),
   );
 }
 
@@ -83,7 +91,7 @@ function layerRow(plan, node, longest, depth) {
   const below = element("div", { hidden: true });
   const toggle = element("button", { type: "button", className: "toggle", "aria-expanded": "false" }, "▸");
   toggle.setAttribute("aria-label", `Open ${node.name}`);
-  const numbers = { time: total(node), resident: node.resident, output: node.output };
+  const numbers = { limit: mostly(node.limits), time: total(node), resident: node.resident, output: node.output };
   const name = element("span", {}, node.name);
   const row = treeRow(plan, depth, [toggle, name], { ...node, longest }, numbers);
   const open = () => {
@@ -107,7 +115,7 @@ function opRow(plan, id, longest, depth) {
   time[ops.device[id]] = ops.duration_ns[id];
   count[ops.device[id]] = 1;
   const what = [element("span", { className: "toggle" }), element("span", {}, ops.leaf[id]), element("span", { className: "type" }, plan.types[ops.type[id]])];
-  const numbers = { time: ops.duration_ns[id], resident: ops.resident_bytes[id], output: ops.output_bytes[id] };
+  const numbers = { limit: ops.limit ? LIMITS[ops.limit[id]] : "", time: ops.duration_ns[id], resident: ops.resident_bytes[id], output: ops.output_bytes[id] };
   return treeRow(plan, depth, what, { time, count, longest }, numbers);
 }
 
@@ -124,6 +132,6 @@ function treeRow(plan, depth, what, { time, count, longest }, numbers) {
   const number = (text) => element("span", { className: "number" }, text);
   return element(
     "div", { className: "row" }, element("span", { className: "what", "--depth": depth }, ...what), element("div", { className: "bars" }, bar, where),
-    number(duration(numbers.time)), number(numbers.resident ? bytes(numbers.resident) : ""), number(numbers.output ? bytes(numbers.output) : ""),
+    number(numbers.limit), number(duration(numbers.time)), number(numbers.resident ? bytes(numbers.resident) : ""), number(numbers.output ? bytes(numbers.output) : ""),
   );
 }

@@ -12,7 +12,7 @@ function show(data) {
     state = made;
     parts.push(drawnTimeline, memory(data), layers(data), transfers(data, state));
   }
-  parts.push(progress(data), apply(data));
+  parts.push(progress(data), apply(data), origin());
   report.replaceChildren(...parts);
   drawCharts();
   state?.listen();
@@ -25,6 +25,12 @@ function heading(data) {
     element("p", { className: "verdict" }, data.headline), element("dl", { className: "figures" }, ...figures),
     ...data.notes.map((text) => element("p", { className: "soft" }, text)),
   );
+}
+
+/** Where the page comes from. */
+function origin() {
+  const rows = page.origin.flatMap(([word, value]) => [element("dt", {}, word), element("dd", {}, value)]);
+  return element("footer", {}, element("dl", { className: "origin" }, ...rows));
 }
 
 function chooser(chosen) {

@@ -11,7 +11,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import in_unit
 from tf_placer.problem.op_graph import tensor_table
 from tf_placer.problem.placement import NO_CLUSTER, Placement
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import CLUSTER, Problem
 from tf_placer.transform.fusion.clusters import PREFIX, contracted, convex_roots, large_enough
 
 _LEAST_MERGED = 2  # kernels in a cluster: with one there is nothing to save
@@ -156,7 +156,7 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
         scope, slash, _ = problem.op_names[op].rpartition("/")
         call = f"{scope}{slash}{PREFIX}_{int(cluster_of_op[op])}"
         names.append(problem.op_names[op] if outside[op] else call)
-        types.append(problem.op_types[op] if outside[op] else cluster_type(ops))
+        types.append(problem.op_types[op] if outside[op] else f"{CLUSTER}{ops} ops")
     fused = dataclasses.replace(
         problem,
         unit_of_op=np.arange(count, dtype=np.int32),
@@ -181,16 +181,6 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
         priority_of_op = placement.priority_of_op[first_op]
         np.minimum.at(priority_of_op, number, placement.priority_of_op)
     return Placement(fused, device_of_op[first_op], priority_of_op), first_op
-
-
-def cluster_type(ops: int) -> str:
-    """Op type of a cluster in reports."""
-    return f"fused, {ops} ops"
-
-
-def is_cluster(op_type: str) -> bool:
-    """Whether a type is one of ``cluster_type``."""
-    return op_type.startswith("fused, ")
 
 
 def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,14 +18,6 @@ _LEAST_GAIN = 0.03
 _HOST_PRICES, _TRANSFER_PRICES = (0.25, 0.5, 1.0), (1 / 16, 1.0)
 
 
-def part_of_op(problem: Problem) -> np.ndarray:
-    """[N] int32: the part that an op is a copy for; ``SHARED`` for no copy, as in a problem of a whole batch."""
-    splitting = problem.splitting
-    if splitting is None:
-        return np.full(problem.num_ops, SHARED, np.int32)
-    return np.array([splitting.part_of(name) for name in problem.op_names], np.int32)
-
-
 def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Parts of units, and units that do the same for different parts of the batch, by their costliest ops.
 
@@ -40,7 +32,7 @@ def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     units, splitting = problem.num_units, problem.splitting
     if splitting is None:
         return np.full(units, SHARED, np.int32), np.zeros((units, 0), np.int32)
-    parts, part, time_ns = splitting.parts, part_of_op(problem), _time_ns(problem)
+    parts, part, time_ns = splitting.parts, problem.part_of_op(), _time_ns(problem)
     spent_ns = np.zeros((units, parts + 1), np.int64)  # the last column is of shared ops
     np.add.at(spent_ns, (problem.unit_of_op, part), time_ns)
     part_of = spent_ns.argmax(axis=1).astype(np.int32)

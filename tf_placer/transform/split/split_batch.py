@@ -13,6 +13,8 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.split.propagate import Program, States, best_states, propagate
+from tf_placer.transform.split.states import WHOLE as ALL
+from tf_placer.transform.split.states import Part, data_inputs_of
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 from tf_placer.transform.split.writer import Writer
 
@@ -41,15 +43,29 @@ class SplitProgram:
     straight: Unrolled | None = None  # the whole program with loops written out; None in one part
     states: States | None = None  # of the tensors of ``straight``; None in one part
 
-    def split_share(self, time_of_op: Mapping[str, float]) -> float:
-        """Share of split ops in the time of ops that work on examples; 1 where they take no time.
-
-        ``time_of_op`` has ops of the whole program.
-        """
-        split_time = sum(time_of_op[name] for name in self.split_ops)
-        whole_time = sum(time_of_op[op.name] for op in self.stayed_whole)
-        total = split_time + whole_time
-        return split_time / total if total else 1.0
+    def whole_of(self, batch: int) -> Item:
+        """The whole program, loops written out, with tensors as large as of another batch: for costs, not to be run."""
+        assert self.straight is not None and self.states is not None  # in several parts
+        item, states, inputs = self.straight.item, self.states, data_inputs_of(self.straight.item.index)
+        state_of = dict(states.of)
+        for op in states.why_whole:
+            for n, spec in enumerate(item.outputs[op]):
+                if self.batch in spec.shape:
+                    state_of[op, n] = Part(spec.shape.index(self.batch))
+        for op in reversed(range(len(inputs))):  # what is made whole and then cut: random masks, say
+            split = states.splits.get(op)
+            for position, (producer, n) in enumerate(inputs[op]):
+                is_alike = item.outputs[op] and item.outputs[op][0].shape == item.outputs[producer][n].shape
+                state = split.takes[position] if split else is_alike and state_of.get((op, 0))
+                if isinstance(state, Part):
+                    state_of.setdefault((producer, n), state)
+        outputs = tuple(
+            tuple(
+                states.batch.resized(spec, state_of.get((op, n), ALL), batch) for n, spec in enumerate(specs)
+            )
+            for op, specs in enumerate(item.outputs)
+        )
+        return dataclasses.replace(item, outputs=outputs)
 
     def sentences(self, time_of_op: Mapping[str, float], most: int = 5) -> list[str]:
         """A sentence for each op type and reason of the ops that stayed whole, the longest time first."""

@@ -91,6 +91,13 @@ class Batch:
         length = shape[state.axis] // self.size * self.sizes[copy]
         return (*shape[: state.axis], length, *shape[state.axis + 1 :])
 
+    def resized(self, spec: OutputSpec, state: State, size: int) -> OutputSpec:
+        """A tensor as it is with another number of examples."""
+        if not isinstance(state, Part):
+            return spec
+        shape = Batch(self.size, (size,)).local(spec.shape, state, 0)
+        return dataclasses.replace(spec, shape=shape, num_bytes=spec.num_bytes // self.size * size)
+
     def holds(self, length: int, outer: int) -> bool:
         """Whether an axis of this length can hold the examples, with ``outer`` rows before them."""
         return length > 0 and length % (outer * self.size) == 0

@@ -22,9 +22,8 @@ from colocation.op_facts import (
     set_attributes,
 )
 from colocation.units import class_groups
-from tf_placer.graph.clean import MAX_CLONED_BYTES
 from tf_placer.graph.item import Item, rewritten
-from tf_placer.graph.program import KEPT_BYTES, Splitting, fresh_name, with_nodes
+from tf_placer.graph.program import KEPT_BYTES, MAX_CLONED_BYTES, Splitting, fresh_name, with_nodes
 from tf_placer.graph.sizes import OutputSpec
 from tf_placer.transform.split.propagate import Program, States
 from tf_placer.transform.split.rules import rule_name
