@@ -13,10 +13,12 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 from experiments.main_program import run_program
+from experiments.studies.formats import csv_text
 from tf_placer import workloads
 from tf_placer.base import native
 from tf_placer.base.arguments import InputError
@@ -77,21 +79,26 @@ def row(name: str, found: Fusing, again: Fusing) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def tried_rows(name: str, tried: Sequence[Tried]) -> list[str]:
-    """Rows of the second table: all that was timed."""
+def tried_rows(name: str, tried: Sequence[Tried]) -> list[dict[str, Any]]:
+    """Lines of the CSV: all that was timed."""
     return [
-        f"| {name} | {one.name} | {one.saved.clusters} | {one.saved.ops} | "
-        f"{one.message or f'{one.share:.2f} | {one.compile_s:.1f} s'} |"
+        {
+            "step": name,
+            "clusters by": one.name,
+            "clusters": one.saved.clusters,
+            "ops": one.saved.ops,
+            "of the step as it is": one.message or f"{one.share:.2f}",
+            "compiled in": "" if one.message else f"{one.compile_s:.1f} s",
+        }
         for one in tried
     ]
 
 
-def page(rows: Sequence[str], tried: Sequence[str], budget_s: float) -> str:
+def page(rows: Sequence[str], budget_s: float) -> str:
     """The results page."""
     command = "python -m experiments.fusion" + (" --quick" if _QUICK.value else "")
-    rules = "\n".join(
-        f"- `{name}`: {rule.what}, {LEAST_KERNELS} kernels or more." for name, rule in RULES.items()
-    )
+    rules = "; ".join(f"`{name}`, {rule.what}" for name, rule in RULES.items())
+    rules += f" ({LEAST_KERNELS} kernels or more)"
     return f"""# What fusion gains, measured
 
 - Command: `{command}`
@@ -110,16 +117,10 @@ a fresh process, {_ROUNDS.value} turns each, which is the result; in brackets th
 The first step compiles, and later processes load what was compiled: the last two columns are the first step of the
 process of the search and of the one after it.
 
-## What was timed
+Each set of clusters that was timed is a line of [the CSV](fusion.csv), with the share of the step as it is.
 
-{rules}
-
-Refined: clusters that took longer in a trace than their ops did without are taken out, or cut in two where they are
-large.
-
-| step | clusters by | clusters | ops | of the step as it is | compiled in |
-|---|---|---|---|---|---|
-{chr(10).join(tried)}
+Rules: {rules}. Refined: clusters that took longer in a trace than their ops did without are taken out, or cut in two
+where they are large.
 """
 
 
@@ -135,7 +136,8 @@ def main(argv: list[str]) -> None:
         rows.append(row(name, found, again))
         tried += tried_rows(name, found.tried)
         print(*tried_rows(name, found.tried), rows[-1], sep="\n", flush=True)
-    write_atomically(out, page(rows, tried, budget_s).encode())
+    write_atomically(out, page(rows, budget_s).encode())
+    write_atomically(out.with_suffix(".csv"), csv_text(tried))
     print(f"wrote {out}")
 
 

@@ -38,7 +38,7 @@ def write(study: Study, rows: Sequence[Filled], out: pathlib.Path, command: str)
 
 
 def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
-    """A page: what was run; for each problem what was found, and what can be said of the agents."""
+    """A page: what was run, what each candidate found on each problem, and what can be said of the agents."""
     lines = [
         f"# {study.title}",
         "",
@@ -51,37 +51,47 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         "",
         f"![Best and mean of samples over evaluations and over seconds]({study.name}.png)",
         "",
-        "Figures are fractions of the step of the plan that is named above each table: 0.8 takes 20 % less time.",
-        "*Samples* are what an agent draws from its policy, and its best is the best of them; its first and last ones",
-        f"are {study.window}, or an update's where that has more. *Entropy* is the policy's, the mean of a decision in",
-        "nats, early and at the end, where the learner says it. The command also writes each curve, with",
-        f"seconds, to {study.name}_curves.csv.",
+        "A figure is the mean best step over all seeds, as a share of the step of the plan in the first line: 0.8",
+        f"takes 20 % less time. In brackets, of what learns: the mean of its first {study.window} samples and of its",
+        "last ones, or of an update where that has more. † ended by the cap of seconds. Each search is a line of",
+        f"[the CSV]({study.name}.csv).",
     ]
     done = sum(len(filled.cells) == len(study.candidates_of(filled.row)) for filled in rows)
     if done < len(study.rows):
         lines += ["", f"Not complete: {done} of {len(study.rows)} problems are done."]
+    lines += ["", *_steps(study, rows)]
+    learned = [one for one in study.candidates if methods.find(one.method).kind == Kind.LEARNED]
+    lines += _verdicts(study, rows, learned) if learned else []
     for filled in rows:
-        lines += ["", *_section(study, filled)]
+        lines += _not_learned(filled, [one for one in learned if one.name in filled.cells])
+        if study.towards in filled.cells:
+            there = [one for one in study.candidates if one.name in filled.cells]
+            lines += ["", f"## {filled.row.name}", *_towards(study.towards, there, filled)]
+        lines += _failed(filled)
     return "\n".join(lines) + "\n"
 
 
-def _section(study: Study, filled: Filled) -> list[str]:
-    lines = [
-        f"## {filled.row.name}",
-        "",
-        f"{filled.ops} ops in {filled.units} units. 1 is {filled.reference}: {filled.reference_s:.4g} s a step; no "
-        f"placement is below {filled.bound_s / filled.reference_s:.3f}.",
-    ]
-    there = [one for one in study.candidates_of(filled.row) if one.name in filled.cells]
-    for asks, some in itertools.groupby(there, key=lambda one: one.asks):
-        lines += ["", *([f"### {asks}", ""] if asks else []), *_found(filled, list(some), there[0])]
-    learned = [one for one in there if methods.find(one.method).kind == Kind.LEARNED]
-    others = [one for one in there if one not in learned or one.name == study.against]
-    lines += _verdicts(filled, learned, others)
-    lines += _not_learned(filled, learned)
-    if study.towards in filled.cells:
-        lines += _towards(study.towards, there, filled)
-    return [*lines, *_failed(filled)]
+def _steps(study: Study, rows: Sequence[Filled]) -> list[str]:
+    """A line for each candidate, with its step on each problem, below the question that it answers."""
+    lines = header("", *(filled.row.name for filled in rows))
+    lines.append(line("1 is", *(f"{filled.reference}, {filled.reference_s:.4g} s" for filled in rows)))
+    lines.append(line("no plan is below", *(_fraction(one.bound_s / one.reference_s) for one in rows)))
+    for asks, candidates in itertools.groupby(study.candidates, key=lambda one: one.asks):
+        lines += [line(f"*{asks}*", *[""] * len(rows))] if asks else []
+        lines += [line(one.name, *(_step(filled, one.name) for filled in rows)) for one in candidates]
+    return lines
+
+
+def _step(filled: Filled, name: str) -> str:
+    cells = filled.cells.get(name, ())
+    text = _fraction(_mean([cell.runtime_s / filled.reference_s for cell in cells])) if cells else ""
+    if any(cell.updates for cell in cells):
+        first, last = (
+            _mean([getattr(cell, moment) / filled.reference_s for cell in cells if cell.updates])
+            for moment in ("first_mean_s", "last_mean_s")
+        )
+        text += f" ({_fraction(first)}, {_fraction(last)})"
+    return text + (" †" if any(cell.capped for cell in cells) else "")
 
 
 def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list[str]:
@@ -106,46 +116,9 @@ def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list
     return lines
 
 
-def _found(filled: Filled, candidates: Sequence[Candidate], first: Candidate) -> list[str]:
-    """Results of some candidates; those with a heading of their own stand below the first candidate of all."""
-    if first not in candidates:
-        candidates = [first, *candidates]
-    lines = header(
-        "",
-        "best, each seed",
-        "mean",
-        "samples, first",
-        "samples, last",
-        "updates",
-        "entropy",
-        "tried",
-        "a second",
-    )
-    for one in candidates:
-        cells = filled.cells[one.name]
-        scaled = [cell.runtime_s / filled.reference_s for cell in cells]
-        spent_s = sum(cell.search_s for cell in cells)
-        tried = sum(cell.evaluations for cell in cells)
-        lines.append(
-            line(
-                one.name,
-                " ".join(map(_fraction, scaled)),
-                _fraction(_mean(scaled)),
-                _fraction(_mean([cell.first_mean_s / filled.reference_s for cell in cells if cell.updates])),
-                _fraction(_mean([cell.last_mean_s / filled.reference_s for cell in cells if cell.updates])),
-                str(round(_mean([cell.updates for cell in cells]))) if any(c.updates for c in cells) else "",
-                _entropy(cells),
-                str(round(tried / len(cells))) + (" †" if any(cell.capped for cell in cells) else ""),
-                f"{tried / spent_s:.0f}" if spent_s and tried > len(cells) else "",
-            )
-        )
-    if any(cell.capped for one in candidates for cell in filled.cells[one.name]):
-        lines += ["", "† ended by the cap of seconds: another run may differ."]
-    return lines
-
-
-def _verdicts(filled: Filled, learned: Sequence[Candidate], others: Sequence[Candidate]) -> list[str]:
-    """Number of seeds in which each statement is true of each agent, compared with others."""
+def _verdicts(study: Study, rows: Sequence[Filled], learned: Sequence[Candidate]) -> list[str]:
+    """Number of searches, on all problems, in which each statement is true of each agent."""
+    others = [one for one in study.candidates if one not in learned or one.name == study.against]
     control = [one for one in others if Role.CONTROL in methods.find(one.method).roles]
     columns: list[tuple[str, Callable[[Cell, Cell], bool], Candidate]] = [
         (f"last samples ahead of {one.name}'s best", mean_is_ahead, one) for one in control
@@ -154,14 +127,17 @@ def _verdicts(filled: Filled, learned: Sequence[Candidate], others: Sequence[Can
     columns += [
         ("not behind its table", is_not_behind, one) for one in learned if one.name == one.method == TABLE
     ]
-    if not learned:
-        return []
-    lines = ["", *header("seeds in which", "it has learned", *(title for title, *_ in columns))]
+    lines = ["", *header("searches in which", "it has learned", *(title for title, *_ in columns))]
     for agent in learned:
-        cells = filled.cells[agent.name]
-        told = [f"{sum(map(has_learned, cells))} of {len(cells)}"]
+        cells = [filled.cells[agent.name] for filled in rows if agent.name in filled.cells]
+        told = [f"{sum(has_learned(cell) for own in cells for cell in own)} of {sum(map(len, cells))}"]
         for _, verdict, other in columns:
-            true, of = count(verdict, cells, filled.cells[other.name])
+            pairs = [
+                count(verdict, filled.cells[agent.name], filled.cells[other.name])
+                for filled in rows
+                if {agent.name, other.name} <= filled.cells.keys()
+            ]
+            true, of = (sum(numbers) for numbers in zip(*pairs, strict=True)) if pairs else (0, 0)
             told.append("" if other is agent else f"{true} of {of}")
         lines.append(line(agent.name, *told))
     return lines
@@ -177,7 +153,7 @@ def _not_learned(filled: Filled, learned: Sequence[Candidate]) -> list[str]:
     if not named:
         return []
     told = "the mean of the last samples is no faster than the best of the first ones."
-    return ["", f"**Has not learned:** {', '.join(named)}: {told}"]
+    return ["", f"**Has not learned** on {filled.row.name}: {', '.join(named)}: {told}"]
 
 
 def _failed(filled: Filled) -> list[str]:
@@ -188,13 +164,6 @@ def _failed(filled: Filled) -> list[str]:
         if failed:
             lines += ["", f"{name}, {len(failed)} of {len(cells)} seeds: {failed[0].message}."]
     return lines
-
-
-def _entropy(cells: Sequence[Cell]) -> str:
-    said = [cell.entropy for cell in cells if cell.entropy]
-    if not said:
-        return ""
-    return f"{_mean([one[0][1] for one in said]):.2f} to {_mean([one[-1][1] for one in said]):.2f}"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -15,14 +15,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
-from experiments.studies.formats import csv_text, header, is_nan, line, png
+from experiments.studies.formats import csv_text, header, line, png
 from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, Study
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.report.sentences import fidelity_sentences
 from tf_placer.search.methods import NO_ORDER
 
-_GIB = 2**30
 _MARKERS = "os^vD<>P*hX"
 # Nearer than that, two step times are no order: the papers print two or three digits.
 _CLEAR = 1.02
@@ -64,7 +63,7 @@ def as_csv(study: Study, rows: Sequence[Filled]) -> str:
 
 
 def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
-    """A page: what was run, step times as fractions of the best known, then each row with the paper's numbers."""
+    """A page: what was run, step times as fractions of the best known, the paper's numbers, and where they differ."""
     lines = [
         f"# {study.title}",
         "",
@@ -75,6 +74,8 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         *_variants(study),
         "",
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
+        "Means over seeds; † ended by the cap of seconds, so another run may differ. Spread, memory and placements",
+        f"tried are in [the CSV]({study.name}.csv).",
         *_fidelity(study),
         *(["", study.about] if study.about else []),
     ]
@@ -85,8 +86,11 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
     if study.against:
         lines += ["", f"## Step time over {study.against}", "", *_shares(study, rows)]
+    published = list(dict.fromkeys(column for filled in rows for column in filled.row.published))
+    if published:
+        lines += ["", "## Seconds in the paper / here", "", *_beside_the_paper(study, rows, published)]
     for filled in rows:
-        lines += ["", f"## {filled.row.name}", "", *_section(study, filled)]
+        lines += [*_marks(filled), *_order(study, filled)]
     return "\n".join(lines) + "\n"
 
 
@@ -235,12 +239,14 @@ def _told(settings: Mapping[str, Any]) -> str:
 
 def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
     names = _names(study)
-    lines = header("row", "best known s", "bound s", *names)
+    lines = header("row", "ops", "best known s", "bound s", *names)
     for filled in rows:
-        cells = [_fraction(filled, name) for name in names]
+        capped = {name for name, cells in filled.cells.items() if any(cell.capped for cell in cells)}
+        cells = [_fraction(filled, name) + (" †" if name in capped else "") for name in names]
         # The best known may be of either form that was placed, so a bound on it is the lesser of theirs.
         bounds_s = [filled.bound_s, *([filled.in_parts.bound_s] if filled.in_parts is not None else [])]
-        lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(min(bounds_s)), *cells))
+        best, bound = seconds(filled.best_known_s), seconds(min(bounds_s))
+        lines.append(line(filled.row.name, str(filled.ops), best, bound, *cells))
     return lines
 
 
@@ -258,63 +264,33 @@ def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
     return lines
 
 
-def _section(study: Study, filled: Filled) -> list[str]:
-    form = " of the whole batch" if filled.in_parts is not None else ""
-    lines = [
-        f"{filled.ops} ops in {filled.units} units; no placement{form} is faster than {seconds(filled.bound_s)} s.",
-        *_told_of_parts(filled),
-        "",
-        *(f"- {column}: `{_told(own)}`" for column, own in filled.row.settings.items()),
-        *([""] if filled.row.settings else []),
-        *header("method", "step s", "spread", "of best known", "peak GiB", "tried", "in the paper"),
-    ]
-    for name in _names(study):
-        record = _record(study, filled, name)
-        capped = any(cell.capped for cell in filled.cells.get(name, ()))
-        lines.append(
-            line(
-                name,
-                seconds(mean_s(filled.times_s(name))) + (" †" if capped else ""),
-                _shown(record["spread_s"], "{:.2g}"),
-                _fraction(filled, name),
-                _shown(record["peak_bytes"], "{:.2f}", 1 / _GIB),
-                _shown(record["evaluations"], "{}"),
-                ""
-                if is_nan(published := record["published_s"])
-                else f"{record['published_as']}: {seconds(published)}",
-            )
-        )
-    for column in _only_in_the_paper(study, filled):
-        lines.append(line("", "", "", "", "", "", f"{column}: {seconds(filled.row.published[column])}"))
-    return [*lines, *_marks(filled), *_order(study, filled)]
-
-
-def _told_of_parts(filled: Filled) -> list[str]:
-    found = filled.in_parts
-    if found is None:
-        return []
-    stays = [f"- {sentence}" for sentence in found.stayed_whole] or [
-        "- All that works on examples is in parts."
-    ]
-    told = (
-        f"In {filled.row.parts} parts: {found.ops} ops in {found.units} units; none is faster than "
-        f"{seconds(found.bound_s)} s."
-    )
-    return ["", told, "", *stays]
+def _beside_the_paper(study: Study, rows: Sequence[Filled], published: Sequence[str]) -> list[str]:
+    """A line for each row: the paper's step times, each beside that of the method which stands for it here."""
+    lines, name_of = header("row", *published), {column: name for name, column in study.published_as.items()}
+    for filled in rows:
+        cells = []
+        for column in published:
+            cell = seconds(filled.row.published[column]) if column in filled.row.published else ""
+            if cell and column in name_of:
+                cell += f" / {seconds(mean_s(filled.times_s(name_of[column])))}"
+            cells.append(cell)
+        lines.append(line(filled.row.name, *cells))
+    return lines
 
 
 def _marks(filled: Filled) -> list[str]:
-    """Explanations of the marks of a section, and reasons for methods that were not run."""
-    lines = []
-    if any(cell.capped for of_one in filled.cells.values() for cell in of_one):
-        lines += ["", "† ended by the cap of seconds: another run may differ."]
+    """Settings of a row's own, and reasons for methods that were not run or found nothing that fits."""
+    lines, row = (
+        [f"{name} is set to `{_told(own)}`." for name, own in filled.row.settings.items()],
+        filled.row,
+    )
     for method, of_one in filled.cells.items():
         failed = sum(math.isinf(cell.runtime_s) for cell in of_one)
         if 0 < failed < len(of_one):
-            lines += ["", f"{method} found nothing that fits with {failed} of {len(of_one)} seeds."]
+            lines.append(f"{method} found nothing that fits with {failed} of {len(of_one)} seeds.")
         if of_one[0].status == NOT_RUN:
-            lines += ["", f"{method} was not run: {of_one[0].message}."]
-    return lines
+            lines.append(f"{method} was not run: {of_one[0].message}.")
+    return [text for told in lines for text in ("", f"On {row.name}: {told}")]
 
 
 def _order(study: Study, filled: Filled) -> list[str]:
@@ -322,7 +298,7 @@ def _order(study: Study, filled: Filled) -> list[str]:
     if not found:
         return []
     note = study.notes.get(filled.row.name, "not explained yet")
-    return ["", "Not as in the paper:", "", *(f"- {one}" for one in found), "", f"Why: {note}"]
+    return ["", f"Not as in the paper, {filled.row.name}: {'; '.join(found)}. Why: {note}"]
 
 
 def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
@@ -365,7 +341,3 @@ def _only_in_the_paper(study: Study, filled: Filled) -> list[str]:
 def _fraction(filled: Filled, name: str) -> str:
     mean = mean_s(filled.times_s(name))
     return f"{mean / filled.best_known_s:.3f}" if math.isfinite(mean) else seconds(mean)
-
-
-def _shown(value: Any, form: str, scale: float = 1) -> str:
-    return "" if is_nan(value) else form.format(value if scale == 1 else value * scale)

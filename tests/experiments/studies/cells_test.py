@@ -150,7 +150,7 @@ def test_a_table_is_complete_where_a_candidate_is_left_out_of_a_row(table, tmp_p
     first = next(fill(some, tmp_path))
     table_page.write(some, [first, last], tmp_path, "the command")
     assert "Not complete" not in (tmp_path / "try.md").read_text()
-    assert "| random | - |" in (tmp_path / "try.md").read_text()
+    assert " | 1.000 | - |" in (tmp_path / "try.md").read_text()
 
 
 @pytest.mark.medium

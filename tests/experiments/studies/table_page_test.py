@@ -20,14 +20,12 @@ def lines(description=PAPER):
 def test_the_page_has_each_method_beside_the_paper():
     page = lines()
     # Best known is 2.0: 2.5 is 1.25 of it, the mean of random 1.5.
-    assert "| dense_small on k40x2 | 2 | 1 | 1.250 | 1.250 | 1.500 | 1.000 | - |" in page
-    assert "| one_accelerator | 2.5 |  | 1.250 |  |  | GPU: OOM |" in page
-    assert "| random | 3 | 1 | 1.500 | 2.00 | 20 | RL: 2 |" in page
-    assert "| local_search | 2 † |  | 1.000 | 0.00 | 7 |  |" in page
-    assert "|  |  |  |  |  |  | New: 1.5 |" in page
-    assert "local_search found nothing that fits with 1 of 2 seeds." in page
-    assert "list_schedule was not run: no library; install it." in page
-    assert "Why: not explained yet" in page
+    assert "| dense_small on k40x2 | 10 | 2 | 1 | 1.250 | 1.250 | 1.500 | 1.000 † | - |" in page
+    assert "| row | GPU | Expert | RL | Scotch | New |" in page
+    assert "| dense_small on k40x2 | OOM / 2.5 | 3 / 2.5 | 2 / 3 | 9 / - | 1.5 |" in page
+    assert "On dense_small on k40x2: local_search found nothing that fits with 1 of 2 seeds." in page
+    assert "On dense_small on k40x2: list_schedule was not run: no library; install it." in page
+    assert any(text.endswith("Why: not explained yet") for text in page)
 
 
 def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so():
@@ -36,7 +34,7 @@ def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so()
         PAPER, rows=(*PAPER.rows, other), notes={"dense_small on k40x2": "One device is enough."}
     )
     page = lines(noted)
-    assert "Why: One device is enough." in page
+    assert any(text.endswith("Why: One device is enough.") for text in page)
     assert "Not complete: 1 of 2 rows are done." in page
     assert not any(line.startswith("Not complete") for line in lines())
 
@@ -68,11 +66,8 @@ def test_a_row_in_parts_is_told_beside_the_better_of_its_plans_of_the_whole():
     page = as_markdown(study, [filled], "the command").splitlines()
     # 1.2 over 1.5; local_search placed the whole in 2.
     assert "| dense_small on k40x2 | 2 | 2.5 | 1.5 | 2 | 1.2 | 0.800 | 0.75 |" in page
-    assert "In 2 parts: 20 ops in 9 units; none is faster than 0.75 s." in page
     # The best known is in parts here, so only the bound of both forms holds for it.
-    assert any(text.startswith("| dense_small on k40x2 | 1.2 | 0.75 |") for text in page)
-    assert any("; no placement of the whole batch is faster than 1 s." in text for text in page)
-    assert "- 1 Where stay whole" in page
+    assert any(text.startswith("| dense_small on k40x2 | 10 | 1.2 | 0.75 |") for text in page)
     bounds = {
         row["method"]: row["lower_bound_s"] for row in csv.DictReader(io.StringIO(as_csv(study, [filled])))
     }
