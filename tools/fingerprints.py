@@ -68,7 +68,7 @@ SETTINGS_OF_AUTO_PLACE: dict[str, dict[str, Any]] = {
 Job = tuple[str, Callable[..., Any], tuple[Any, ...]]  # name, function, arguments
 _PROCESSES = 2
 _LONGEST = 2000  # characters of a list that is recorded as it is
-_OF_A_CLOCK = ("search_s", "elapsed_s")
+_OF_A_CLOCK = ("search_s", "elapsed_s", "origin")
 BY_THE_CLOCK, ABSENT = "ended by the clock", "absent"
 
 

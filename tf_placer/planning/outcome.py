@@ -44,7 +44,7 @@ _TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", GIVEN: "th
 # Row of the program without a plan, on the whole machine.
 AS_IT_IS = "as it is"
 # Row of the plan that keeps every layer on one device.
-WHOLE_LAYERS = "whole layers"
+WHOLE_LAYERS = "plan of whole layers"
 SAME = 0.005
 """Share of a step time that nobody would change a program for."""
 _APART = 0.05  # of two times that were measured alone, minutes apart
