@@ -115,23 +115,18 @@ class Brkga(CoarseToFine):
             elites = min(self._elites, len(self._keys) - 1)
             bred = children(self._keys, elites, count, config.bias, config.mutation, generator)
             self._offered = np.concatenate([generator.random((mutants, groups)), bred])
-        else:
-            self._offered = self._first(generator.random((config.population, groups)))
-        return self._plans.rows(self._level, devices_of_keys(self._offered, self._groups.legal))
-
-    def _first(self, keys: np.ndarray) -> np.ndarray:
-        """[P, G] random keys, each single device among them; near the best plan where there is one."""
-        legal, best_devices = self._groups.legal, self._best_devices()
-        if best_devices is None:
+            return self._plans.rows(self._level, devices_of_keys(self._offered, self._groups.legal))
+        # Random keys [P, G], each single device among them; near the best plan where there is one.
+        keys, legal = generator.random((config.population, groups)), self._groups.legal
+        if (best_devices := self._best_devices()) is None:
             for device in range(min(legal.shape[1], len(keys))):
                 keys[device] = keys_of_devices(np.full(len(legal), device), legal)
-            return keys
-        best = keys_of_devices(best_devices, legal)
-        # From a few groups that differ to most of them.
-        differs = self._generator.random(len(keys)) ** 2
-        keys = np.where(self._generator.random(keys.shape) < differs[:, np.newaxis], keys, best)
-        keys[0] = best
-        return keys
+        else:  # from a few groups that differ to most of them
+            best, differs = keys_of_devices(best_devices, legal), generator.random(len(keys)) ** 2
+            keys = np.where(generator.random(keys.shape) < differs[:, np.newaxis], keys, best)
+            keys[0] = best
+        self._offered = keys
+        return self._plans.rows(self._level, devices_of_keys(keys, legal))
 
     def tell(self, decisions: object, times: Round) -> None:
         """Joins the proposed plans to the elites; goes to finer groups where the elites agree."""

@@ -221,6 +221,13 @@ class Layers:
         return total
 
 
+def layers_of_parts(problem: Problem) -> Layers:
+    """The layers of a program in parts, with all copies of an op in one layer."""
+    numbered = zip(problem.op_names, problem.part_of_op().tolist(), strict=True)
+    names = tuple(name if part < 0 else f"{name.partition('/')[2]}__{part}" for name, part in numbered)
+    return layers_of(dataclasses.replace(problem, op_names=names))
+
+
 def layers_of(problem: Problem) -> Layers:
     """Finds the layers of a program: name scopes as deep as variables tell layers apart.
 

@@ -297,16 +297,27 @@ def _section(
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
     plan = draw_step(problem, outcome.placement.decisions)
-    limits = [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
+    # The numbers to remember: of the plan that is written, and what it is compared with.
+    row, gained = outcome.row_written, outcome.gain
+    figures = [("step, simulated", milliseconds(row.simulated_s))]
+    if gained is not None and gained.clock is not Clock.SIMULATED:
+        figures.append((f"step, {gained.clock.value}", milliseconds(gained.plan_s)))
+    if gained is not None and gained.rival is not None:
+        rival = "as it is" if gained.rival.is_as_it_is else "best single device"
+        figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
+    used = len(np.unique(outcome.placement.device_of_op))
+    figures.append(("lower bound", milliseconds(outcome.lower_bound_s)))
+    figures.append(("devices used", f"{used} of {problem.num_devices}"))
+    figures += [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
     if plan.peak_share is not None:
-        limits.append(("share of peak FLOPs", percentage(plan.peak_share)))
+        figures.append(("share of peak FLOPs", percentage(plan.peak_share)))
     return Section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {problem.num_ops:,} ops in {problem.num_units:,} units "
         f"(ops that must share a device are one unit){origin}",
         headline=said,
         notes=paragraphs,
-        figures=(*_figures(outcome), *limits),
+        figures=tuple(figures),
         step_times=tuple(_step_time(outcome, row) for row in outcome.rows),
         bounds=tuple(
             {
@@ -322,21 +333,6 @@ def _section(
         apply=apply,
         compared={"clock": outcome.clock.field, "single_s": outcome.single_s(outcome.clock)},
     )
-
-
-def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
-    """The numbers to remember: those of the plan that is written, and what it is compared with."""
-    row, gained = outcome.row_written, outcome.gain
-    figures = [("step, simulated", milliseconds(row.simulated_s))]
-    if gained is not None and gained.clock is not Clock.SIMULATED:
-        figures.append((f"step, {gained.clock.value}", milliseconds(gained.plan_s)))
-    if gained is not None and gained.rival is not None:
-        rival = "as it is" if gained.rival.is_as_it_is else "best single device"
-        figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
-    used = len(np.unique(outcome.placement.device_of_op))
-    figures.append(("lower bound", milliseconds(outcome.lower_bound_s)))
-    figures.append(("devices used", f"{used} of {outcome.problem.num_devices}"))
-    return tuple(figures)
 
 
 def _step_time(outcome: Outcome, row: Timed) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import json
@@ -15,7 +14,7 @@ import numpy as np
 
 from tf_placer.base.quantities import excess, gain, milliseconds, percentage, size
 from tf_placer.cluster.cluster import Cluster, short_device_name
-from tf_placer.graph.program import COPY, SHARED
+from tf_placer.graph.program import SHARED
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,
     GIVEN,
@@ -27,7 +26,7 @@ from tf_placer.planning.outcome import (
     Timed,
     clock_of,
 )
-from tf_placer.problem.layers import layers_of
+from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
@@ -349,9 +348,7 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     if splitting is None or len(np.unique(placement.device_of_op)) < 2:
         return []
     part = problem.part_of_op()
-    plain = [COPY.sub("", name, count=1) for name in problem.op_names]
-    names = [f"{name}__{p}" if p != SHARED else name for name, p in zip(plain, part.tolist(), strict=True)]
-    layers = layers_of(dataclasses.replace(problem, op_names=tuple(names)))
+    layers = layers_of_parts(problem)
     time_ns = np.zeros((len(layers), splitting.parts, problem.num_devices), np.int64)
     is_copy = part != SHARED
     on, ops = placement.device_of_op[is_copy], np.flatnonzero(is_copy)

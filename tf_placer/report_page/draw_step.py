@@ -9,7 +9,7 @@ import numpy as np
 
 from colocation.op_facts import VARIABLES
 from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
-from tf_placer.problem.layers import layers_of
+from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import CLUSTER, Problem
 from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTable, StepView, TransferTable
@@ -28,7 +28,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
     transfer_start_ns, transfer_end_ns = timeline.times_ns["transfer"]
     devices = problem.cluster.devices
     labels = problem.cluster.labels
-    layers = layers_of(problem)
+    layers = layers_of_parts(problem)
     types = tuple(dict.fromkeys(problem.op_types))
     # Names in two parts: up to the last slash, which many share, and the rest.
     names = [name.rpartition("/") for name in problem.op_names]

@@ -182,7 +182,7 @@ KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
     ),
     "fused": (fused, True, "50.0% less time than a single device"),
     "least memory": (memory_objective, True, "Smallest peak"),
-    "by layer": (by_layer, True, "Whole layers takes"),
+    "by layer": (by_layer, True, "Plan of whole layers takes"),
     "race failed": (race_that_failed, False, "No gain: use one device"),
     "compared": (compared, False, "No gain: leave the program as it is .4.00 ms"),
     "method's own plan asked for": (
