@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -35,9 +36,9 @@ Tree = dict[str, bytes]
 
 
 def tree(folder: pathlib.Path) -> Tree:
-    """Content of every file below a folder."""
+    """Content of every file below a folder, but for where and when a page was written."""
     return {
-        str(path.relative_to(folder)): path.read_bytes()
+        str(path.relative_to(folder)): re.sub(rb'"origin":[[].*?[]][]]', b"", path.read_bytes())
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
