@@ -274,7 +274,13 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
                     args |= {"from": crossed["source"], "to": crossed["target"]}
                 received[device.device].append(Span(name, "transfer", *node_times_ns(node), args))
             elif node.node_name != _SOURCE:
-                ran[device.device].append(_ran(node, problem, number_of))
+                # Type and unit are the plan's: the trace has the kernel's type, which differs among processors.
+                op, kernel = owner(node.node_name, number_of), _TYPE.search(node.timeline_label)
+                args = {"scope": scope_of(node.node_name), "type": kernel[1] if kernel else ""}
+                if op is not None:  # not the runtime's own
+                    number = number_of[op]
+                    args |= {"type": problem.op_types[number], "unit": int(problem.unit_of_op[number])}
+                ran[device.device].append(Span(node.node_name, "op", *node_times_ns(node), args))
     spans = [span for row_spans in (*ran.values(), *received.values()) for span in row_spans]
     begin_ns = min((span.start_ns for span in spans), default=0)
     process = TraceProcess(pid, "measured")
@@ -293,19 +299,6 @@ def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
         for span in spans
         if span.end_ns > span.start_ns
     ]
-
-
-def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str, int]) -> Span:
-    """Type and unit are the plan's: the trace has the kernel's type, which differs from processor to processor."""
-    args: dict[str, Any] = {"scope": scope_of(node.node_name)}
-    op = owner(node.node_name, number_of)
-    if op is None:  # the runtime's own
-        match = _TYPE.search(node.timeline_label)
-        args["type"] = match[1] if match else ""
-    else:
-        args["type"] = problem.op_types[number_of[op]]
-        args["unit"] = int(problem.unit_of_op[number_of[op]])
-    return Span(node.node_name, "op", *node_times_ns(node), args)
 
 
 SIMULATED_PID, MEASURED_PID = 1, 2

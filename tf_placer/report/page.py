@@ -58,6 +58,7 @@ _OF_KINDS = {
     "signature": ("saved_model",),
     "tags": ("saved_model",),
 }
+_MOST_RIVALS, _MOST_OPS = 3, 20_000
 _REPEATED = ("memory_limit", "input_shape")  # flags that are given once for each value
 _LOGICAL = """\
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -84,13 +85,13 @@ def how_to(
     op: str = "NAME",
     is_compared: bool = False,
 ) -> tuple[HowTo, ...]:
-    """Commands to type and code to run, with the names of the files that are there.
+    """Commands to type and code to run, with the names of files.
 
     Args:
-      out: the folder.
-      files: names of what is written there.
+      out: the folder of the results.
+      files: names of the files there.
       made_for: the flags that describe the program and the devices.
-      called: what the program of a script is: ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others.
+      called: kind of a script's program, ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others.
       op: to ask for.
       is_compared: the run compares methods, and writes no model.
     """
@@ -145,7 +146,7 @@ def _devices_of(cluster: str) -> str:
 
 
 def _of_script(plan: str, made_for: Mapping[str, Any], called: str) -> list[HowTo]:
-    """The ways in which a function or a model of a script runs by a plan."""
+    """Ways to run a function or a model of a script by a plan."""
     where, _, name = str(made_for["script"]).rpartition(":")
     cluster, batch_size = str(made_for.get("cluster", "local")), int(made_for.get("batch_size", 32))
     folder, module = os.path.split(where.removesuffix(".py"))
@@ -173,7 +174,7 @@ def _of_script(plan: str, made_for: Mapping[str, Any], called: str) -> list[HowT
 
 
 def _python(cluster: str, code: str, *modules: str) -> str:
-    """Code behind its imports and, where a plan is for them, this process's logical devices."""
+    """Code behind its imports and, where needed, this process's logical devices."""
     word, _, count = cluster.partition(":")
     logical = _LOGICAL.format(count=count) if word == "logical" else ""
     standard = "".join(f"import {name}\n" for name in modules)
@@ -183,7 +184,7 @@ def _python(cluster: str, code: str, *modules: str) -> str:
 
 
 def _import_of(graph: pathlib.Path, cluster: str) -> str:
-    """Code that imports a graph, and opens a session where its devices can be reached."""
+    """Code that imports a graph and opens a session on its devices."""
     word, _, count = cluster.partition(":")
     config = (
         f', config=tf.compat.v1.ConfigProto(device_count={{"CPU": {count}}})' if word == "logical" else ""
@@ -207,15 +208,7 @@ _ON_TRIAL = (
 def page_of_run(
     outcome: Outcome, out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any], called: str = ""
 ) -> Page:
-    """The page of a run of `place` or `compare`.
-
-    Args:
-      outcome: what was found.
-      out: the folder that the results are written to.
-      files: names of those that are written there.
-      made_for: the flags that describe the program and the devices.
-      called: as ``how_to`` takes it.
-    """
+    """The page of a run of `place` or `compare`; arguments as of ``how_to``."""
     problem = outcome.problem
     costliest = problem.op_names[int(problem.compute_ns.max(axis=1).argmax())] if problem.num_ops else "NAME"
     section = _section(
@@ -226,18 +219,16 @@ def page_of_run(
         (*notes(outcome), *remarks(outcome)),
         how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked),
     )
-    command = shlex.join(["tf-placer", *sys.argv[1:]]) if sys.argv[1:] else ""
     search = outcome.written.search
     origin = {
-        "command": command,
+        "command": shlex.join(["tf-placer", *sys.argv[1:]]) if sys.argv[1:] else "",
         "written on": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "by": f"tf_placer {VERSION}, TensorFlow {tf.__version__}",
         "seed": "" if search is None else str(search.seed),
         "tried": "" if search is None else f"{search.evaluations:,} placements in {search.search_s:.1f} s",
-        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-        f"load {os.getloadavg()[0]:.1f} in the last minute",
+        "machine": f"{os.cpu_count()} cores, {platform.platform(terse=True)}, load {os.getloadavg()[0]:.1f}",
     }
-    made_by = tuple((word, value) for word, value in origin.items() if value)
+    made_by = tuple(entry for entry in origin.items() if entry[1])
     return Page(f"{problem.name} on {problem.cluster.name}", (section,), made_by)
 
 
@@ -297,6 +288,10 @@ def _section(
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
     plan = draw_step(problem, outcome.placement.decisions)
+    # Plans of the fastest rivals, where they do not make the file too large.
+    rivals = [(row.name, row.placement) for row in outcome.rows if row is not outcome.row_written]
+    plans = [(name, plan) for name, plan in rivals if plan is not None and plan.problem.num_ops <= _MOST_OPS]
+    views = {name: draw_step(plan.problem, plan.decisions) for name, plan in plans[:_MOST_RIVALS]}
     # The numbers to remember: of the plan that is written, and what it is compared with.
     row, gained = outcome.row_written, outcome.gain
     figures = [("step, simulated", milliseconds(row.simulated_s))]
@@ -305,9 +300,8 @@ def _section(
     if gained is not None and gained.rival is not None:
         rival = "as it is" if gained.rival.is_as_it_is else "best single device"
         figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
-    used = len(np.unique(outcome.placement.device_of_op))
-    figures.append(("lower bound", milliseconds(outcome.lower_bound_s)))
-    figures.append(("devices used", f"{used} of {problem.num_devices}"))
+    used = f"{len(np.unique(outcome.placement.device_of_op))} of {problem.num_devices}"
+    figures += [("lower bound", milliseconds(outcome.lower_bound_s)), ("devices used", used)]
     figures += [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
     if plan.peak_share is not None:
         figures.append(("share of peak FLOPs", percentage(plan.peak_share)))
@@ -318,7 +312,7 @@ def _section(
         headline=said,
         notes=paragraphs,
         figures=tuple(figures),
-        step_times=tuple(_step_time(outcome, row) for row in outcome.rows),
+        step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
             {
                 "name": bound,
@@ -370,7 +364,7 @@ _ABOUT = {
 
 
 def _curves(outcome: Outcome) -> tuple[Row, ...]:
-    """Curves of every candidate's search; of a live search, of each that it made, by method and number."""
+    """Curves of every candidate's search; of a live search, of each of its searches."""
     curves: list[tuple[SearchCurve, bool]] = []
     if outcome.kept is not None:
         curves = [(progress, False) for progress in outcome.kept.progress]

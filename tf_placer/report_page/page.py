@@ -131,7 +131,8 @@ class Section:
     # the rows, in the order of the table: ``name``; a time for each clock, ``simulated_s``, ``measured_s`` (alone),
     # ``raced_s`` and ``called_s``; quartiles ``spread_s`` of the last one, ``evaluations`` and ``peak_bytes`` (null
     # where they are not known); ``is_single`` of the best single device; ``is_written`` of the plan that the page is
-    # about; ``note``, what else there is to say, and ``about``, what the name stands for ("" for nothing)
+    # about; ``note``, what else there is to say, and ``about``, what the name stands for ("" for nothing); ``plan``, a
+    # ``StepView`` of a rival's plan, or null
     step_times: tuple[Row, ...]
     # what none of them can beat in the simulator: ``name``, ``bound_s``, ``is_tightest`` and ``about``
     bounds: tuple[Row, ...]

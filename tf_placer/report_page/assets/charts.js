@@ -5,6 +5,7 @@ const DEVICE_COLORS = 9;
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 
 let drawn = []; // of the section that is shown
+let awaiting = []; // what is done when its charts are there
 
 /** The value of a CSS variable of the page, such as "--ink". */
 function color(name) {
@@ -38,6 +39,11 @@ function drawCharts() {
     entry.chart.setOption(entry.options());
     new ResizeObserver(() => entry.chart.isDisposed() || entry.chart.resize()).observe(entry.place);
   }
+  awaiting.splice(0).forEach((work) => work());
+}
+
+function onceDrawn(work) {
+  awaiting.push(work);
 }
 
 function forgetCharts() {

@@ -6,6 +6,7 @@ const report = document.getElementById("report");
 function show(data) {
   forgetCharts();
   const parts = [heading(data), stepTimes(data)];
+  if (data.looked_at) parts.push(element("p", { className: "verdict" }, `The step below is the plan of ${data.looked_at}, not the one written.`));
   let state = null;
   if (data.plan) {
     const [drawnTimeline, made] = timeline(data);

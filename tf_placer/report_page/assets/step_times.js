@@ -13,7 +13,8 @@ function stepTimes(data) {
   const rows = data.step_times.filter((row) => timed(row, "simulated_s") || (measured && timed(row, measured)));
   const place = element("div", { className: "chart" });
   place.style.height = `${rows.length * BAR_ROW * (measured ? 1.35 : 1) + (measured ? 76 : 50)}px`;
-  keepChart(place, () => stepTimeOptions(rows, best, measured, place.clientWidth));
+  const chart = keepChart(place, () => stepTimeOptions(rows, best, measured, place.clientWidth));
+  onceDrawn(() => chart().on("click", ({ dataIndex }) => look(data, rows[dataIndex])));
   const line = best ? `No plan can be faster than ${milliseconds(best.bound_s)} in the simulator. The dark bar is the plan written.` : "";
   return section("step-times", "Step time of every candidate", line, place, stepTimeTable(data, clocks), boundTable(data));
 }
@@ -103,6 +104,7 @@ function stepTimeTable(data, clocks) {
   for (const row of data.step_times) {
     const name = element("td", { className: "name" }, row.name);
     if (row.is_written) name.append(element("div", { className: "note" }, "the plan written"));
+    if (row.plan || (row.is_written && data.written)) name.append(looker(data, row));
     if (row.about) name.append(element("div", { className: "note" }, row.about));
     if (row.note) name.append(element("div", { className: "note" }, row.note));
     const spread = row.spread_s ? row.spread_s.map((seconds) => threeDigits(1e3 * seconds)).join(" – ") + " ms" : "";
@@ -128,6 +130,20 @@ function boundTable(data) {
 
 function tableRow(kind, name, numbers) {
   return element("tr", { className: kind }, name, ...numbers.map((text) => element("td", { className: "number" }, text)));
+}
+
+/** Shows a rival's plan below in place of the one written, or that one again. */
+function look(data, row) {
+  const written = data.written ?? data.plan;
+  if (row.is_written) show({ ...data, plan: written, written: null, looked_at: null });
+  else if (row.plan) show({ ...data, plan: row.plan, written, looked_at: row.name });
+}
+
+function looker(data, row) {
+  if (row.name === data.looked_at) return element("div", { className: "note" }, "the plan below");
+  const button = element("button", { type: "button" }, "show this plan below");
+  button.addEventListener("click", () => look(data, row));
+  return element("div", {}, button);
 }
 
 /** "-16.3%": how much longer than the best single device. */
