@@ -47,9 +47,9 @@ from tf_placer.search import methods
 from tf_placer.search.recorder import SearchCurve
 from tf_placer.version import VERSION
 
-# Commands and code for the files that a run wrote. Paths are whole: they hold wherever they are typed.
+# Paths are whole.
 
-# Flags that are about some kinds of programs alone.
+# Flags of some kinds of programs alone.
 _OF_KINDS = {
     "args": ("script",),
     "batch_size": ("script", "saved_model", "meta_graph"),
@@ -58,8 +58,10 @@ _OF_KINDS = {
     "signature": ("saved_model",),
     "tags": ("saved_model",),
 }
+
 _MOST_RIVALS, _MOST_OPS = 3, 20_000
-_REPEATED = ("memory_limit", "input_shape")  # flags that are given once for each value
+
+_REPEATED = ("memory_limit", "input_shape")  # given once for each value
 _LOGICAL = """\
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {count})
@@ -126,14 +128,12 @@ def how_to(
             texts = [str(part) for part in (value if isinstance(value, list | tuple) else [value])]
             texts = texts if name in _REPEATED else [",".join(texts)]
             flags += [f"--{name}={shlex.quote(text)}" for text in texts]
-    steps.append(
-        HowTo(
-            f"The plan is {plan}, a text file to read and edit. Apply it again, as it is or edited:",
-            f"tf-placer place {' '.join(flags)} --plan={shlex.quote(plan)} --out=OTHER_FOLDER",
-        )
-    )
+    apply = f"tf-placer place {' '.join(flags)} --plan={shlex.quote(plan)} --out=OTHER_FOLDER"
+    steps.append(HowTo(f"{plan} is the plan, a text file. Apply it again, as it is or edited:", apply))
     explain = f"tf-placer explain --plan={shlex.quote(plan)} --op={shlex.quote(op)}"
     steps.append(HowTo("Ask why an op is where it is:", explain))
+    traces = out / "timeline.json"
+    steps.append(HowTo(f"Drop {traces} into ui.perfetto.dev: this step, on live devices also as measured."))
     return tuple(steps)
 
 
