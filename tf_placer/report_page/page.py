@@ -38,9 +38,9 @@ class OpTable:
     layer: np.ndarray
     device: np.ndarray
     part: np.ndarray  # [N] the part of the batch that the op is a copy for, from 0 on; -1 where it is none
-    limit: (
-        np.ndarray | None
-    )  # [N] what bounds the op: compute, memory or its launch; None where that is not known
+    # [N] what bounds the op: compute, memory, launch;
+    # None where the work of ops is not known
+    limit: np.ndarray | None
     start_ns: np.ndarray  # [N], as ``duration_ns``
     duration_ns: np.ndarray
     output_bytes: np.ndarray  # [N] of all that the op puts out
