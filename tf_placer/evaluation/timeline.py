@@ -21,7 +21,7 @@ from tf_placer.transform.fusion.costs import fused_plan
 Kind = Literal["op", "send", "transfer", "hand_over", "receive"]
 Event = tuple[Kind, int]
 """An op, or one part of the transfer at a position."""
-Cause = Literal["input", "device", "channel", "start"]
+Cause = Literal["input", "device", "channel", "wait", "start"]
 ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
 NEVER_NS = -1  # start and end of an event that did not happen
 LIMITS = ("compute", "memory", "launch")
@@ -43,7 +43,9 @@ class Stretch:
     index: int  # the op, or the position of the transfer
     start_ns: int
     end_ns: int
-    after: Cause  # it began when an input of it ended, or the previous work of its device or channel
+    # It began when an input of it ended, or the previous work of its device or channel; or else its device had
+    # waited for another op, until nothing was under way.
+    after: Cause
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -187,11 +189,14 @@ class StepTimeline:
         transfer_of = {pair: k for k, pair in enumerate(pairs)}
         # (device or channel, its number, end) -> event that took time there; others occupy nothing.
         ends: dict[tuple[Cause, int, int], Event] = {}
-        for kind in (*ON_DEVICES, "transfer"):
-            cause: Cause = "channel" if kind == "transfer" else "device"
-            where = self.transfer_channel if kind == "transfer" else self.device_of(kind)
+        last_of: dict[int, Event] = {}  # end -> an event of any kind that took time
+        for kind in times_ns:
+            cause: Cause = "device" if kind in ON_DEVICES else "channel"
+            where = self.device_of(kind) if kind in ON_DEVICES else self.transfer_channel
             for i in np.flatnonzero(times_ns[kind][1] > times_ns[kind][0]).tolist():
-                ends.setdefault((cause, int(where[i]), int(times_ns[kind][1][i])), (kind, i))
+                last_of[int(times_ns[kind][1][i])] = kind, i
+                if kind != "hand_over":
+                    ends.setdefault((cause, int(where[i]), int(times_ns[kind][1][i])), (kind, i))
 
         def has(kind: Kind, transfer: int) -> bool:
             return bool(times_ns[kind][1][transfer] != NEVER_NS)
@@ -230,7 +235,9 @@ class StepTimeline:
                 # It was ready before, and waited for its device or channel.
                 cause = "channel" if kind == "transfer" else "device"
                 where = self.transfer_channel if kind == "transfer" else self.device_of(kind)
-                event = ends[cause, int(where[index]), start_ns]
+                event = ends.get((cause, int(where[index]), start_ns))
+                if event is None:
+                    cause, event = "wait", last_of[start_ns]
             stretches.append(Stretch(kind, index, start_ns, end_ns, "start" if event is None else cause))
         return tuple(reversed(stretches))
 

@@ -91,6 +91,20 @@ def check_memory(timeline, expected):
         assert curve.num_bytes.max() == expected.peak_bytes[d] == timeline.peak_bytes[d]
 
 
+@pytest.mark.medium
+def test_paths_of_steps_in_which_devices_wait_for_their_next_op():
+    given_up = 0
+    for seed in SEEDS:
+        rng = np.random.default_rng([seed, 1])
+        problem = random_problem(rng)
+        device_of_unit = rng.integers(0, problem.num_devices, problem.num_units, np.int32)
+        order = rng.permutation(problem.num_ops) - rng.integers(problem.num_ops + 1)
+        timeline = simulated_timeline(problem, Decisions([device_of_unit], [order.astype(np.int32)]))
+        check_path(timeline)
+        given_up += any(stretch.after == "wait" for stretch in timeline.critical_path)
+    assert given_up
+
+
 def check_path(timeline):
     path = timeline.critical_path
     assert path[0].start_ns == 0 and path[0].after == "start"
