@@ -2,8 +2,8 @@
 
     python -m experiments.gpu_fidelity [--build] [--out=docs/results]
 
-Writes gpu_fidelity.md into --out, and the figures that reports quote into --figures. --build traces the networks anew,
-which takes ten minutes; without it their ops come from experiments/gpu_truth/networks.json.gz.
+Writes gpu_fidelity.md and its CSV into --out, and the figures that reports quote into --figures. --build traces the
+networks anew, which takes ten minutes; without it their ops come from experiments/gpu_truth/networks.json.gz.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import collections
 import json
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import flags
 
@@ -20,7 +20,7 @@ from experiments.gpu_truth.comparison import Compared, Statistics, compare, stat
 from experiments.gpu_truth.networks import build_ops, network_of, write_ops
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, kernels_of, read_rows
 from experiments.main_program import out_flag, run_program
-from experiments.studies.formats import header, line, machine_lines
+from experiments.studies.formats import csv_text, header, line, machine_lines
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
 from tf_placer.cluster.device import device_of_model
@@ -47,10 +47,12 @@ def main(argv: list[str]) -> None:
     out = pathlib.Path(_OUT.value)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "gpu_fidelity.md", page)
+    write_atomically(out / "gpu_fidelity.csv", as_csv(compared, measured))
     write_atomically(pathlib.Path(_FIGURES.value), json.dumps(figures(compared, measured), indent=1) + "\n")
     print(page)
 
 
+_PAGE = pathlib.Path(__file__).parent / "gpu_truth" / "page.md"
 _COLUMNS = ("rows", "median ratio", "typical factor", "0.75 to 1.33", "within a factor of 2", "order")
 
 
@@ -65,109 +67,41 @@ def as_markdown(
       measured: rows that were measured for it.
     """
     networks = [one for one in compared if one.row.is_network]
-    kernels = [one for one in compared if not one.row.is_network and not one.is_session]
-    sessions = [one for one in compared if one.is_session]
-    lines = [
-        "# How far described GPUs are from real ones",
-        "",
-        "- Command: `python -m experiments.gpu_fidelity` (half a minute)",
-        "- Seed: 0, though nothing is drawn",
-        *machine_lines(),
-        "",
-        _ABOUT.format(dispatch_us=device_of_model("generic_gpu").dispatch_ns / 1000),
-        *header("networks", *_COLUMNS),
-        *_lines(networks, _KINDS_OF_NETWORK),
-        "",
-        *header("GPU", *_COLUMNS),
-        *_by_gpu(networks),
-        "",
-        *header("network", "direction", *_COLUMNS),
-        *_by_network(networks),
-        _ABOUT_KERNELS,
-        *header("GPU", *_COLUMNS),
-        *_by_gpu(kernels),
-        _ABOUT_SESSIONS,
-        *header("GPU", *_COLUMNS),
-        *_by_gpu(sessions),
-        _ABOUT_TEST,
-        *header("", *_COLUMNS),
-        *_lines(tested, {"all": lambda one: True, "networks": lambda one: one.row.is_network}),
-        _ABOUT_MEASURED,
-        *header("networks", *_COLUMNS),
-        *_by_gpu([one for one in measured if one.row.is_network]),
-        "",
-        *header("network", "direction", "GPU", *_COLUMNS),
-        *_by_network_and_gpu([one for one in measured if one.row.is_network]),
-        "",
-        *header("kernels", "GPU", *_COLUMNS),
-        *_by_kind([one for one in measured if not one.row.is_network]),
-        _OFF,
+    own = [one for one in measured if one.row.is_network]
+    rows = [
+        ("one convolution in a session", compared, lambda one: one.is_session),
+        ("the rows that a test holds", tested, lambda one: True),
+        ("networks among them", tested, lambda one: one.row.is_network),
+        ("networks on the H100", own, lambda one: not one.is_tf32),
+        ("networks on the H100, TF32", own, lambda one: one.is_tf32),
     ]
-    return "\n".join(lines)
+    kernels = [one for one in compared if not one.row.is_network and not one.is_session]
+    kinds = ((name, networks, is_of) for name, is_of in _KINDS_OF_NETWORK.items())
+    tables = {
+        "machine": machine_lines(),
+        "networks": [*header("networks", *_COLUMNS), *_lines(kinds)],
+        "gpus": [*header("GPU", *_COLUMNS), *_table(networks, _gpu)],
+        "kernels": [*header("GPU", *_COLUMNS), *_table(kernels, _gpu)],
+        "others": list(_lines(rows)),
+    }
+    dispatch_us = device_of_model("generic_gpu").dispatch_ns / 1000
+    texts = {name: "\n".join(lines) for name, lines in tables.items()}
+    return _PAGE.read_text(encoding="utf8").format(dispatch_us=dispatch_us, **texts)
 
 
-_ABOUT = """\
-Measurements are published ones (`experiments/gpu_truth/`, with addresses), but for those of an H100 further down.
-Estimates are those that a placement is searched with (`tf_placer/costs/`), of a step on one GPU: the later of the time
-of all kernels and the time to start them, {dispatch_us:g} us each. The ratio is estimate over measurement,
-the typical factor is exp(mean |ln ratio|), and the order is Spearman's coefficient on one GPU. Sources that
-measured one network on one GPU differ from each other by a factor of 1.29 (a probe, on more rows than are
-kept here).
-
-## Networks
-
-No figure of the cost model was fitted to the time of a network, but for the time to start a kernel. Batch
-normalization is fused, as in the programs that were measured. But these rows were in sight when choices
-were made: which classes of convolutions there are (larger square windows apart), what counts as a long
-convolution for Kepler's share (0.49; by that choice 0.34 to 0.55), and that element-wise ops are left out
-under XLA (with them its transformers on V100 and A100 are estimated 1.25 to 1.4 times too slow). So the
-figures below are of rows that were looked at, not of unseen ones.
-"""
-_ABOUT_KERNELS = """
-## Single kernels
-
-To these the shares are fitted; `python -m experiments.fit_gpu_costs` says what they are worth for a source or
-a GPU that had no part in the fit.
-"""
-_ABOUT_SESSIONS = """
-One convolution in a TensorFlow 1 session: the measurement has the session's call and two transposes in it,
-which no op of a step pays.
-"""
-_ABOUT_TEST = """
-## The rows that a test holds
-
-The single kernels among them had a part in the fit.
-"""
-_ABOUT_MEASURED = """
-## Measured for this page: an H100
-
-440 rows of `experiments/gpu_truth/h100.csv`, measured on one H100 SXM on 2026-11-28. No constant was fitted to them,
-and nothing was changed after they were seen. Single kernels and steps of networks are of PyTorch 2.11, recorded into
-CUDA graphs, so no host is waited for and the time to start kernels is left out of the estimates, too. Their ops are
-those of the same layers in TensorFlow, whose own kernels may differ.
-"""
-_OFF = """
-## What is known to be off
-
-- AlexNet is estimated 1.3 times too slow, VGG16 1.25 times, and Inception-V3 0.8 times: what one library makes of a
-  shape differs within a class.
-- Convolutions of large batches on V100 are estimated 1.3 to 1.4 times too slow: cuDNN 7.6 is faster there than on P100.
-- T4: the boost clock does not last within 70 W. BERT takes twice as long as estimated, ResNet-50 does not.
-- Programs that XLA compiled: their element-wise ops are left out of the estimate, as if each ran inside a
-  neighbor.
-- Batch 1: a step waits for the host, and the time to start a kernel depends on the host, which no source
-  names.
-- TF32: 3 x 3 convolutions are charged as 1 x 1. On H100 steps with TF32 are estimated 1.4 times too slow, most of
-  all small ones and 1 x 1 and batched products, which memory is charged for; on A100 in TensorFlow 1.15 1.2 times
-  too fast. One constant for both would be wrong on either.
-- Estimates without a fit, held against the H100: depthwise convolution 2.4 times too fast, gather 2.4 times,
-  scatter 1.5 times and random numbers 1.3 times too slow, copies in the mean 1.4 times too slow (transposes twice too
-  fast), reductions 0.9 to 1.3. Left as they are until a second GPU says the same.
-- PCIe 5.0 x16 carried 54.7 GB/s from pinned memory, where the presets estimate 41.
-- K40: no networks with a stated batch were found. Cells of LSTMs op by op: no measurements were found.
-- A step over several GPUs: nothing published could be compared. Links have sources of their own in
-  `models.toml`.
-"""
+def as_csv(compared: Sequence[Compared], measured: Sequence[Compared]) -> str:
+    """Published networks by direction, and by GPU too those that were measured, and their kernels by kind of work."""
+    networks = [one for one in compared if one.row.is_network]
+    own = [one for one in measured if one.row.is_network]
+    kernels = [one for one in measured if not one.row.is_network]
+    rows = [
+        *_by(networks, lambda one: (one.row.what, one.row.direction, "all with published times")),
+        *_by(own, lambda one: (one.row.what, one.row.direction, one.row.gpu)),
+        *_by(kernels, lambda one: (_kind(one), "", one.row.gpu)),
+    ]
+    names = ["of", "direction", "gpu", "rows", "median_ratio", "typical_factor"]
+    names += ["within_0.75_to_1.33", "within_factor_2", "order"]
+    return csv_text([dict(zip(names, (*key, *_cells(of)), strict=True)) for key, of in rows])
 
 
 _KINDS_OF_NETWORK: dict[str, Callable[[Compared], bool]] = {
@@ -202,40 +136,35 @@ def figures(compared: Sequence[Compared], measured: Sequence[Compared]) -> dict[
     }
 
 
-def _lines(compared: Sequence[Compared], kinds: dict[str, Callable[[Compared], bool]]) -> Iterator[str]:
-    for name, is_of in kinds.items():
-        found = [one for one in compared if is_of(one)]
-        if found:
-            yield line(name, *_cells(statistics(found)))
+def _gpu(one: Compared) -> tuple[str, ...]:
+    return (one.row.gpu,)
 
 
-def _by_gpu(compared: Sequence[Compared]) -> Iterator[str]:
-    for gpu in sorted({one.row.gpu for one in compared}):
-        yield line(gpu, *_cells(statistics(one for one in compared if one.row.gpu == gpu)))
+def _kind(one: Compared) -> str:
+    """Kind of work; what a library fuses or starts on its own is a kind here, too."""
+    works = kernels_of(one.row)
+    assert works is not None, one.row.id
+    return works[0].work_class.kind.name.lower().replace("_", " ")
 
 
-def _by_network(compared: Sequence[Compared]) -> Iterator[str]:
-    for name, direction in sorted({(one.row.what, one.row.direction) for one in compared}):
-        found = [one for one in compared if (one.row.what, one.row.direction) == (name, direction)]
-        yield line(name, direction, *_cells(statistics(found)))
-
-
-def _by_network_and_gpu(compared: Sequence[Compared]) -> Iterator[str]:
-    for key in sorted({(one.row.what, one.row.direction, one.row.gpu) for one in compared}):
-        found = [one for one in compared if (one.row.what, one.row.direction, one.row.gpu) == key]
-        yield line(*key, *_cells(statistics(found)))
-
-
-def _by_kind(compared: Sequence[Compared]) -> Iterator[str]:
-    """By kind of work; what a library fuses or starts on its own is a kind here, too."""
-    of_kind = collections.defaultdict(list)
+def _by(
+    compared: Sequence[Compared], key: Callable[[Compared], tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], Statistics]]:
+    groups = collections.defaultdict[tuple[str, ...], list[Compared]](list)
     for one in compared:
-        works = kernels_of(one.row)
-        assert works is not None, one.row.id
-        kind = works[0].work_class.kind.name.lower().replace("_", " ")
-        of_kind[kind, one.row.gpu].append(one)
-    for key, found in sorted(of_kind.items()):
-        yield line(*key, *_cells(statistics(found)))
+        groups[key(one)].append(one)
+    for group in sorted(groups):
+        yield group, statistics(groups[group])
+
+
+def _table(compared: Sequence[Compared], key: Callable[[Compared], tuple[str, ...]]) -> Iterator[str]:
+    return (line(*group, *_cells(of)) for group, of in _by(compared, key))
+
+
+def _lines(kinds: Iterable[tuple[str, Sequence[Compared], Callable[[Compared], bool]]]) -> Iterator[str]:
+    for name, compared, is_of in kinds:
+        if rows := [one for one in compared if is_of(one)]:
+            yield line(name, *_cells(statistics(rows)))
 
 
 def _cells(found: Statistics) -> tuple[str, ...]:

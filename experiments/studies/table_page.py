@@ -83,7 +83,8 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         lines += ["", f"Not complete: {len(rows)} of {len(study.rows)} rows are done."]
     if study.has_parts:
         lines += ["", "## The batch in parts", "", *_parts_beside_the_whole(study, rows)]
-    lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
+    else:
+        lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
     if study.against:
         lines += ["", f"## Step time over {study.against}", "", *_shares(study, rows)]
     published = list(dict.fromkeys(column for filled in rows for column in filled.row.published))

@@ -65,9 +65,10 @@ def list_workloads(console: rich.console.Console, names_only: bool = False) -> l
 
 
 def as_markdown(names: Sequence[str], file: pathlib.Path = FACTS) -> str:
-    """The table of workloads whose facts ship in a file."""
+    """The table of training steps of full size whose facts ship in a file."""
     lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
-    lines += [row(name, shipped(name, file)) for name in names]
+    steps = (name for name in names if not name.endswith(("_forward", "_small")))
+    lines += [row(name, shipped(name, file)) for name in steps]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
