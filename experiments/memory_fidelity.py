@@ -2,14 +2,14 @@
 
     python -m experiments.memory_fidelity
 
-Each workload runs on one worker and split over two by a min-cut partition. Predicted is what the simulator says of each
-device; in any order, the most over the orders that a search holds against a device's memory (``AnyOrderEvaluator``).
-Measured is what the runtime's trace of a step says: the most bytes that TensorFlow's allocators had handed out
-at once (outputs, received copies, what kernels need while they run), and the variables and inputs that are there
-before. The last figure is what the worker as a whole grew by (``WorkerMemory``), which counts whole chunks of
-TensorFlow's allocator for oneDNN, up to 128 MB larger than their tensors. Memory does not depend on what else the
-machine does, but it does on the order in which ops run, so of several steps the largest peak counts. Op times are
-estimates, which decide that order in the simulator.
+Each workload runs on one worker and split over two by a min-cut partition, as it is and with ops done again. Predicted
+is what the simulator says of each device; in any order, the most over the orders that a search holds against a device's
+memory (``AnyOrderEvaluator``). Measured is what the runtime's trace of a step says: the most bytes that TensorFlow's
+allocators had handed out at once (outputs, received copies, what kernels need while they run), and the variables and
+inputs that are there before. The last figure is what the worker as a whole grew by (``WorkerMemory``), which counts
+whole chunks of TensorFlow's allocator for oneDNN, up to 128 MB larger than their tensors. Memory does not depend on
+what else the machine does, but it does on the order in which ops run, so of several steps the largest peak counts. Op
+times are estimates, which decide that order in the simulator.
 
 Writes memory_fidelity.json.
 """
@@ -33,11 +33,15 @@ from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
 from tf_placer.evaluation.attempts import SMALL_VALUE_BYTES
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
+from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import min_cut_partition
+from tf_placer.planning.forms import made_to_fit
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program, run_watched
+from tf_placer.search.memory import device_peaks
 from tf_placer.workers.local_workers import Workers, peaks_bytes, workers_of
 
 FLAGS = flags.FLAGS
@@ -59,6 +63,7 @@ flags.DEFINE_integer("steps", 3, "traced steps of each, of which the largest pea
 out_flag("out/memory_fidelity", "folder for the results")
 
 WITHIN = 0.1
+_SHARE = 0.7  # of the peak, that a step with ops done again is to have
 _DEADLINE_S = 300.0
 
 
@@ -81,21 +86,23 @@ class Peak:
         return self.predicted / self.measured - 1
 
 
-def placements(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:
-    """One device, and a split over all."""
-    yield "one worker", problem.everything_on(0)
-    parts = min_cut_partition(problem, unit_graph(problem), problem.num_devices)
-    yield "min-cut", problem.legalized(parts.astype(np.int32))
+def placements(name: str, cluster: tf_placer.Cluster) -> Iterator[tuple[str, Item, Problem, np.ndarray]]:
+    """One device, and a split over all; of the step as it is, and with ops done again for ``_SHARE`` of its peak."""
+    item, alone = workloads.build(name), tf_placer.Cluster.local(cores=1)
+    peak_bytes = int(device_peaks(analytic_problem(item, alone))[0][0])
+    limited = alone.with_memory_limit({"CPU:0": int(_SHARE * peak_bytes)})
+    for again, program in (("", item), (", recomputed", made_to_fit(item, limited)[0])):
+        problem = analytic_problem(program, cluster)
+        yield f"one worker{again}", program, problem, problem.everything_on(0)
+        parts = min_cut_partition(problem, unit_graph(problem), problem.num_devices)
+        yield f"min-cut{again}", program, problem, problem.legalized(parts.astype(np.int32))
 
 
 def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
     """Peaks of each device that a placement uses; fresh workers for every placement."""
-    item = workloads.build(name)
-    problem = tf_placer.build_problem(item, cluster, costs="analytic")
-    simulator, orders = SimulatedEvaluator(problem), AnyOrderEvaluator(problem)
-    for placement, row in placements(problem):
-        predicted = simulator.evaluate(row[np.newaxis]).peak_bytes
-        any_order = orders.evaluate(row[np.newaxis]).peak_bytes
+    for placement, item, problem, row in placements(name, cluster):
+        predicted = SimulatedEvaluator(problem).evaluate(row[np.newaxis]).peak_bytes
+        any_order = AnyOrderEvaluator(problem).evaluate(row[np.newaxis]).peak_bytes
         assert predicted is not None and any_order is not None  # simulated
         program = build_program(item, rewrite(item, tf_placer.Placement(problem, row)))
         with contextlib.closing(workers_of(cluster)) as workers:

@@ -56,7 +56,6 @@ OF_NAME = {
     ),
     "memory_limit": ("a", "CPU:0=", "CPU:0=5 apples", "CPU:0=0", "GPU:7=1GB", "CPU:0=9999TB"),
     "out": ("FILE", "FILE/out"),
-    "tensorboard": ("FILE", "FILE/logs"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
     "method": ("hpd", "all"),
     "set": ("a", "=1", "num_group=64", "hpd.num_groups=64", "list_schedule.depth=1"),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tf_placer.ops.list_policy import CONTEXT, FEATURES, ListInputs
+from tf_placer.agents.learned_list.learned_list import CONTEXT, FEATURES, ListInputs
 
 _OPEN = CONTEXT.index("open")
 

@@ -26,7 +26,6 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import (
     UnitGraph,
     breadth_first_rank,
-    held_bytes,
     landmark_distances,
     local_edges,
     unit_graph,
@@ -192,7 +191,7 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
     levels = op_levels(problem)
     leader = costliest_ops(problem)
     work = problem.work_ns().astype(np.float64)
-    held = held_bytes(problem)
+    held = problem.held_bytes()
     capacity = np.array([device.memory_bytes for device in problem.cluster.devices], np.float64)
     unit_ns = np.zeros((problem.num_units, problem.num_devices))
     np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns)
@@ -319,7 +318,7 @@ def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     """
     problem, time_ns = groups.problem, groups.compute_ns()
     share = time_ns / max(float(problem.work_ns().sum()), 1.0)
-    stays = groups.sums(problem.resident_bytes + held_bytes(problem))
+    stays = groups.sums(problem.resident_bytes + problem.held_bytes())
     memory = stays[:, np.newaxis] / np.maximum(problem.cluster.capacity_bytes(), 1)
     fastest_ns = np.where(groups.legal, time_ns, np.inf).min(axis=1, keepdims=True)
     slowness = np.clip(np.log10((time_ns + 1) / (fastest_ns + 1)), 0, _SLOWEST)

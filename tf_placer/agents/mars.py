@@ -38,7 +38,6 @@ from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss, mixed_up
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, SegmentSeq2SeqPlacer
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import held_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +177,7 @@ def mars_inputs(
     graph = graph_inputs(problem, 0, seed)
     work = problem.work_ns() + 1e-6 * max(float(problem.work_ns().sum()), 1.0) / problem.num_units
     share = work / np.append(groups.sums(work), np.inf)[groups.group_of_unit]
-    held = (problem.resident_bytes + held_bytes(problem)).astype(np.float64)
+    held = (problem.resident_bytes + problem.held_bytes()).astype(np.float64)
     root_shares = [
         np.sqrt(groups.sums(amount) / max(float(amount.sum()), 1.0))[:, np.newaxis]
         for amount in (problem.work_ns().astype(np.float64), held)

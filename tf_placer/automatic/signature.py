@@ -19,7 +19,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item, with_values_of
 from tf_placer.graph.program import Splitting
-from tf_placer.planning.forms import Form, split_form
+from tf_placer.planning.forms import Form, made_to_fit, split_form
 from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
 from tf_placer.problem.placement import Placement, PlanFile
@@ -121,7 +121,7 @@ class Signature:
     @functools.cached_property
     def _shapes(self) -> tuple[tf.TensorShape | None, ...]:
         """Of each input that a plan of the batch in parts is for; empty where the batch is whole."""
-        if self.item is None or self.splitting is None:
+        if self.item is None or self.splitting is None or self.splitting.parts == 1:
             return ()
         return shapes_of_inputs(self.traced, self.item)
 
@@ -221,17 +221,24 @@ def placed_signature(
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
     config = config.with_pins_for(item.index.names, [item_of_other.index.names for item_of_other in others])
-    plan_file, kept_whole = None if config.plan is None else PlanFile.read(config.plan), []
+    plan_file, kept_whole = None if config.plan is None else PlanFile.read(config.plan), list[str]()
+    recomputed, why_recomputed = tuple[int, ...](), ""
     if plan_file is not None and plan_file.splitting is not None:
         how, kept_whole = plan_file.splitting, plan_file.splitting.names_kept(item.index.names)
+        recomputed = how.recomputed
         config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     why_whole = "" if is_called or config.parts == 1 else _why_not_in_parts(inputs)
     if why_whole and not config.tries_parts:
         raise InputError(f"parts={config.parts}: {why_whole}")
     config = dataclasses.replace(config, parts=1) if why_whole else config
-    program = split_program(item, config.num_parts, config.batch_statistics, kept_whole)
-    form, is_split = program.item, config.num_parts > 1
+    program = split_program(item, config.num_parts, config.batch_statistics, kept_whole, recomputed)
+    if config.recomputes and plan_file is None:
+        fitting, why_recomputed = made_to_fit(program.item, cluster)
+        if why_recomputed and fitting.splitting is not None:
+            recomputed = fitting.splitting.recomputed
+            program = split_program(item, config.num_parts, config.batch_statistics, kept_whole, recomputed)
+    form, is_split = program.item, program.item is not item
     names = item.index.names
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     check_nothing_is_lost(item, cluster)
@@ -243,7 +250,11 @@ def placed_signature(
         plan = dataclasses.replace(plan, form=split_form(program, plan.problem))
     form, kept = plan.form.item or form, item.without_values()
     # Every signature would keep a copy of every variable, and the record of its split.
-    lasting = Form(plan.problem, kept if plan.form.parts == 1 else None, stayed_whole=plan.form.stayed_whole)
+    lasting = dataclasses.replace(
+        Form(plan.problem, kept if plan.problem.splitting is None else None),
+        stayed_whole=plan.form.stayed_whole,
+        why_recomputed=why_recomputed,
+    )
     plan = dataclasses.replace(plan, form=lasting)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, kept, plan, staying)
@@ -312,7 +323,7 @@ class _Placing:
         return placed_concrete_function(concrete, item, placement, devices, self.state)
 
     def made(self, state: RandomState | None = None) -> ConcreteFunction:
-        """The placed function; without a state it draws as one that has not run."""
+        """The placed function; without a state, one that draws as if it had never run."""
         devices = devices_here(self.placement, self.cluster)
         return placed_concrete_function(self.concrete, self.item, self.placement, devices, state)
 

@@ -405,6 +405,6 @@ class _Copy:
             self.state.follow_seeds()
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
-        """Runs it."""
+        """Runs the script."""
         self.follow_seeds()
         return call_flat(self.function, inputs)

@@ -216,9 +216,8 @@ def check_flags(options: Flags) -> None:
                 )
         if cluster is not None and options.memory_limit:
             limited("--memory_limit", cluster, limits_of_texts("--memory_limit", options.memory_limit))
-    for name in ("out", "tensorboard"):
-        if name in values and command != "train":  # whose --out is a file
-            check_writable(pathlib.Path(values[name]), f"--{name}={values[name]}")
+    if "out" in values and command != "train":  # whose --out is a file
+        check_writable(pathlib.Path(values["out"]), f"--out={values['out']}")
 
 
 def one_of_text(command: str) -> str:

@@ -29,7 +29,7 @@ from tf_placer.planning.forecast import (
     finding,
     reading,
 )
-from tf_placer.planning.forms import Form
+from tf_placer.planning.forms import Form, made_to_fit
 from tf_placer.planning.log import Log, begins_at, begun_s
 from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
 from tf_placer.problem.pins import (
@@ -193,11 +193,13 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
             return Form(read_graph_file(request.source.graph).problem(request.cluster))
         if request.cluster.kind == "remote":
             workers_of(request.cluster).start()  # before hours of search, not after
-        item = request.source.item()
+        item, why = request.source.item(), ""
+        if request.recomputes:
+            item, why = made_to_fit(item, request.cluster)
         if not request.is_profiled:
-            return _described(request, item, log, check)
+            return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
     with log.phase(PROFILE):
-        return _described(request, item, log, check)
+        return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
 
 
 def _described(request: Request, item: Item, log: Log, check: Check) -> Form:

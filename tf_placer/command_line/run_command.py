@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import rich.console
@@ -103,16 +103,11 @@ def _place_saved_model(
     with Durations().timing(writing):
         for name, outcome in outcomes.items():
             folder = out / plan_file(name).stem
-            data[name] = _written(outcome, folder, _made_for(options, outcome, name), console)
+            data[name] = _written(outcome, folder, options, name, console)
         with replacing(out, (SAVED_MODEL,)) as unfinished:
             export(unfinished)
         console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
     return {"signatures": data, "files": [str(out / SAVED_MODEL)]}
-
-
-def _made_for(options: Flags, outcome: Outcome, signature: str) -> dict[str, Any]:
-    flags = made_for(options) | ({"signature": signature} if signature else {})
-    return flags | ({"parts": outcome.form.parts} if outcome.form.parts > 1 else {})
 
 
 def _finish(
@@ -128,21 +123,21 @@ def _finish(
     with interrupt.stoppable() as stop:
         stop.holds_plan, stop.requested = True, False  # a press now loses nothing
         print_report(outcome, console)
-        data = _written(outcome, out, _made_for(options, outcome, signature), console, also, called)
-    if options.tensorboard is not None:
-        console.print("--tensorboard writes nothing any more: report.html has the curves, layers and plan.")
-    return data
+        return _written(outcome, out, options, signature, console, also, called)
 
 
 def _written(
     outcome: Outcome,
     out: pathlib.Path,
-    flags: Mapping[str, Any],
+    options: Flags,
+    signature: str,
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
     called: str = "",
 ) -> dict[str, Any]:
-    for path in (files := write_report(outcome, out, flags, also, called)):
+    flags = made_for(options) | ({"signature": signature} if signature else {})
+    flags |= {"parts": outcome.form.parts} if outcome.form.parts > 1 else {}
+    for path in (files := write_report(outcome, out, flags, also, called, options.model_explorer)):
         console.print(f"wrote {path}", soft_wrap=True)
     console.print("Next: open report.html there, which also says how to apply the plan.", soft_wrap=True)
     return {**summary(outcome), "files": [str(path) for path in files]}

@@ -31,7 +31,7 @@ from tf_placer.graph.read_graph import (
     read_meta_graph_file,
     read_saved_model,
 )
-from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED
+from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED
 from tf_placer.transform.split import split
 from tf_placer.workloads.registry import is_kept
 
@@ -56,7 +56,9 @@ class Source:
     tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
     parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
     batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
-    kept_whole: tuple[int, ...] = ()  # positions of ops that are not split, as a plan has them
+    # positions of ops that are not split, and of those that are done again, as a plan has them
+    kept_whole: tuple[int, ...] = ()
+    recomputed: tuple[int, ...] = ()
     items: list[Item] = dataclasses.field(
         default_factory=list, compare=False, repr=False
     )  # of a script that ran
@@ -118,7 +120,7 @@ class Source:
         names = item.index.names
         # A plan of another program is refused where it is applied, and says what it is of.
         kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
-        return split(item, self.parts, self.batch_statistics, kept_whole)
+        return split(item, self.parts, self.batch_statistics, kept_whole, self.recomputed)
 
     def read_meta_graph(self) -> GraphFile:
         """The file of a graph, parsed."""

@@ -50,7 +50,6 @@ from tf_placer.runtime.graph_program import (
     session_config,
 )
 from tf_placer.runtime.timing import Limit, RuntimeConfig, race_steps, reported_s
-from tf_placer.transform import PART
 from tf_placer.workers.local_workers import LocalWorkers, Workers, onednn_off, workers_of
 
 _Value = TypeVar("_Value")
@@ -437,9 +436,9 @@ class RuntimeEvaluator:
             dict(zip(before, values.values(), strict=True)) for values in (after, after_as_run)
         )
         tolerance, splitting = None, self._item.splitting
-        if splitting is not None and splitting.batch_statistics == PART:
+        if splitting is not None and splitting.is_by_part:
             tolerance = math.inf
-        elif splitting or placement.cluster_of_op is not None:
+        elif (splitting and splitting.parts > 1) or placement.cluster_of_op is not None:
             types = {spec.dtype for outputs in self._item.outputs for spec in outputs}
             tolerance = _APART_IN_HALF if types & {tf.float16, tf.bfloat16} else _APART
         return SameValues(

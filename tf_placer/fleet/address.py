@@ -1,4 +1,4 @@
-"""Address of a fleet, and checks of it and of Ray that load neither TensorFlow nor Ray."""
+"""Address of a fleet; checks of address and Ray that load neither TensorFlow nor Ray."""
 
 from __future__ import annotations
 

@@ -406,17 +406,25 @@ def is_large(node: node_def_pb2.NodeDef) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Splitting:
-    """How the batch of a program was put in parts."""
+    """How the batch of a program was put in parts, and what of it is done again."""
 
     fingerprint: str  # of the program that was split
-    batch: int  # examples of a step
-    parts: int  # copies
-    batch_statistics: str  # of the ``"whole"`` batch, or of each ``"part"``
+    batch: int = 0  # examples of a step; 0 where the batch is whole
+    parts: int = 1  # copies; 1 where the batch is whole
+    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
     # positions, among the ops of the program that was split, of those that were to stay whole
     kept_whole: tuple[int, ...] = ()
+    # positions, among the ops of the program in parts, of those that the backward pass does again
+    recomputed: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kept_whole", tuple(self.kept_whole))  # a list in a file
+        for name in ("kept_whole", "recomputed"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # a list in a file
+
+    @property
+    def is_by_part(self) -> bool:
+        """Batch statistics are of each part: the step computes other numbers."""
+        return self.batch_statistics == "part"
 
     def names_kept(self, op_names: Sequence[str]) -> list[str]:
         """Names of the ops that stayed whole, in a program of that fingerprint: an equal one may have other names."""
@@ -428,7 +436,9 @@ class Splitting:
         return int(match[1]) if match and int(match[1]) < self.parts else SHARED
 
     def __str__(self) -> str:
-        return f"a batch of {self.batch} in {self.parts} parts"
+        in_parts = f"a batch of {self.batch} in {self.parts} parts" if self.parts > 1 else ""
+        again = f"{len(self.recomputed)} ops done again" if self.recomputed else ""
+        return " and ".join(filter(None, (in_parts, again)))
 
 
 def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_effects: Sequence[str]) -> str:

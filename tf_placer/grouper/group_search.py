@@ -7,7 +7,6 @@ import numpy as np
 from tf_placer.grouper.groups import Groups, slack_groups
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import held_bytes
 
 CONVERGED = 0.98
 """Mean probability of the likeliest device in a table, or mean share of elites that agree, with which a level ends."""
@@ -39,7 +38,7 @@ class GroupedPlans:
         # A level that is no finer than the one before is none.
         self.count = 1 + sum(parts < problem.num_units for parts in self._parts[:-1])
         self._levels: dict[int, Groups] = {}
-        need_bytes = int((problem.resident_bytes + held_bytes(problem)).sum())
+        need_bytes = int((problem.resident_bytes + problem.held_bytes()).sum())
         certain, likely = repairs(
             problem, np.argsort(self.level(self.count - 1).group_of_unit, kind="stable")
         )

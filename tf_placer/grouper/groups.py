@@ -20,7 +20,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import COPY
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem, made_once
-from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
+from tf_placer.problem.unit_graph import UnitGraph, order_of_use, unit_graph
 from tf_placer.transform.fusion.costs import merged_by_priority
 from tf_placer.transform.split.plans import copies_of_units
 
@@ -207,7 +207,7 @@ class Groups:
         """
         if weight is None:
             problem = self.problem
-            amounts = (problem.work_ns(), problem.resident_bytes + held_bytes(problem))
+            amounts = (problem.work_ns(), problem.resident_bytes + problem.held_bytes())
             # A little for units that have none.
             work, size = ((of_unit + 1e-9) / (of_unit.sum() + 1e-9 * len(of_unit)) for of_unit in amounts)
             weight = work + size

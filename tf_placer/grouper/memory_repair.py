@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import fastest_devices, held_bytes, order_of_use
+from tf_placer.problem.unit_graph import fastest_devices, order_of_use
 
 _RESERVE = 0.5  # of the memory that nothing needs, where outputs are counted, which are an estimate
 
@@ -118,7 +118,7 @@ def repairs(problem: Problem, order: np.ndarray | None = None) -> tuple[MemoryRe
     """
     order = order_of_use(problem) if order is None else order
     need = problem.resident_bytes
-    likely = MemoryRepair(problem, need + held_bytes(problem), order, _RESERVE)
+    likely = MemoryRepair(problem, need + problem.held_bytes(), order, _RESERVE)
     return MemoryRepair(problem, need, order), likely
 
 

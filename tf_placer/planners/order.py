@@ -60,7 +60,8 @@ OF_PARTS = ("all_forward", "one_forward_one_backward", "part_by_part")
 
 def rules_for(problem: Problem) -> tuple[str, ...]:
     """The rules that may gain on a problem: without the control, and rules of parts only where there are parts."""
-    left_out = {"shuffled"} if problem.splitting is not None else {"shuffled", *OF_PARTS}
+    is_whole = problem.splitting is None or problem.splitting.parts == 1
+    left_out = {"shuffled", *(OF_PARTS if is_whole else ())}
     return tuple(rule for rule in RULES if rule not in left_out)
 
 

@@ -213,7 +213,7 @@ def _left_out_parts(request: Request, whole: Form, log: Log) -> str:
 
 
 def left_out(request: Request, what: str, about_s: float) -> str:
-    """The sentence about something for which there is no time, with a budget that has room for it."""
+    """The sentence about something left out for lack of time, with a budget that has room."""
     # With twice that more, the searches have no less than it.
     enough_s = _ROUNDED_S * math.ceil((request.budget.seconds + 2 * about_s) / _ROUNDED_S)
     return f"{what} was left out: that takes {roughly(about_s)}; --budget_s={enough_s} has room for it."

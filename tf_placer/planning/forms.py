@@ -11,6 +11,7 @@ import numpy as np
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import Cache, build_problem
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -19,6 +20,7 @@ from tf_placer.problem.bounds import PROVEN, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
+from tf_placer.search.memory import recomputation
 from tf_placer.transform import PART, WHOLE
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole, handed_to_hosts
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
@@ -38,6 +40,7 @@ class Form:
     all_in_parts: Form | None = None  # of a form with ops kept whole that could be split: the one without
     stayed_whole: tuple[str, ...] = ()  # a sentence for each kind of op without parts, the longest first
     proven_s: float = 0.0  # largest lower bound on the step that a search has proven
+    why_recomputed: str = ""  # a sentence on what is done again, where that was chosen so that it fits
     # [U] units of a whole program from which pins, requests and what stays where it is took devices.
     is_narrowed: np.ndarray | None = None
 
@@ -59,9 +62,9 @@ class Form:
     @property
     def title(self) -> str:
         """``"whole"``, or in how many parts the batch is."""
-        if self.problem.splitting is None:
-            return WHOLE
-        return f"in {self.parts} parts{', statistics of each' if self.batch_statistics == PART else ''}"
+        splitting, of_each = self.problem.splitting, ", statistics of each" * (self.batch_statistics == PART)
+        title = WHOLE if self.parts == 1 else f"in {self.parts} parts{of_each}"
+        return title if not (splitting and splitting.recomputed) else f"{title}, some ops done again"
 
     @property
     def lower(self) -> LowerBounds:
@@ -187,6 +190,12 @@ def split_form(split: SplitProgram, problem: Problem, whole: Form | None = None)
     return Form(problem, split.item, split, whole, stayed_whole=tuple(split.sentences(time_of_op)))
 
 
+def made_to_fit(item: Item, cluster: Cluster) -> tuple[Item, str]:
+    """The program with ops done again so that it fits (``recomputation``), and a sentence on them; "" without any."""
+    again, choice = recomputation(item, analytic_problem(item, cluster))
+    return again, "" if choice is None else str(choice)
+
+
 def in_parts(
     whole: Form,
     batch_statistics: str,
@@ -209,6 +218,8 @@ def in_parts(
     cluster, parts = whole.problem.cluster, len(whole.replicas)
     if parts < 2 or whole.item is None:
         return f"cluster {cluster.name!r} has one device to compute it all"
+    if whole.problem.splitting is not None:
+        return "what is done again was chosen for the whole batch"
     try:
         split = split_program(whole.item, parts, batch_statistics)
         announce = None if costs == "analytic" else lambda problem: before_profiling(split.item)

@@ -138,7 +138,7 @@ class _Measured:
 
 
 class _LiveSearch:
-    """What a live search has measured, and the simulators that are fitted to it."""
+    """What a live search has measured, and the simulators fitted to that."""
 
     def __init__(
         self, request: Request, timing: Timing, log: Log, config: LiveConfig, start: Placement | None

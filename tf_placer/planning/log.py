@@ -156,7 +156,7 @@ class Log:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[float]:
-        """Runs the next phase of a name; those ahead of it are left out.
+        """Runs the next phase of a name; phases ahead are left out.
 
         Yields:
           Seconds that it may take: its share of the budget, or the time after which what must follow has to begin;

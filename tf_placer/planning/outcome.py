@@ -136,7 +136,7 @@ class Timed:
 
     @property
     def clock(self) -> Clock | None:
-        """The last clock that timed it; None where none did."""
+        """The last clock that timed the plan; None where none did."""
         return next((clock for clock in reversed(Clock) if self.seconds(clock) is not None), None)
 
     @property
@@ -478,7 +478,7 @@ class Outcome:
 
     @property
     def single(self) -> Timed | None:
-        """The best single device, where it was tried."""
+        """The best single device, where any was tried."""
         return next((row for row in self.candidates if row.is_single), None)
 
     def single_s(self, clock: Clock) -> float | None:
@@ -611,7 +611,7 @@ def in_words(is_worth_it: bool) -> str:
 
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:
-    """Outcome with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
+    """Outcome with a plan of whole layers, made of the one that would be written; a given plan stays."""
     layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
     plan, whole = outcome.placement.decisions, None
     if outcome.written.name != GIVEN:
@@ -637,7 +637,7 @@ def with_data_parallel(outcome: Outcome) -> Outcome:
     form, parts = outcome.form, len(outcome.form.replicas)
     if (
         form.item is None
-        or form.parts > 1
+        or form.problem.splitting is not None
         or parts < 2
         or outcome.best_split
         or outcome.notes.get(Note.WHY_NOT_SPLIT)

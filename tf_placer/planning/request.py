@@ -30,7 +30,7 @@ from tf_placer.search.methods import (
     WHOLE,
     WRITE,
 )
-from tf_placer.transform import AUTO, BATCH_STATISTICS
+from tf_placer.transform import AUTO, BATCH_STATISTICS, RECOMPUTE
 
 SHELLS = ("bash", "zsh", "fish")
 DEFAULT_BUDGET_S = 60.0
@@ -86,6 +86,12 @@ class Options:
         "Of a split program: statistics of the whole batch, or of each part as under tf.distribute (other numbers).",
         BATCH_STATISTICS[0],
         words=BATCH_STATISTICS,
+    )
+    recompute: str = _on(
+        "place",
+        "Do ops again in the backward pass, where a step does not fit otherwise (auto).",
+        RECOMPUTE[0],
+        words=RECOMPUTE,
     )
     input_shape: Texts = _on(
         _READ,
@@ -200,7 +206,9 @@ class Options:
         f"{_SEARCH} train",
         "Folder for summary.json, placement.json, placed_graph.pb; of train, the file of weights.",
     )
-    tensorboard: Text = _on(_SEARCH, "Ignored: report.html has the curves, the layers and the plan.")
+    model_explorer: bool = _on(
+        _SEARCH, "Also write node data for Model Explorer: the device of each op.", False
+    )
     json: bool = _on(
         _EVERY, "One JSON value on standard output; what is for people goes to standard error.", False
     )
@@ -324,12 +332,18 @@ def kind_of(name: str) -> Any:
     return Literal[words] if words else _HINTS[name]
 
 
-_NEUTRAL = {"order": (NO_ORDER,), "objective": (TIME,), "by": (OP,), "parts": (1, AUTO)}
+_NEUTRAL = {
+    "order": (NO_ORDER,),
+    "objective": (TIME,),
+    "by": (OP,),
+    "parts": (1, AUTO),
+    "recompute": RECOMPUTE[:1],
+}
 _NEEDS = {"args": "script", "meta_graph": "fetches", "complete_plan": "plan"}
 _APPLIED = "applied plan"  # a plan that is not completed by a search
 _EXCLUDES = {
-    "plan": ("pin",),
-    "graph": ("pin", "plan", "respect_devices", "costs", "parts", "fuse", "fleet"),
+    "plan": ("pin", "recompute"),
+    "graph": ("pin", "plan", "respect_devices", "costs", "parts", "recompute", "fuse", "fleet"),
     "input_shape": ("workload", "script", "graph"),
     "robust": ("objective", "order", _APPLIED),
     "order": ("objective", _APPLIED),

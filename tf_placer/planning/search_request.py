@@ -47,7 +47,7 @@ class Program(Protocol):
 
     @property
     def as_it_is(self) -> Item | None:
-        """The program before its batch was put in parts; None where it is whole."""
+        """The program before its batch was put in parts; None for a whole batch."""
 
     def item(self) -> Item:
         """Reads or builds it, and splits its batch."""
@@ -84,6 +84,7 @@ class Request:
     # Its seconds are of the ``"whole"``, from the start of the command to the results, or those
     # of each ``"search"``, for comparisons; its evaluations are those of each search in any case.
     budget_of: str = WHOLE
+    recomputes: bool = False  # where nothing fits, ops are done again in the backward pass
     tries_parts: bool = False  # the batch is also split over the devices, and the faster form is written
     # The plan is searched, and written, that is best in the mean over draws of what is not known.
     robust: bool = False

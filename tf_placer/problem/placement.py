@@ -347,8 +347,8 @@ class PlanFile:
             if self.splitting is not None and self.splitting.fingerprint == problem.fingerprint:
                 how = f"tf_placer.split(item, {self.splitting.parts}, {self.splitting.batch_statistics!r}"
                 remedy = f"{how}), or place with --parts={self.splitting.parts}"
-                if self.splitting.kept_whole:
-                    remedy = f'{how}, kept_whole) with the names of the ops whose positions its "split" has'
+                if self.splitting.kept_whole or self.splitting.recomputed:
+                    remedy = f'{how}, kept_whole, recomputed) with the ops that its "split" has'
                 raise InputError(
                     f"{self.source} is for this graph with {self.splitting}; build the problem of {remedy}"
                 )
@@ -516,9 +516,8 @@ class Placement:
             "cluster": self.problem.cluster.name,
         }
         if self.problem.splitting is not None:
-            plan["split"] = dataclasses.asdict(self.problem.splitting)
-            if not self.problem.splitting.kept_whole:
-                del plan["split"]["kept_whole"]
+            split = dataclasses.asdict(self.problem.splitting)
+            plan["split"] = {name: value for name, value in split.items() if value != ()}
         if made_for is not None:
             if not isinstance(made_for, Mapping):
                 raise InputError(f"made_for is {arguments.shown(made_for)}; {_FLAGS}")

@@ -503,6 +503,33 @@ class Problem:
         """[T] int64, memory of each tensor on its own device: 0 for an alias of an input."""
         return np.where(self.alias_of_tensor < 0, self.tensor_bytes, 0)
 
+    def held_bytes(self) -> np.ndarray:
+        """[U] int64: what each unit's outputs hold at the moment when a step on one device holds most.
+
+        Beside ``resident_bytes`` an estimate of a unit's share of the peak: the ops of the step run one at a time in
+        their order, and the outputs that are alive at its fullest moment are counted, such as activations that wait for
+        the backward pass. Copies that are sent, and moments that are fuller elsewhere, are left out: only the
+        simulator knows those.
+        """
+        held = np.zeros(self.num_units, np.int64)
+        if not len(self.tensor_producer):
+            return held
+        born = self.tensor_producer.astype(np.int64)
+        dies = born.copy()
+        read = np.diff(self.consumer_offset) > 0
+        dies[read] = self.consumer_op[self.consumer_offset[1:][read] - 1]
+        for sharing in np.flatnonzero(self.alias_of_tensor >= 0)[::-1]:  # what it shares lives as long
+            shared = self.alias_of_tensor[sharing]
+            dies[shared] = max(dies[shared], dies[sharing])
+        own_bytes = self.own_bytes()
+        change = np.zeros(self.num_ops + 1, np.int64)
+        np.add.at(change, born, own_bytes)
+        np.subtract.at(change, dies + 1, own_bytes)
+        fullest = int(np.cumsum(change)[:-1].argmax())
+        alive = (born <= fullest) & (fullest <= dies)
+        np.add.at(held, self.unit_of_op[born[alive]], own_bytes[alive])
+        return held
+
     def fastest_ns(self) -> np.ndarray:
         """[N] int64, time of each op on its fastest allowed device."""
         allowed = self.allowed[self.unit_of_op]

@@ -142,34 +142,6 @@ def mean_ns(problem: Problem) -> np.ndarray:
     return total_ns / allowed.sum(axis=1)
 
 
-def held_bytes(problem: Problem) -> np.ndarray:
-    """[U] int64: what each unit's outputs hold at the moment when a step on one device holds most.
-
-    Beside ``Problem.resident_bytes`` an estimate of a unit's share of the peak: the ops of the step run one at a time
-    in their order, and the outputs that are alive at its fullest moment are counted, such as activations that wait for
-    the backward pass. Copies that are sent, and moments that are fuller elsewhere, are left out: only the simulator
-    knows those.
-    """
-    held = np.zeros(problem.num_units, np.int64)
-    if not len(problem.tensor_producer):
-        return held
-    born = problem.tensor_producer.astype(np.int64)
-    dies = born.copy()
-    read = np.diff(problem.consumer_offset) > 0
-    dies[read] = problem.consumer_op[problem.consumer_offset[1:][read] - 1]
-    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[::-1]:  # what it shares lives as long
-        shared = problem.alias_of_tensor[sharing]
-        dies[shared] = max(dies[shared], dies[sharing])
-    own_bytes = problem.own_bytes()
-    change = np.zeros(problem.num_ops + 1, np.int64)
-    np.add.at(change, born, own_bytes)
-    np.subtract.at(change, dies + 1, own_bytes)
-    fullest = int(np.cumsum(change)[:-1].argmax())
-    alive = (born <= fullest) & (fullest <= dies)
-    np.add.at(held, problem.unit_of_op[born[alive]], own_bytes[alive])
-    return held
-
-
 @dataclasses.dataclass(frozen=True)
 class Crossing:
     """One tensor on its way to one device."""

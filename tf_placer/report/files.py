@@ -26,6 +26,8 @@ SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.h
 _OF_FORM = ("parts", "batch_statistics", "lower_bound_s", "tightest_bound")
 _OF_TRIAL = ("simulated_s", "measured_s", "raced_s", "message", "evaluations")
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
+NODE_DATA = "model_explorer.json"  # where it is asked for
+_COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 RESULTS = (
     SAVED_MODEL,
     META_GRAPH,
@@ -33,6 +35,7 @@ RESULTS = (
     "placement.json",
     "placed_graph.pb",
     "timeline.json",
+    NODE_DATA,
     PAGE,
     "summary.json",
 )
@@ -44,6 +47,7 @@ def write_report(
     made_for: Mapping[str, Any] | None = None,
     also: Callable[[pathlib.Path], None] | None = None,
     called: str = "",
+    has_node_data: bool = False,
 ) -> tuple[pathlib.Path, ...]:
     """Writes placement.json, placed_graph.pb, timeline.json, report.html and summary.json into ``out``.
 
@@ -56,6 +60,7 @@ def write_report(
       made_for: the flags that the plan remembers.
       also: writes more of ``RESULTS`` into the folder that it is given.
       called: what the program of a script is, as ``how_to`` takes it.
+      has_node_data: write the device of each op of placed_graph.pb as node data of Model Explorer, too.
 
     Returns:
       The paths of all that is there.
@@ -80,6 +85,11 @@ def write_report(
         ran = outcome.placement is outcome.written.placement  # what was traced is what is written
         timeline = chrome_trace(outcome.placement, outcome.written.traced if ran else None)
         (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
+        if has_node_data:
+            labels, devices = outcome.problem.cluster.labels, outcome.placement.device_of_op.tolist()
+            looks = [{"value": label, "bgColor": _COLORS[d % len(_COLORS)]} for d, label in enumerate(labels)]
+            data = {op: looks[d] for op, d in zip(outcome.problem.op_names, devices, strict=True)}
+            (unfinished / NODE_DATA).write_text(json.dumps({"results": data}), encoding="utf8")
         files = [name for name in RESULTS if (unfinished / name).exists()]
         page = page_html(page_of_run(outcome, out, files, made_for or {}, called))
         (unfinished / PAGE).write_text(page, encoding="utf8")
@@ -114,7 +124,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     written, search, problem = outcome.written, outcome.search, outcome.problem
     row, gained = outcome.row_written, outcome.gain
     rivals = [row for row in outcome.beside if row.is_candidate]
-    searched = [one for one in outcome.candidates if one.search is not None]
+    searched = [plan for plan in outcome.candidates if plan.search is not None]
     if written.is_single and outcome.method != written.name:
         rivals.append(written)
     parallel = next((timed for timed in outcome.rows if timed.name == DATA_PARALLEL), None)
@@ -123,28 +133,28 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "cluster": problem.cluster.name,
         "method": outcome.method,
         "written": written.name,
-        "found_by": {one.name: one.found_by for one in searched},
+        "found_by": {plan.name: plan.found_by for plan in searched},
         "seed": search.seed,
-        "settings": {one.name: one.search.settings for one in searched if one.search},
+        "settings": {plan.name: plan.search.settings for plan in searched if plan.search},
         "ops": problem.num_ops,
         "units": problem.num_units,
         "headline": headline(outcome),
         "runtime_s": row.simulated_s,
         **{clock.field: row.seconds(clock) for clock in Clock if clock is not Clock.SIMULATED},
         "gain": None if gained is None else gained.as_data(),
-        "rows": [_timed(outcome, one) for one in outcome.rows],
+        "rows": [_timed(outcome, plan) for plan in outcome.rows],
         "load": outcome.notes.get(Note.LOAD),
         "timed_at_s": outcome.notes.get(Note.TIMED_AT_S),
         "lower_bound_s": outcome.lower_bound_s,
         "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
         "tightest_bound": outcome.tightest_bound,
-        "proven_optimal": [one.name for one in outcome.candidates if outcome.is_optimal(one)],
+        "proven_optimal": [plan.name for plan in outcome.candidates if outcome.is_optimal(plan)],
         "single_device_s": outcome.single_device_s,
         "parts_of": {row.name: getattr(outcome.form_of(row), "parts", None) for row in outcome.candidates},
-        "baselines": {one.name: one.simulated_s for one in rivals},
-        "baselines_measured": {one.name: one.measured_s for one in rivals},
-        "baselines_raced": {one.name: one.raced_s for one in rivals},
-        "baselines_evaluations": {one.name: one.evaluations for one in rivals if one.search},
+        "baselines": {plan.name: plan.simulated_s for plan in rivals},
+        "baselines_measured": {plan.name: plan.measured_s for plan in rivals},
+        "baselines_raced": {plan.name: plan.raced_s for plan in rivals},
+        "baselines_evaluations": {plan.name: plan.evaluations for plan in rivals if plan.search},
         "peak_bytes": row.peak_bytes,
         "order": NO_ORDER if written.search is None else written.search.order,
         "parts": outcome.form.parts,

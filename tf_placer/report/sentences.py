@@ -30,7 +30,6 @@ from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
-from tf_placer.transform import PART
 from tf_placer.transform.fusion.costs import savings_of
 
 _HOW = {
@@ -215,9 +214,10 @@ def remarks(outcome: Outcome) -> list[str]:
 
 
 def about_parts(outcome: Outcome) -> list[str]:
-    """Sentences on what of a plan whose batch is in parts is of each part, and what is not in parts."""
-    sentences = []
-    if outcome.form.parts > 1 and outcome.form.batch_statistics == PART:
+    """Sentences on what is done again, what of a plan in parts is of each part, and what is not in parts."""
+    sentences = [outcome.form.why_recomputed] if outcome.form.why_recomputed else []
+    splitting = outcome.problem.splitting
+    if splitting is not None and splitting.is_by_part:
         sentences.append(
             "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
             '("whole" batch statistics keep them).'
@@ -232,9 +232,9 @@ def about_parts(outcome: Outcome) -> list[str]:
 def parts_of_plan(outcome: Outcome) -> list[str]:
     """Sentences on what a function's plan does with the batch, or on what it would do in parts."""
     splitting = outcome.placement.problem.splitting
-    if splitting is not None:
+    if splitting is not None and splitting.parts > 1:
         return [f"The plan is of {splitting}: calls of another batch run as they are.", *about_parts(outcome)]
-    return split_batch_sentences(outcome)
+    return [*about_parts(outcome), *split_batch_sentences(outcome)]
 
 
 def _in_parts(outcome: Outcome, written: Timed) -> str:
@@ -345,7 +345,7 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     """
     problem = placement.problem
     splitting = problem.splitting
-    if splitting is None or len(np.unique(placement.device_of_op)) < 2:
+    if splitting is None or splitting.parts == 1 or len(np.unique(placement.device_of_op)) < 2:
         return []
     part = problem.part_of_op()
     layers = layers_of_parts(problem)

@@ -200,7 +200,7 @@ def page_html(page: Page) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A dataclass, and all that is in it, as JSON has it."""
+    """A dataclass with all its content, as JSON."""
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, np.ndarray | np.generic):

@@ -202,7 +202,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     placement = placement.for_program(item.index.names)
     check_nothing_is_lost(item, placement.problem.cluster)
     placed = run_by_plan(concrete, item, placement, placement.problem.cluster)
-    if item.splitting is None:
+    if item.splitting is None or item.splitting.parts == 1:
         return placed
     return _whole_for_other_sizes(concrete, placed, shapes_of_inputs(concrete, whole))
 

@@ -151,14 +151,14 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
             f"{item.name!r} has fingerprint {item.fingerprint[:12]}; search a placement for this item"
         )
     if splitting.fingerprint != item.fingerprint:
+        of_batch = f"batch_size={splitting.batch}, or examples of that batch, or " if splitting.batch else ""
         raise InputError(
             f"the placement is for {problem.name!r} with {splitting} (split from fingerprint "
             f"{splitting.fingerprint[:12]}), but item {item.name!r}, of another graph or batch, has fingerprint "
-            f"{item.fingerprint[:12]}; give batch_size={splitting.batch}, or examples of that batch, or a placement of "
-            "this graph"
+            f"{item.fingerprint[:12]}; give {of_batch}a placement of this graph"
         )
     kept_whole = splitting.names_kept(item.index.names)
-    result = split(item, splitting.parts, splitting.batch_statistics, kept_whole)
+    result = split(item, splitting.parts, splitting.batch_statistics, kept_whole, splitting.recomputed)
     if result.fingerprint != problem.fingerprint:
         raise InputError(
             f"the placement is for {problem.name!r} with {splitting} as another version of tf_placer split it; search "
@@ -186,7 +186,7 @@ def place_meta_graph(
     """
     form = "fusion clusters (without --fuse it has none)" if placement.cluster_of_op is not None else ""
     if placement.problem.splitting is not None:
-        form = f"{placement.problem.splitting} (with --parts=1 it is whole)"
+        form = f"{placement.problem.splitting} (with --parts=1 and --recompute=none there are none)"
     if form:
         raise InputError(
             f"the plan is of {form}, and this graph's own ops cannot say that; take what apply_placement returns"

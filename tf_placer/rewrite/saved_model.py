@@ -51,8 +51,6 @@ from tf_placer.rewrite.functions import (
     with_functions_renamed,
 )
 from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
-from tf_placer.transform.split.open_batch import NotOpen, OpenForm, telling_batches, with_open_batch
-from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
 
 def state_of(graph_def: tf.compat.v1.GraphDef) -> list[str]:
@@ -202,8 +200,9 @@ def export_placed(
         placement = placement.for_program(item.index.names)
         placed = dataclasses.replace(item.as_program(), graph_def=apply_placement(item, placement))
         devices = {node.name: node.device for node in placed.graph_def.node}
-        if item.splitting is not None:
-            placed, why = _of_any_size(source, name, items[name], placement, placed, input_shapes)
+        in_parts = item.splitting is not None and item.splitting.parts > 1
+        if in_parts:
+            placed, why = _beside_the_whole(source, name, items[name], placement, placed, input_shapes)
             if why:
                 of_one_batch[name] = f"{item.splitting} {why}"
         shared.add(name, placement.device_names)
@@ -234,7 +233,7 @@ def export_placed(
             )
 
 
-def _of_any_size(
+def _beside_the_whole(
     model: SavedModel,
     name: str,
     item: Item,
@@ -242,44 +241,23 @@ def _of_any_size(
     placed: Program,
     input_shapes: InputShapes | None,
 ) -> tuple[Program, str]:
-    """The placed program of a batch in parts, for inputs of any size: in parts where that is proven, else whole.
+    """The placed program of a batch in parts for inputs of its sizes, and the whole one for all others.
 
-    Also a clause where other batches than the plan's own do not run in parts.
+    Also a clause about other batches, where there may be any.
     """
     splitting, cluster = placement.problem.splitting, placement.problem.cluster
     assert splitting is not None  # of a batch in parts
-    host, why = "" if cluster.host is None else cluster.devices[cluster.host].name, ""
-    form = OpenForm(placed.graph_def, 1, {})
-    try:
-        programs: list[SplitProgram] = []
-        for batch in telling_batches(splitting.batch, splitting.parts):
-            try:
-                read = Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
-                is_same = read.fingerprint == splitting.fingerprint
-                if programs and is_same:
-                    break  # the model says its batch
-                whole = splitting.names_kept(read.index.names)
-                programs.append(split_program(read, splitting.parts, splitting.batch_statistics, whole))
-            except InputError as error:
-                raise NotOpen(f"a batch of {batch} is none of this program ({error})") from error
-            if not is_same and len(programs) == 1:
-                raise NotOpen("what is open is not its batch")
-        else:
-            form = with_open_batch(placed.graph_def, programs, host)
-    except NotOpen as reason:
-        why = f"alone, and whole for all others: {reason}"
+    host = "" if cluster.host is None else cluster.devices[cluster.host].name
     if item.splitting is not None:
         item = Item.from_saved_model(model, name, splitting.batch, input_shapes=input_shapes)
     nodes = {node.name: node for node in model.meta_graph.graph_def.node}
     declared = {feed.node: tf.TensorShape(nodes[feed.node].attr["shape"].shape) for feed in item.feeds}
-    in_parts = dataclasses.replace(placed, graph_def=form.graph_def)
-    try:
-        return _chosen_by_size(item, in_parts, declared, form, host), why
-    except NotOpen as reason:
-        with tf.Graph().as_default():
-            feeds = _placeholders(item, declared)
-        program = _with_sizes(item, placed, feeds, OpenForm(placed.graph_def, 1, {}), tf.ensure_shape)
-        return program, f"alone, and refuses all others: {reason}"
+    program = _chosen_by_size(item, placed, declared, host)
+    if program is not None:
+        return program, "" if program is placed else "alone, and whole for all others"
+    with tf.Graph().as_default():
+        program = _with_sizes(item, placed, _placeholders(item, declared), tf.ensure_shape)
+    return program, "alone, and refuses all others: it has reference variables, which no branch can be given"
 
 
 def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
@@ -369,26 +347,22 @@ def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str,
 
 
 def _chosen_by_size(
-    item: Item, placed: Program, declared: Mapping[str, tf.TensorShape], form: OpenForm, device: str
-) -> Program:
-    """A program that runs in parts where its inputs have sizes of the open form, and whole where they have not.
+    item: Item, placed: Program, declared: Mapping[str, tf.TensorShape], device: str
+) -> Program | None:
+    """A program that runs in parts where its inputs have the sizes of the plan, and whole where they have not.
 
-    Where inputs can have no other sizes, the placed program alone.
+    Where inputs can have no other sizes, the placed program alone. None where no function can be given its state.
 
     Args:
       item: the program, whole.
       placed: the same in parts, with devices.
       declared: feed -> its shape, open where calls may have any size.
-      form: batches of the parts.
       device: compares sizes.
-
-    Raises:
-      NotOpen: the program has state that cannot be passed to a function.
     """
     with tf.Graph().as_default() as graph:
         feeds = _placeholders(item, declared)
         with tf.device(device), tf.name_scope("sizes_fit"):
-            checks = _checks_of_sizes(item, feeds, form)
+            checks = _checks_of_sizes(item, feeds)
             fits = tf.reduce_all(tf.stack(checks)).name if checks else ""
     if not fits:
         return placed
@@ -396,9 +370,7 @@ def _chosen_by_size(
     library, holding = functions_of(placed.graph_def.library), set(state_of(placed.graph_def))
     state = [node for node in placed.graph_def.node if not node.input and node.name in holding]
     if any(argument.is_ref for node in state for argument in op_def(node, library).output_arg):
-        if form.examples and len(checks) == 1:  # fewer examples than parts: TensorFlow reports them itself
-            return placed
-        raise NotOpen("it has reference variables, which no branch can be given")
+        return None
     in_use = {*feeds, *(node.name for node in chooser.node), *(node.name for node in item.graph_def.node)}
     name = fresh_name("by_size", in_use)
     dtype_of = {node: tensor.dtype.as_datatype_enum for node, tensor in feeds.items()}
@@ -413,7 +385,7 @@ def _chosen_by_size(
     branches = [
         _as_function(f"{name}_{branch}", program, dtype_of, types)
         for branch, program in (
-            ("in_parts", _with_sizes(item, placed, feeds, form, cut)),
+            ("in_parts", _with_sizes(item, placed, feeds, cut)),
             ("whole", item.as_program()),
         )
     ]
@@ -443,9 +415,9 @@ def _chosen_by_size(
     )
 
 
-def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm) -> list[tf.Tensor]:
+def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     """Conditions on the inputs' sizes for parts; none where all sizes that may come meet them."""
-    checks, batches = [], []
+    checks = []
     for feed in item.feeds:
         tensor = feeds[feed.node]
         if tensor.shape.rank is None:
@@ -454,13 +426,9 @@ def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor], form: OpenForm)
             continue
         sizes = tf.shape(tensor, tf.int64)
         for axis, size in enumerate(tensor.shape):
-            if size is None and form.examples.get(feed.node) == axis:
-                batches.append(sizes[axis])
-            elif size is None:
+            if size is None:
                 checks.append(tf.equal(sizes[axis], feed.shape[axis]))
-    if batches and form.least > 1:
-        checks.append(batches[0] >= form.least)
-    return checks + [tf.equal(batches[0], batch) for batch in batches[1:]]
+    return checks
 
 
 def _placeholders(item: Item, declared: Mapping[str, tf.TensorShape]) -> dict[str, tf.Tensor]:
@@ -473,17 +441,15 @@ def _with_sizes(
     item: Item,
     placed: Program,
     feeds: Mapping[str, tf.Tensor],
-    form: OpenForm,
     give: Callable[[tf.Tensor, Sequence[int | None], str], tf.Tensor],
 ) -> Program:
-    """The program with its inputs given the plan's sizes by ``give``, None for open ones."""
+    """The program with its inputs given the plan's sizes by ``give``, None for those that are known."""
     node_of = {node.name: node for node in placed.graph_def.node}
     in_use, new_name, nodes = set(node_of), dict[str, str](), []
     for feed in item.feeds:
         shape = feeds[feed.node].shape
         sizes = [
-            None if shape.rank is not None and (shape[axis] or form.examples.get(feed.node) == axis) else size
-            for axis, size in enumerate(feed.shape)
+            None if shape.rank is not None and shape[axis] else size for axis, size in enumerate(feed.shape)
         ]
         if feed.node not in node_of or all(size is None for size in sizes):
             continue

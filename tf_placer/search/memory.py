@@ -6,29 +6,37 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from colocation.op_facts import reached
 from tf_placer.base import interrupt
-from tf_placer.base.quantities import size
+from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import excess, percentage, size
 from tf_placer.cluster.cluster import Cluster, fullest_share, preset_names, short_device_name
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
 from tf_placer.graph.item import Item
 from tf_placer.planners.partitioners import metis
 from tf_placer.planners.plain import single_device_placements, topological_fill
-from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.analytic_problem import VIEWS, analytic_problem
 from tf_placer.problem.bounds import least_share
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import held_bytes, order_of_use
+from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search.methods import PLAIN, Budget, configured, find
 from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
+from tf_placer.transform.recompute import Passes, recomputable, recompute, with_copies
 from tf_placer.transform.split.split_batch import split_program
 
 _HOLDERS = 3
 MOST_EXAMPLES = 2**16
+# Choices of what is done again: segments of the forward pass, and shares of what is held that are kept because they
+# take longest to make.
+_SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+_KEPT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
+_ATTEMPTS = 3
+_TOGGLES, _LEAST_TOGGLES = 100_000, 20  # ops that are held or dropped on trial, for each op of a program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +73,7 @@ def room_needed(problem: Problem) -> Room | None:
     if (needed <= capacity[devices]).any():
         return None
     least = int((needed - capacity[devices]).argmin())
-    held = problem.resident_bytes + held_bytes(problem)
+    held = problem.resident_bytes + problem.held_bytes()
     largest = np.argsort(-held, kind="stable")[:_HOLDERS]
     return Room(
         device=problem.cluster.devices[devices[least]].name,
@@ -141,6 +149,146 @@ def _off_the_host(problem: Problem) -> Problem:
     may = (problem.allowed & counted).any(axis=1)
     allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)
     return dataclasses.replace(problem, allowed=allowed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recomputation:
+    """What is done again in the backward pass, so that a step fits."""
+
+    ops: tuple[int, ...]  # positions in the program
+    more: float  # share of the work of a step that it adds
+    before: float  # largest share of the memory of an accelerator that a step needs without it
+    after: float  # and with it
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.ops)} ops are done again in the backward pass, {percentage(self.more)} more work: the fullest "
+            f"device needs {percentage(self.after)} of its memory, and {percentage(self.before)} without."
+        )
+
+
+def recomputation(item: Item, problem: Problem) -> tuple[Item, Recomputation | None]:
+    """A step with the least work done again that makes it fit; as it is, and None, where it fits without.
+
+    Where no choice fits, that of the least memory. Fitting is told by plain plans, as in ``device_peaks``.
+
+    Raises:
+      InputError: the step does not fit, and has no backward pass.
+    """
+    before = _fullest_share(problem)
+    if before <= 1:
+        return item, None
+    passes, step_ns = Passes.of(problem.op_names, item.index.edges), int(problem.fastest_ns().sum())
+    may, share_of_byte = recomputable(item, passes), before / _peak_bytes(problem)
+
+    def judged(choice: _Choice) -> tuple[float, float, _Choice]:
+        """Share of the memory with everything on one device, and work that is added."""
+        candidate = with_copies(problem, passes, choice.ops)
+        work = excess(int(candidate.fastest_ns().sum()), step_ns)
+        return share_of_byte * _peak_bytes(candidate), work, choice
+
+    choices = {tuple(choice.ops): choice for choice in _choices(problem, may, passes) if choice.open.size}
+    ranked = [judged(choice) for ops, choice in choices.items() if ops]
+    if not ranked:
+        raise InputError(f"{item.name!r} does not fit, and has no backward pass that could do ops again")
+    most, generator = 1.0, np.random.default_rng(0)
+    for _ in range(_ATTEMPTS):
+        best = min(ranked, key=lambda row: (max(row[0], most), row[1]))
+        for op in generator.choice(best[2].open, _TOGGLES // problem.num_ops + _LEAST_TOGGLES).tolist():
+            row = judged(toggled) if (toggled := best[2].toggled(op)).ops else best
+            if (max(row[0], most), row[1]) <= (max(best[0], most), best[1]):
+                best = row
+        again, _ = recompute(item, best[2].ops)
+        after = _fullest_share(analytic_problem(again, problem.cluster))
+        if after <= 1:
+            break
+        most = min(most, best[0]) / after  # its own plans take more than everything on one device tells
+    return again, Recomputation(tuple(best[2].ops), best[1], before, after)
+
+
+def _fullest_share(problem: Problem) -> float:
+    """Share of its memory that the fullest accelerator takes by the smallest of plain plans."""
+    return float(fullest_share(problem.cluster, device_peaks(problem)[1][np.newaxis])[0])
+
+
+def _peak_bytes(problem: Problem) -> int:
+    """Bytes at the peak with everything on the first accelerator."""
+    device = int(problem.cluster.accelerators().argmax())
+    peaks = SimulatedEvaluator(problem).evaluate(problem.everything_on(device)[np.newaxis]).peak_bytes
+    assert peaks is not None  # simulated
+    return int(peaks[0, device])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Choice:
+    """Ops whose outputs are not held for the backward pass, and what these are made of again."""
+
+    dropped: frozenset[int]
+    kept: frozenset[int]  # outputs that what is done again may read
+    open: np.ndarray  # ops of which either may be
+    inputs: list[list[int]]  # [N] ops that each reads
+
+    @functools.cached_property
+    def ops(self) -> list[int]:
+        """All that is done again."""
+        again = reached(
+            self.dropped, lambda op: [source for source in self.inputs[op] if source not in self.kept]
+        )
+        return sorted(again)
+
+    def toggled(self, op: int) -> _Choice:
+        """The choice in which one op is held, or no longer."""
+        if op in self.ops:
+            return dataclasses.replace(self, dropped=self.dropped - {op}, kept=self.kept | {op})
+        return dataclasses.replace(self, dropped=self.dropped | {op}, kept=self.kept - {op})
+
+
+def _choices(problem: Problem, may: np.ndarray, passes: Passes) -> Iterator[_Choice]:
+    """What is done again, by several rules.
+
+    What the backward pass reads is done again from what is kept: the narrowest tensors between segments of the forward
+    pass that hold as much each (Chen et al. 2016), and outputs that take longest for their size.
+    """
+    graph, late, num_ops = problem.op_graph, passes.is_late, problem.num_ops
+    producer, alias = problem.tensor_producer, problem.alias_of_tensor
+    aliased = np.flatnonzero(alias >= 0)
+    is_read = np.zeros(num_ops, bool)
+    is_read[graph.producer[late[graph.consumer]]] = True
+    is_read &= may
+    num_bytes = np.bincount(producer, problem.tensor_bytes, num_ops)
+    held = num_bytes * (is_read & [op_type not in VIEWS for op_type in problem.op_types])
+    by_worth = np.argsort(num_bytes / np.maximum(graph.op_ns, 1), kind="stable")
+    by_worth = by_worth[held[by_worth] > 0]
+    kept_share = np.cumsum(held[by_worth]) / max(held.sum(), 1)
+    # Bytes between forward ops that cross each moment, one op after the other.
+    order = np.lexsort((np.arange(num_ops), graph.top_level_ns, late))
+    moment = np.argsort(order)
+    inner = may[graph.producer] & ~late[graph.consumer]
+    last_read = moment[producer]
+    np.maximum.at(last_read, graph.tensor[inner], moment[graph.consumer[inner]])
+    crossing = np.zeros(num_ops + 1)
+    np.add.at(crossing, moment[producer], problem.tensor_bytes * may[producer])
+    np.subtract.at(crossing, last_read, problem.tensor_bytes * may[producer])
+    crossing, passed = np.cumsum(crossing), np.cumsum(held[order])
+    inputs: list[list[int]] = [[] for _ in range(num_ops)]
+    for source, target in zip(graph.producer.tolist(), graph.consumer.tolist(), strict=True):
+        inputs[target].append(source)
+    for segments in _SEGMENTS:
+        is_cut, cut = np.zeros(num_ops, bool), num_ops
+        for end in passed[-1] * np.arange(1, segments) / segments:
+            begin, beyond = np.searchsorted(passed, end + np.array([-1, 1]) * passed[-1] / segments / 4)
+            near = np.arange(begin, beyond + 1)
+            cut = near[np.lexsort((abs(passed[near] - end), crossing[near]))[0]]  # the narrowest there
+            is_cut[producer[(moment[producer] <= cut) & (last_read > cut) & may[producer]]] = True
+        for share in _KEPT:
+            keeps = ~may | is_cut
+            keeps[by_worth[: np.searchsorted(kept_share, share)]] = True
+            for tensor in aliased.tolist():  # what is written over cannot be read again
+                keeps[producer[tensor]] |= keeps[producer[alias[tensor]]]
+            # Of several segments the last is needed at once.
+            dropped = np.flatnonzero(is_read & ~keeps & (moment <= cut)).tolist()
+            kept_ops = frozenset(np.flatnonzero(keeps).tolist())
+            yield _Choice(frozenset(dropped), kept_ops, np.flatnonzero(held), inputs)
 
 
 _FILLS = (1.0, 0.75, 0.5, 0.25)  # caps under which devices are filled, as shares of the fastest plan's
@@ -256,7 +404,7 @@ class _Lowering:
         measured = self._simulator.evaluate(rows)
         assert measured.peak_bytes is not None  # simulated
         self.evaluations += len(rows) if counts else 0
-        in_time = (measured.status == Status.OK) & ~(measured.runtime_s > self._limit_s)
+        in_time = measured.runtime_s <= self._limit_s  # not what does not fit
         shares = np.where(in_time, fullest_share(self._problem.cluster, measured.peak_bytes), np.inf)
         row = int(np.lexsort((measured.runtime_s, shares))[0])
         if in_time[row] and (shares[row], measured.runtime_s[row]) < (self.share, self.runtime_s):

@@ -22,7 +22,6 @@ from tf_placer.base.eager import eagerly
 from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.evaluation.journal import JournaledEvaluator
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, RobustEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.problem.bounds import lower_bounds, shortage
 from tf_placer.problem.placement import Decisions, Placement
@@ -424,11 +423,11 @@ def _found_nothing(
     remedy = "give it a larger budget or more devices"
     if simulated:
         nearest = evaluator.evaluate(starts.plans[:1])
-        if nearest.status[0] == Status.OK:
+        if np.isfinite(nearest.runtime_s[0]):
             remedy = f"try {PLAIN}, which begins at a plan that fits"
         else:
             remedy = f"in the plan nearest to fitting that costs nothing to find {nearest.messages[0]}; "
-            remedy += "give more devices" if tried_all else "give more devices or a larger budget"
+            remedy += f"give more devices{'' if tried_all else ', a larger budget'}, or place --recompute=auto"
     elif tried_all:
         remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (

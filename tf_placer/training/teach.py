@@ -18,7 +18,6 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file, reserved, write_atomically
 from tf_placer.base.method_spec import Role
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import DEVICES, FUSION, Groups, JointPlans
 from tf_placer.planners.order import priorities
@@ -227,7 +226,7 @@ def improved_levels(
 
     def seconds(levels: np.ndarray) -> float:
         measured = evaluator.evaluate(joint.decisions(device_of_unit[np.newaxis], levels[np.newaxis]))
-        return float(measured.runtime_s[0]) if measured.status[0] == Status.OK else math.inf
+        return float(np.nan_to_num(measured.runtime_s[0], nan=math.inf))
 
     groups, rules = joint.groups, []
     for task, neutral, legal in zip(joint.leveled, joint.neutral, joint.legal, strict=True):

@@ -1,6 +1,6 @@
 """Transformations: Item to Item, each with the map from its ops to those that they came from."""
 
-__all__ = ["AUTO", "BATCH_STATISTICS", "PART", "WHOLE"]
+__all__ = ["AUTO", "BATCH_STATISTICS", "PART", "RECOMPUTE", "WHOLE"]
 
 WHOLE = "whole"
 PART = "part"
@@ -9,3 +9,6 @@ BATCH_STATISTICS = (WHOLE, PART)
 
 AUTO = "auto"
 """Parts of a batch without a number: whole and a part for each device are both tried."""
+
+RECOMPUTE = ("none", AUTO)
+"""What is done again in the backward pass: nothing, or what makes a step fit that does not otherwise."""

@@ -68,7 +68,9 @@ def _of_programs(scene: Scene) -> dict[str, Good]:
     within = {"budget": None, "budget_s": 9, "budget_evaluations": np.int64(2), "seed": np.int64(1)}
     within |= {"slow_down": 0.1, "progress": None, "checkpoint": NewPath()}
     return {
-        "split": good(tf_placer.split, item=item, parts=2, batch_statistics="whole", kept_whole=()),
+        "split": good(
+            tf_placer.split, item=item, parts=2, batch_statistics="whole", kept_whole=(), recomputed=()
+        ),
         "Item.from_function": good(
             tf_placer.Item.from_function, fn=step, example_args=scene.examples, name="step"
         ),

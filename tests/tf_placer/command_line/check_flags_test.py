@@ -133,7 +133,6 @@ WRONG = {
     f"{_TOWERS} {_ON} --plan=nowhere": "--plan=nowhere: no such file; give the placement.json of a run",
     f"{_TOWERS} {_ON} --settings=nowhere": "--settings=nowhere: no such file",
     f"{_TOWERS} {_ON} --weights=folder": "--weights=folder: that is a folder",
-    f"{_TOWERS} {_ON} --tensorboard=notes.txt": "notes.txt is a file; give another folder",
     f"{_TOWERS} --cluster=k40x2 --out=notes.txt": "notes.txt is a file; give another folder",
     "measure --workload=two_towers --placement=folder": "--placement=folder: that is a folder",
     "explain --plan=nowhere --op=x": "--plan=nowhere: no such file",

@@ -7,7 +7,14 @@ import pytest
 import tensorflow as tf
 
 from tests.oracles.list_policy import reference_place_by_list
-from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS, ORDER, ListInputs, place_by_list
+from tf_placer.agents.learned_list.learned_list import (
+    CONTEXT,
+    FEATURES,
+    NUM_COEFFICIENTS,
+    ORDER,
+    ListInputs,
+    place_by_list,
+)
 
 NUM_PROBLEMS = 300
 

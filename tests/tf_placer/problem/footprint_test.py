@@ -8,7 +8,6 @@ import pytest
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import held_bytes
 
 
 def test_what_waits_for_the_backward_pass_counts_and_what_is_gone_does_not():
@@ -16,12 +15,12 @@ def test_what_waits_for_the_backward_pass_counts_and_what_is_gone_does_not():
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 4), (0, 5)]
     tensor = [0, 1, 2, 3, 4, 1, 0]
     problem = problem_of([1] * 6, edges, [10, 20, 40, 1, 1, 20, 10], edge_tensor=tensor)
-    assert held_bytes(problem).tolist() == [10, 20, 40, 1, 0, 0]
+    assert problem.held_bytes().tolist() == [10, 20, 40, 1, 0, 0]
 
 
 def test_an_output_that_nobody_reads_is_held_while_its_op_runs():
-    assert held_bytes(problem_of([1, 1], [], output_bytes=[5, 7])).tolist() == [0, 7]
-    assert held_bytes(problem_of([1, 1], [])).tolist() == [0, 0]
+    assert problem_of([1, 1], [], output_bytes=[5, 7]).held_bytes().tolist() == [0, 7]
+    assert problem_of([1, 1], []).held_bytes().tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -32,7 +31,7 @@ def test_together_they_are_the_peak_of_a_chain_on_one_device(seed):
         generator.integers(1, 9, 12), edges, generator.integers(1, 99, len(edges)), cluster=small_cluster(1)
     )
     peak = SimulatedEvaluator(problem).evaluate(np.zeros((1, 12))).peak_bytes[0, 0]
-    assert held_bytes(problem).sum() == peak
+    assert problem.held_bytes().sum() == peak
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -40,7 +39,7 @@ def test_shared_memory_counts_once(seed):
     problem = one_device_problem(np.random.default_rng(seed))
     assert (problem.alias_of_tensor >= 0).any()
     peak = SimulatedEvaluator(problem).evaluate(np.zeros((1, problem.num_units))).peak_bytes[0, 0]
-    assert held_bytes(problem).sum() == peak
+    assert problem.held_bytes().sum() == peak
 
 
 def one_device_problem(generator: np.random.Generator) -> Problem:
@@ -57,5 +56,5 @@ def one_device_problem(generator: np.random.Generator) -> Problem:
 
 def test_a_random_problem_holds_no_more_than_all_its_outputs():
     problem = random_problem(np.random.default_rng(0), 15, 3)
-    held = held_bytes(problem)
+    held = problem.held_bytes()
     assert (held >= 0).all() and 0 < held.sum() <= problem.tensor_bytes.sum()

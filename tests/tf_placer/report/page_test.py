@@ -14,7 +14,8 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds
 from tf_placer.report.files import write_report
-from tf_placer.report.page import FUNCTION, MODEL, PLAIN, WRAPPED, how_to, page_of_run
+from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED, how_to
+from tf_placer.report.page import page_of_run
 from tf_placer.report.sentences import remarks, verdict
 from tf_placer.search import methods
 from tf_placer.search.search import search

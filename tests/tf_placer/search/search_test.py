@@ -279,9 +279,9 @@ def test_nothing_fits_is_told_with_how_much_is_missing():
         r"fitting that costs nothing to find .*device:GPU:\d is 3 bytes over its memory; give more devices"
     )
     needs = r"GPU:\d has 17 B and would need 30 B \(30 bytes\), most of it for the units of .* is p100x1$"
-    with pytest.raises(NothingFits, match=f"{told} or a larger budget: {needs}"):
+    with pytest.raises(NothingFits, match=f"{told}, a larger budget, or place --recompute=auto: {needs}"):
         search(problem, "random", budget_evaluations=20)
-    with pytest.raises(NothingFits, match=f"{told}: {needs}"):
+    with pytest.raises(NothingFits, match=f"{told}, or place --recompute=auto: {needs}"):
         search(problem, "single", budget_evaluations=20)
 
 

@@ -29,7 +29,6 @@ from tf_placer.base.method_spec import Settings, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, Groups, fusing
 from tf_placer.networks.graph_encoders import GraphSage, SegmentAttention
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
-from tf_placer.problem.unit_graph import held_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +156,7 @@ class GoInputs(NamedTuple):
 def go_inputs(nodes: Groups) -> GoInputs:
     """Describes a problem, without names, places or landmarks, which mean nothing on another graph."""
     problem = nodes.problem
-    amounts = (problem.work_ns(), problem.resident_bytes, held_bytes(problem))
+    amounts = (problem.work_ns(), problem.resident_bytes, problem.held_bytes())
     numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
     load, slowness = load_and_slowness(nodes)
     backward = nodes.edges[:, ::-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,15 +12,34 @@ import tensorflow as tf
 
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, search_simulator
 from tf_placer.grouper.groups import Groups, ordered_groups
 from tf_placer.grouper.memory_repair import repairs
-from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS, ListInputs, place_by_list
+from tf_placer.ops.library import library
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import held_bytes
 
 _MOST = 2**20
+# As tf_placer/ops/cc/list_policy.h has them, which says what each is.
+FEATURES = (
+    "slowness",
+    "load",
+    "overfull",
+    "balance",
+    "rival",
+    "transfer",
+    "any_transfer",
+    "affinity",
+    "any_affinity",
+    "indirect",
+    "memory",
+    "full",
+    "unused",
+    "last",
+)
+CONTEXT = ("one", "slack", "work", "problem_traffic", "parallel", "traffic", "open", "tightness")
+ORDER = ("place", "work", "slack", "bytes")
+NUM_COEFFICIENTS = len(FEATURES) * len(CONTEXT) + len(ORDER) - 1
+"""P, of a rule: of each feature in each context, then of what the order depends on, but the place."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +60,55 @@ class LearnedListConfig(Settings):
     step: ClassVar[float] = 0.4  # share of the way that the mean moves to the elites
     spread_step: ClassVar[float] = 0.05  # share of the way that the spread moves to theirs
     least_spread: ClassVar[float] = 0.02  # standard deviation of a coefficient that always remains
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ListInputs:
+    """A graph of V nodes and a cluster of D devices, in numbers without units; the op checks shapes and indices."""
+
+    legal: np.ndarray  # [V, D] bool, at least one True in each row
+    work: np.ndarray  # [V, D] float64, of a node on a device, over what a device has to do in the mean
+    slowness: np.ndarray  # [V, D] float64, logarithm of a node's time on a device over that on its fastest
+    memory: np.ndarray  # [V, D] float64, what a node needs, over what the device holds
+    # [V, T] float64, when in the step the work of a node could be done. The product of the windows of two
+    # nodes is how much of the one falls into the time of the other.
+    window: np.ndarray
+    # [V, C] float64, what coefficients depend on; that of "open" is made anew for each decision
+    context: np.ndarray
+    order_features: np.ndarray  # [V, K] float64, what the order depends on
+    neighbor_offset: np.ndarray  # [V + 1] int32, where each node's neighbors begin
+    neighbor: np.ndarray  # [E] int32; each of two neighbors has the other
+    neighbor_bytes: np.ndarray  # [E] float64, that flow between them, either way: the same at both ends
+    # [D, D] float64, what a message takes beside its bytes, over the time of the step; 0 on the diagonal
+    link_fixed: np.ndarray
+    link_per_byte: np.ndarray  # [D, D] float64, what a byte takes, alike
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, tf.Tensor]:
+        """The op's inputs by name."""
+        return {field.name: tf.constant(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes: int) -> np.ndarray:
+    """Places by a batch of rules, on TensorFlow's own threads.
+
+    Args:
+      inputs: the graph and the cluster.
+      coefficients: [B, P] float64.
+      passes: how often each node is decided, at least once; after the first time all others are in their places.
+
+    Returns:
+      [B, V] int32 legal devices.
+
+    Raises:
+      tf.errors.InvalidArgumentError: an array has a wrong shape or index; the message names it.
+    """
+    with tf.device("CPU:0"):
+        placed = library().tf_placer_place_by_list(
+            coefficients=tf.constant(coefficients, tf.float64), passes=passes, **inputs.tensors
+        )
+    devices: np.ndarray = placed.numpy()
+    return devices
 
 
 class Rules:
@@ -99,7 +168,7 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     chain_ns = float(max((graph.top_level_ns + graph.bottom_level_ns).max(initial=0), 1))
     step_ns = max(chain_ns, share_ns)
     least_ns = np.maximum(np.where(nodes.legal, work_ns, np.inf).min(axis=1), 1.0)
-    need_bytes = nodes.sums(problem.resident_bytes + held_bytes(problem))
+    need_bytes = nodes.sums(problem.resident_bytes + problem.held_bytes())
     capacity_bytes = np.maximum(problem.cluster.capacity_bytes(), 1)
     # Times of a message and of a byte, over the time of the step; 0 on the diagonal.
     elsewhere = ~np.eye(problem.num_devices, dtype=bool)
@@ -127,7 +196,7 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
         place = np.clip((middle_ns / chain_ns * _BINS).astype(int), 0, _BINS - 1)
         np.add.at(window, (node_of_op, place), half_ns)
     window /= np.maximum(window.sum(axis=1, keepdims=True), 1.0)
-    # Context, see ``tf_placer.ops.list_policy.CONTEXT``.
+    # Context, see ``CONTEXT``.
     links = max(len(link_fixed) * (len(link_fixed) - 1), 1)  # without links both are 0
     fixed, per_byte = (float(matrix.sum() / links) for matrix in (link_fixed, link_per_byte))
     traffic = nodes.edge_bytes.sum() * per_byte + len(nodes.edges) * fixed
@@ -192,7 +261,7 @@ _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
 
 
 class RulePrior(snt.Module):
-    """Independent normal distributions of the P coefficients of a rule (``tf_placer.ops.list_policy``).
+    """Independent normal distributions of the P coefficients of a rule.
 
     The ``mean``, a [P] float64 variable, is taught; the standard deviations ``spread`` are fixed.
     """
@@ -234,7 +303,7 @@ class ListLesson:
     def times_s(self, rules: np.ndarray) -> np.ndarray:
         """[B] seconds; inf where the placement does not fit."""
         measured = self.evaluator.evaluate(self.placer(rules))
-        return np.where(measured.status == Status.OK, measured.runtime_s, np.inf)
+        return np.nan_to_num(measured.runtime_s, nan=np.inf)
 
 
 class LearnedListStudent(snt.Module):

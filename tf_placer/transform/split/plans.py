@@ -30,7 +30,7 @@ def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
       whole.
     """
     units, splitting = problem.num_units, problem.splitting
-    if splitting is None:
+    if splitting is None or splitting.parts == 1:
         return np.full(units, SHARED, np.int32), np.zeros((units, 0), np.int32)
     parts, part, time_ns = splitting.parts, problem.part_of_op(), _time_ns(problem)
     spent_ns = np.zeros((units, parts + 1), np.int64)  # the last column is of shared ops

@@ -12,6 +12,7 @@ from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting
 from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
+from tf_placer.transform.recompute import recompute
 from tf_placer.transform.split.propagate import Program, States, best_states, propagate
 from tf_placer.transform.split.states import WHOLE as ALL
 from tf_placer.transform.split.states import Part, data_inputs_of
@@ -81,7 +82,13 @@ class SplitProgram:
         ]
 
 
-def split(item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Collection[str] = ()) -> Item:
+def split(
+    item: Item,
+    parts: int,
+    batch_statistics: str = "whole",
+    kept_whole: Collection[str] = (),
+    recomputed: Collection[int] = (),
+) -> Item:
     """Splits the batch of a program: every op that works on examples gets a copy for each part.
 
     The result has the program's inputs, outputs and variables, all whole, so it is placed, run and exported like any
@@ -94,17 +101,24 @@ def split(item: Item, parts: int, batch_statistics: str = "whole", kept_whole: C
       parts: copies; 1 gives the item itself.
       batch_statistics: ``"whole"`` or ``"part"``.
       kept_whole: names of ops that stay whole, because their copies would take longer than they gain.
+      recomputed: positions, among the ops of the program in parts, of those that are done again in the backward pass,
+        so that their outputs need not live until then (``recompute``).
 
     Raises:
-      InputError: ``parts`` is below 1 or above the batch, no input holds examples, or no op is left to split.
+      InputError: ``parts`` is below 1 or above the batch, no input holds examples, or no op is left to split; or an op
+        cannot be done again.
     """
-    return split_program(item, parts, batch_statistics, kept_whole).item
+    return split_program(item, parts, batch_statistics, kept_whole, recomputed).item
 
 
 @eagerly()
 @without_collections()
 def split_program(
-    item: Item, parts: int, batch_statistics: str = "whole", kept_whole: Collection[str] = ()
+    item: Item,
+    parts: int,
+    batch_statistics: str = "whole",
+    kept_whole: Collection[str] = (),
+    recomputed: Collection[int] = (),
 ) -> SplitProgram:
     """Splits the batch like ``split``, and records origins of ops and reasons of ops that stay whole.
 
@@ -115,6 +129,13 @@ def split_program(
     arguments.instance_of("item", item, Item, "give an Item")
     parts = arguments.whole_number("parts", parts, least=1)
     arguments.one_of("batch_statistics", batch_statistics, BATCH_STATISTICS)
+    for op in arguments.items_of("recomputed", recomputed, int, "give positions of ops"):
+        arguments.whole_number("recomputed", op, least=0)
+    if recomputed:
+        parted = split_program(item, parts, batch_statistics, kept_whole)
+        again, origin_of = recompute(parted.item, recomputed)
+        origin_of = {name: parted.origin_of[origin_of[name]] for name in again.index.names}
+        return dataclasses.replace(parted, item=again, origin_of=origin_of)
     if parts == 1:
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
     if isinstance(kept_whole, str) or not isinstance(kept_whole, Collection):

@@ -64,9 +64,6 @@ class Unrolled:
     origin_of: Mapping[str, str]  # op of ``item`` -> op of the program with loops
     loops: frozenset[str]  # that are written out
     why_not: Mapping[str, str]  # remaining loop -> why, one clause
-    # The program before and after each round of loops was written out, lists still in it, with the tensors that
-    # determine the trips of these loops.
-    steps: tuple[tuple[Item, frozenset[Tensor]], ...] = ()
 
 
 class _StaysALoop(Exception):
@@ -86,37 +83,30 @@ def unrolled(item: Item, kept: Collection[str] = ()) -> Unrolled:
     origin_of = {name: name for name in item.index.names}
     why_not: dict[str, str] = {}
     ops_left, loops = _MOST_OPS, set[str]()
-    steps: list[tuple[Item, frozenset[Tensor]]] = []
     while any(op_type in LOOPS for op_type in item.index.op_types):
         why_not = {}
         trips: dict[str, int] = {}
-        read: set[Tensor] = set()
         value_of = known_values(item.index, item.outputs)
         for op, node in enumerate(item.graph_def.node):
             if node.op not in LOOPS or origin_of[node.name] in kept:
                 continue
             try:
-                count, ops, producers = _trips(item, op, value_of, ops_left)
+                count, ops = _trips(item, op, value_of, ops_left)
             except _StaysALoop as reason:
                 why_not[node.name] = str(reason)
                 continue
             trips[node.name] = count
             ops_left -= ops
-            read.update(producers)
         if not trips:
             break
         loops |= {origin_of[name] for name in trips}
-        steps.append((item, frozenset(read)))
         item, origin_of = _written_out(item, trips, origin_of)
-        steps.append((item, frozenset()))
         item, origin_of = without_lists(item, origin_of)
-    return Unrolled(item, origin_of, frozenset(loops), why_not, tuple(steps))
+    return Unrolled(item, origin_of, frozenset(loops), why_not)
 
 
-def _trips(
-    item: Item, loop: int, known: Mapping[Tensor, np.ndarray], most_ops: int
-) -> tuple[int, int, list[Tensor]]:
-    """Trips of a loop, the number of ops that they become, and the tensors that determine them.
+def _trips(item: Item, loop: int, known: Mapping[Tensor, np.ndarray], most_ops: int) -> tuple[int, int]:
+    """Trips of a loop, and the number of ops that they become.
 
     Runs the condition and the ops of the body that it depends on, and nothing else.
     """
@@ -153,7 +143,7 @@ def _trips(
     ops_of_trip = sum(len(function.node_def) for function in inside)
     for trips in range(1 + most_ops // max(1, ops_of_trip)):
         if not goes_on(values)[0]:
-            return trips, trips * ops_of_trip, producers
+            return trips, trips * ops_of_trip
         values = following(values)
     raise _StaysALoop(f"its trips are more ops than the {_MOST_OPS:,} that loops may become")
 

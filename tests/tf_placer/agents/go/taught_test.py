@@ -26,7 +26,6 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import TASKS, JointPlans, ordered_groups
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.unit_graph import held_bytes
 from tf_placer.training.teach import kept_plans
 
 
@@ -183,7 +182,7 @@ def test_the_first_is_the_likeliest_whatever_the_seed():
 def test_no_device_holds_more_than_it_can():
     problem = branches_problem(4, 6, num_devices=4)
     problem = dataclasses.replace(problem, resident_bytes=np.full(problem.num_units, 10_000))
-    need = problem.resident_bytes + held_bytes(problem)
+    need = problem.resident_bytes + problem.held_bytes()
     # Half of all on each of four devices: what goes to one of them together has to leave it again.
     size = int(need.sum()) // 2
     devices = tuple(dataclasses.replace(device, memory_bytes=size) for device in problem.cluster.devices)

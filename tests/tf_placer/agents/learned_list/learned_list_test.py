@@ -9,6 +9,8 @@ import tensorflow as tf
 from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.learned_list.learned_list import (
+    CONTEXT,
+    ORDER,
     LearnedList,
     LearnedListConfig,
     LearnedListStudent,
@@ -22,7 +24,6 @@ from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import ordered_groups
-from tf_placer.ops.list_policy import CONTEXT, ORDER
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 from tf_placer.training.teach import lesson_of
