@@ -212,8 +212,8 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
 
     Returns:
       The same as JSON: ``devices``, with bytes that each has, that a step with everything there takes, and that the
-      smallest of some plain plans over all takes; ``batch``, ``largest_on_one`` and ``largest_on_all``, all None for a
-      program without a batch, which ``why_no_batch`` explains.
+      smallest of some plain plans over all takes; ``batch``, ``largest_on_one``, ``largest_on_all`` and
+      ``largest_recomputed``, all None for a program without a batch, which ``why_no_batch`` explains.
     """
     log, request = Log(console), dataclasses.replace(request, costs="analytic")
     with log:
@@ -222,7 +222,8 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
         form, cluster = read(request, log), request.cluster
         assert form.item is not None  # the command takes no profiled graph
         single, least = device_peaks(form.problem)
-        data: dict[str, Any] = dict.fromkeys(("batch", "largest_on_one", "largest_on_all", "why_no_batch"))
+        keys = ("batch", "largest_on_one", "largest_on_all", "largest_recomputed", "why_no_batch")
+        data: dict[str, Any] = dict.fromkeys(keys)
         with log.phase(_BATCHES):
             try:
                 data |= zip(data, largest_batches(form.item, cluster), strict=False)
@@ -240,10 +241,12 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
     if data["why_no_batch"] is not None:
         console.print(f"The largest batch is not known: {data['why_no_batch']}.", soft_wrap=True)
     else:
-        most = [f"{data[key]}{' or more' if data[key] == MOST_EXAMPLES else ''}" for key in list(data)[1:3]]
-        text = f"The batch is {data['batch']}. The largest that fits: {most[0]} on one device, {most[1]} over all."
-        console.print(f"{text} `place --objective=memory` searches plans that take less.", soft_wrap=True)
-    keys = ("name", "has_bytes", "everything_bytes", "least_bytes")
+        most = [f"{data[key]}{' or more' if data[key] == MOST_EXAMPLES else ''}" for key in keys[1:4]]
+        text = f"The batch is {data['batch']}. The largest that fits: {most[0]} on one device, {most[1]} over all"
+        if data["largest_recomputed"] > data["largest_on_one"]:
+            text += f", {most[2]} on one with ops done again (`place --recompute=auto`)"
+        console.print(f"{text}. `place --objective=memory` searches plans that take less.", soft_wrap=True)
+    columns = ("name", "has_bytes", "everything_bytes", "least_bytes")
     named = zip(cluster.devices, rows, strict=True)
-    devices = [dict(zip(keys, (device.name, *row), strict=True)) for device, row in named]
+    devices = [dict(zip(columns, (device.name, *row), strict=True)) for device, row in named]
     return {"workload": form.problem.name, "cluster": cluster.name, "devices": devices, **data}

@@ -117,30 +117,37 @@ def device_peaks(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return peaks[devices, devices], peaks[fullest_share(problem.cluster, peaks).argmin()]
 
 
-def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int]:
-    """Examples of a step, the most that one accelerator holds, and the most that all hold; simulated, without search.
+def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
+    """Examples of a step, the most that one accelerator holds, that all hold, and that one holds with ops done again.
 
-    Where even ``MOST_EXAMPLES`` fit, no more are tried.
+    All is simulated, without search. Where even ``MOST_EXAMPLES`` fit, no more are tried.
 
     Raises:
       InputError: no batch is found in the program.
     """
-    program, capacity = split_program(item, 2), cluster.capacity_bytes()
+    program, capacity, counted = split_program(item, 2), cluster.capacity_bytes(), cluster.accelerators()
+    whole = program.whole_of(program.batch)
+    passes, problem = Passes.of(whole.index.names, whole.index.edges), analytic_problem(whole, cluster)
+    choices = [choice.ops for choice in _choices(problem, recomputable(whole, passes), passes)]
+    again = min(choices, key=lambda ops: _peak_bytes(with_copies(problem, passes, ops)))
 
     @functools.cache
-    def fits(batch: int) -> tuple[bool, bool]:
-        single, least = device_peaks(analytic_problem(program.whole_of(batch), cluster))
-        return bool((single <= capacity)[cluster.accelerators()].any()), bool((least <= capacity).all())
+    def fits(batch: int) -> tuple[bool, bool, bool]:
+        larger = analytic_problem(program.whole_of(batch), cluster)
+        single, least = device_peaks(larger)
+        with_less = (single, device_peaks(with_copies(larger, passes, again))[0])
+        on_one, on_one_again = ((peaks <= capacity)[counted].any() for peaks in with_less)
+        return bool(on_one), bool((least <= capacity).all()), bool(on_one_again)
 
-    most = [0, 0]
-    for case in range(2):
+    most = [0, 0, 0]
+    for case in range(len(most)):
         fitting, too_large, tried = 0, MOST_EXAMPLES + 1, program.batch
         while too_large - fitting > 1:
             fitting, too_large = (tried, too_large) if fits(tried)[case] else (fitting, tried)
             middle = (fitting + too_large) // 2
             tried = min(2 * fitting, middle) if fitting else middle  # simulating a huge batch takes longer
         most[case] = fitting
-    return program.batch, most[0], most[1]
+    return program.batch, most[0], most[1], most[2]
 
 
 def _off_the_host(problem: Problem) -> Problem:

@@ -427,7 +427,8 @@ def _found_nothing(
             remedy = f"try {PLAIN}, which begins at a plan that fits"
         else:
             remedy = f"in the plan nearest to fitting that costs nothing to find {nearest.messages[0]}; "
-            remedy += f"give more devices{'' if tried_all else ', a larger budget'}, or place --recompute=auto"
+            budget = "" if tried_all else ", a larger budget"
+            remedy += f"give more devices{budget}, or place --recompute=auto"
     elif tried_all:
         remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (
