@@ -254,12 +254,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
       trace: metadata of a step that was run with FULL_TRACE.
       pid: number of the process.
     """
-    number_of = {
-        name.rpartition("/")[2]
-        if op_type.startswith(CLUSTER)
-        else name: number  # a call has its cluster's name without scope
-        for number, (name, op_type) in enumerate(zip(problem.op_names, problem.op_types, strict=True))
-    }
+    number_of = _traced_names(problem)
     order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
     ran: defaultdict[str, list[Span]] = defaultdict(list)
     received: defaultdict[str, list[Span]] = defaultdict(list)
@@ -290,6 +285,30 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
         if received[name]:
             process.add_spans(f"received by {label}", _shifted(received[name], begin_ns))
     return process.events
+
+
+def _traced_names(problem: Problem) -> dict[str, int]:
+    """Names of a problem's ops in a trace, where a call has its cluster's name without scope -> positions."""
+    pairs = zip(problem.op_names, problem.op_types, strict=True)
+    names = (name.rpartition("/")[2] if kind.startswith(CLUSTER) else name for name, kind in pairs)
+    return {name: number for number, name in enumerate(names)}
+
+
+def measured_spans(problem: Problem, trace: tf.compat.v1.RunMetadata) -> np.ndarray:
+    """[N, 2] int64 nanoseconds since a traced step began, from the first to the last kernel of each op; 0 for none."""
+    number_of, spans = _traced_names(problem), dict[int, list[tuple[int, int]]]()
+    for node in (node for device in trace.step_stats.dev_stats for node in device.node_stats):
+        op = None if node.node_name == _RECEIVED else owner(node.node_name, number_of)
+        if op is not None:
+            spans.setdefault(number_of[op], []).append(node_times_ns(node))
+    ends = {op: (min(times)[0], max(end for _, end in times)) for op, times in spans.items()}
+    begin_ns, measured = (
+        min((start for start, _ in ends.values()), default=0),
+        np.zeros((problem.num_ops, 2), int),
+    )
+    for number, times in ends.items():
+        measured[number] = np.subtract(times, begin_ns)
+    return measured
 
 
 def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:

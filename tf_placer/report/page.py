@@ -141,12 +141,12 @@ def _section(
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
-    plan = draw_step(problem, outcome.placement.decisions)
+    traced = outcome.written.traced if outcome.placement is outcome.written.placement else None
+    plan = draw_step(problem, outcome.placement.decisions, traced)
     # Plans of the fastest rivals, where they do not make the file too large.
     rivals = [(row.name, row.placement) for row in outcome.rows if row is not outcome.row_written]
     plans = [(name, plan) for name, plan in rivals if plan is not None and plan.problem.num_ops <= _MOST_OPS]
     views = {name: draw_step(plan.problem, plan.decisions) for name, plan in plans[:_MOST_RIVALS]}
-    # The numbers to remember: of the plan that is written, and what it is compared with.
     row, gained = outcome.row_written, outcome.gain
     figures = [("step, simulated", milliseconds(row.simulated_s))]
     if gained is not None and gained.clock is not Clock.SIMULATED:

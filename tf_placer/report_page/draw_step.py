@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from colocation.op_facts import VARIABLES
 from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
+from tf_placer.presentation.chrome_trace import measured_spans
 from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import CLUSTER, Problem
@@ -17,8 +19,12 @@ from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTab
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
 
 
-def draw_step(problem: Problem, decisions: Decisions) -> StepView:
+def draw_step(
+    problem: Problem, decisions: Decisions, traced: tf.compat.v1.RunMetadata | None = None
+) -> StepView:
     """Events in the simulator of one step of one plan, which need not fit in memory; a cluster is one op.
+
+    Ops also have the times that they took in the step that the runtime ``traced``.
 
     Raises:
       InputError: the plan is not one of the problem.
@@ -26,6 +32,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
     timeline = simulated_timeline(problem, decisions)
     problem = timeline.problem
     transfer_start_ns, transfer_end_ns = timeline.times_ns["transfer"]
+    measured = np.zeros((0, 2), int) if traced is None else measured_spans(problem, traced)
     devices = problem.cluster.devices
     labels = problem.cluster.labels
     layers = layers_of_parts(problem)
@@ -59,6 +66,8 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             limit=timeline.limit_of_op,
             start_ns=timeline.start_ns,
             duration_ns=timeline.end_ns - timeline.start_ns,
+            measured_start_ns=measured[:, 0],
+            measured_duration_ns=measured[:, 1] - measured[:, 0],
             output_bytes=np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops).astype(
                 np.int64
             ),

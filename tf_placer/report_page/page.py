@@ -43,6 +43,8 @@ class OpTable:
     limit: np.ndarray | None
     start_ns: np.ndarray  # [N], as ``duration_ns``
     duration_ns: np.ndarray
+    measured_start_ns: np.ndarray  # [N] of a step on the runtime, or [0]; no duration of what has no kernel
+    measured_duration_ns: np.ndarray
     output_bytes: np.ndarray  # [N] of all that the op puts out
     resident_bytes: np.ndarray  # [N] of variables; of a unit it is counted at one op
     critical: np.ndarray  # positions of ops on the critical path

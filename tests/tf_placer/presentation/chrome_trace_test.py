@@ -16,7 +16,13 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.runtime import TraceFailed
 from tf_placer.evaluation.timeline import simulated_timeline
 from tf_placer.graph.item import Item
-from tf_placer.presentation.chrome_trace import MEASURED_PID, SIMULATED_PID, chrome_trace, write_timeline
+from tf_placer.presentation.chrome_trace import (
+    MEASURED_PID,
+    SIMULATED_PID,
+    chrome_trace,
+    measured_spans,
+    write_timeline,
+)
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import RuntimeConfig
@@ -149,8 +155,9 @@ def test_types_are_the_plans_whatever_kernel_ran():
     )
     measured = tf.compat.v1.RunMetadata()
     device = measured.step_stats.dev_stats.add(device="GPU:0")
-    for name, kernel in (("a", "_MklMatMul"), ("loop/body/b", "_FusedMatMul"), ("elsewhere", "_SwitchN")):
-        times = {"all_start_nanos": 5, "op_start_rel_nanos": 0, "op_end_rel_nanos": 9}
+    kernels = (("a", "_MklMatMul"), ("loop/body/b", "_FusedMatMul"), ("elsewhere", "_SwitchN"))
+    for start, (name, kernel) in enumerate(kernels, 1):
+        times = {"all_start_nanos": start, "op_start_rel_nanos": 5, "op_end_rel_nanos": 9}
         device.node_stats.add(node_name=name, timeline_label=f"{name} = {kernel}(x, y)", **times)
     spans = of_kind(events_of(chrome_trace(Placement(problem, [0, 1]), measured)), "X", MEASURED_PID)
     assert {span["name"]: (span["args"]["type"], span["args"].get("unit")) for span in spans} == {
@@ -158,6 +165,7 @@ def test_types_are_the_plans_whatever_kernel_ran():
         "loop/body/b": ("While", 1),
         "elsewhere": ("_SwitchN", None),
     }
+    assert measured_spans(problem, measured).tolist() == [[0, 4], [1, 5]]
 
 
 def test_a_cluster_is_a_span_in_both_processes_that_says_how_many_ops_it_is():
@@ -167,12 +175,10 @@ def test_a_cluster_is_a_span_in_both_processes_that_says_how_many_ops_it_is():
     device = measured.step_stats.dev_stats.add(device="GPU:0")
     device.node_stats.add(node_name="fused_cluster_0", timeline_label="fused_cluster_0", **times)
     events = events_of(chrome_trace(Placement(problem, [0, 0, 0], None, [0, 0, -1]), measured))
-    told = [
-        {span["name"]: span["args"].get("type") for span in of_kind(events, "X", pid)}
-        for pid in (SIMULATED_PID, MEASURED_PID)
-    ]
-    assert told[0]["a/fused_cluster_0"] == told[1]["fused_cluster_0"] == "fused, 2 ops"
-    assert "a/x" not in told[0] and "z" in told[0]
+    spans = [of_kind(events, "X", pid) for pid in (SIMULATED_PID, MEASURED_PID)]
+    told, ran = ({span["name"]: span["args"].get("type") for span in of_pid} for of_pid in spans)
+    assert told["a/fused_cluster_0"] == ran["fused_cluster_0"] == "fused, 2 ops"
+    assert "a/x" not in told and "z" in told
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")

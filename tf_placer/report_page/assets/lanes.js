@@ -8,7 +8,15 @@ const ROW_HEIGHTS = [24, 13, 10]; // of lanes with one row, two, or more
 /** All lanes of a plan, from top to bottom, with their places in pixels. */
 function lanesOf(plan) {
   const works = joined(plan.ops, plan.chores);
-  const lanes = plan.devices.map(({ label }, d) => ({ kind: "device", label, device: d, ...rowsOf(works, (i) => works.device[i] === d) }));
+  const { device, measured_start_ns, measured_duration_ns } = plan.ops;
+  const measured = { start_ns: measured_start_ns, duration_ns: measured_duration_ns };
+  const lanes = plan.devices.flatMap(({ label }, d) => {
+    const lane = { kind: "device", label, device: d, ...rowsOf(works, (i) => works.device[i] === d) };
+    const run = { kind: "device", label: `${label}, measured`, device: d, ...rowsOf(measured, (i) => device[i] === d) };
+    return run.boxes ? [lane, run] : [lane];
+  });
+  plan.measured_ns = measured_start_ns.reduce((end, start, i) => Math.max(end, start + measured_duration_ns[i]), 0);
+  plan.shown_ns = Math.max(plan.step_ns, plan.measured_ns);
   plan.channels.forEach((label, c) => {
     const rows = rowsOf(plan.transfers, (i) => plan.transfers.channel[i] === c);
     if (rows.boxes) lanes.push({ kind: "channel", label, channel: c, ...rows });
@@ -19,7 +27,7 @@ function lanesOf(plan) {
     lane.top = top + LABEL_HEIGHT;
     lane.height = lane.rows.length * lane.rowHeight;
     top = lane.top + lane.height + LANE_GAP;
-    lane.share = busyNs(lane) / plan.step_ns;
+    lane.share = busyNs(lane) / (lane.label.endsWith(", measured") ? plan.measured_ns : plan.step_ns);
   }
   return { lanes, height: top };
 }

@@ -33,7 +33,7 @@ function timeline(data) {
   state.tip = tip;
   const idle = plan.channels.length - state.lanes.filter((lane) => lane.kind === "channel").length;
   const unused = idle ? ` ${idle} of ${plan.channels.length} links carry nothing and are left out.` : "";
-  const line = `One step of ${duration(plan.step_ns)} in the simulator, ${plan.ops.leaf.length.toLocaleString("en")} ops; `
+  const line = `One step of ${duration(plan.step_ns)} in the simulator${plan.measured_ns ? ` (${duration(plan.measured_ns)} as traced on the runtime, in the lanes below)` : ""}, ${plan.ops.leaf.length.toLocaleString("en")} ops; `
     + `a device's share is the time in which it runs something.${partsNote(plan)}${fusedNote(plan)}${unused}`;
   const found = element("ul", { className: "found" });
   state.listen = () => listen(state, place);
@@ -50,7 +50,7 @@ function tools(state, found) {
     redraw(state);
   });
   const whole = element("button", { type: "button" }, "Whole step");
-  whole.addEventListener("click", () => zoomTo(state, 0, state.plan.step_ns));
+  whole.addEventListener("click", () => zoomTo(state, 0, state.plan.shown_ns));
   return element(
     "div", { className: "tools" }, searchBox(state, found), element("label", {}, path, "critical path"), whole,
     element("span", { className: "soft note" }, "wheel or slider: zoom; drag: move"),
@@ -68,7 +68,7 @@ function laneItems(state) {
 }
 
 function timelineOptions(state) {
-  const step = state.plan.step_ns;
+  const step = state.plan.shown_ns;
   state.colors = Object.fromEntries(["ink", "soft", "lane", "mark", "on-device"].map((name) => [name, color(`--${name}`)]));
   state.colors.devices = state.plan.devices.map((_, d) => color(deviceVariable(d)));
   const zoom = { xAxisIndex: 0, filterMode: "none", minValueSpan: Math.min(1000, step) };
@@ -110,7 +110,7 @@ function drawItem(state, params, api) {
 /** The times at the left and the right edge. */
 function shownWindow(state, api, left, width) {
   const origin = api.coord([0, 0])[0];
-  const perNs = (api.coord([state.plan.step_ns, 0])[0] - origin) / state.plan.step_ns;
+  const perNs = (api.coord([state.plan.shown_ns, 0])[0] - origin) / state.plan.shown_ns;
   return [(left - origin) / perNs, (left + width - origin) / perNs];
 }
 

@@ -18,7 +18,7 @@ function listen(state, place) {
 function wheel(state, event) {
   event.stopPropagation(); // ECharts would keep the page from scrolling
   const [from, to] = zoomWindow(state);
-  const isWhole = from <= 0 && to >= state.plan.step_ns;
+  const isWhole = from <= 0 && to >= state.plan.shown_ns;
   if (event.deltaY === 0 || (isWhole && event.deltaY > 0)) return;
   event.preventDefault();
   const at = state.chart().convertFromPixel({ xAxisIndex: 0 }, event.offsetX);
@@ -34,7 +34,7 @@ function zoomWindow(state) {
 
 function zoomTo(state, from, to) {
   const startValue = Math.max(0, from);
-  const endValue = Math.min(state.plan.step_ns, Math.max(to, startValue + 1));
+  const endValue = Math.min(state.plan.shown_ns, Math.max(to, startValue + 1));
   state.chart().dispatchAction({ type: "dataZoom", dataZoomIndex: 0, startValue, endValue });
 }
 
@@ -183,7 +183,7 @@ function goToTransfer(state, id) {
 }
 
 function goToBox(state, lane, id, start, takes, about) {
-  const around = Math.max(4 * takes, state.plan.step_ns / 400);
+  const around = Math.max(4 * takes, state.plan.shown_ns / 400);
   zoomTo(state, start - around, start + takes + around);
   for (const row of lane.rows) {
     const i = row.id.indexOf(id);
