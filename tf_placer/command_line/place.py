@@ -21,6 +21,7 @@ from tf_placer.planning.find import find, left_out
 from tf_placer.planning.forecast import (
     BUILD,
     PROFILE,
+    RECOMPUTE,
     SPLIT,
     WRITE,
     closing,
@@ -194,10 +195,13 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
         if request.cluster.kind == "remote":
             workers_of(request.cluster).start()  # before hours of search, not after
         item, why = request.source.item(), ""
-        if request.recomputes:
+        if not (request.recomputes or request.is_profiled):
+            return _described(request, item, log, check)
+    if request.recomputes:
+        with log.phase(RECOMPUTE):
             item, why = made_to_fit(item, request.cluster)
-        if not request.is_profiled:
-            return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
+            if not request.is_profiled:
+                return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
     with log.phase(PROFILE):
         return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
 

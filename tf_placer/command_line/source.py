@@ -19,7 +19,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer import workloads
 from tf_placer.automatic.auto_placed import AutoPlaced
-from tf_placer.base.arguments import InputError, shown
+from tf_placer.base.arguments import InputError, named, shown
 from tf_placer.base.eager import eagerly_from_here
 from tf_placer.command_line.script import Called, Script
 from tf_placer.graph.item import Item
@@ -120,7 +120,8 @@ class Source:
         names = item.index.names
         # A plan of another program is refused where it is applied, and says what it is of.
         kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
-        return split(item, self.parts, self.batch_statistics, kept_whole, self.recomputed)
+        with named("the plan's split") if self.recomputed else contextlib.nullcontext():
+            return split(item, self.parts, self.batch_statistics, kept_whole, self.recomputed)
 
     def read_meta_graph(self) -> GraphFile:
         """The file of a graph, parsed."""

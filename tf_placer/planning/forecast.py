@@ -20,6 +20,7 @@ from tf_placer.workers.fork_server import has_forked
 
 COMPILE = "compiling the simulator"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
+RECOMPUTE = "choosing what is done again"
 START, MEASURE, RACE = "starting workers", "measuring plans", "racing them"
 SPLIT_STAGE, SPLIT = "splitting the batch into parts", "splitting the batch"
 FUSE, WRITE = "fusing", "writing"
@@ -29,7 +30,7 @@ FUSE_MOST_S = 240.0
 """Of the search for clusters, also where the budget has no seconds."""
 # Rules for what was never done on this machine, from an idle one with two cores.
 _COMPILE_S, _START_S, _START_AGAIN_S, _OP_S = 40.0, 5.0, 1.0, 5e-5
-_TRACE_S, _READ_S, _PROFILE_S = 20.0, 3.0, 55.0
+_TRACE_S, _READ_S, _PROFILE_S, _RECOMPUTE_S = 20.0, 3.0, 55.0, 30.0
 _FLEET_S = 15.0
 _SPLIT_S, _SPLIT_S_PER_OP = 0.4, 2.5e-4
 _AT_ONCE_S, _WRITE_S, _S_PER_OP = 0.5, 0.5, 2e-4
@@ -116,7 +117,10 @@ def reading(request: Request, log: Log) -> list[Phase]:
         build = log.expected(BUILD, _TRACE_S, f"building {name} anew", is_once=True)
     key = f"profiling {request.where}"  # as long as the last time, when what was measured was kept
     profile = log.expected(PROFILE, _PROFILE_S, key, is_once=log.durations.of(key) is None)
-    return [*compiling(log), build, *([profile] if request.is_profiled else [])]
+    again = (
+        [log.expected(RECOMPUTE, _RECOMPUTE_S, f"{RECOMPUTE} {request.where}")] if request.recomputes else []
+    )
+    return [*compiling(log), build, *again, *([profile] if request.is_profiled else [])]
 
 
 def expect_profile(request: Request, item: Item, log: Log) -> None:

@@ -23,7 +23,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
-from tf_placer.planning.outcome import AS_IT_IS, FUSED, PLAN, SINGLE, Note, Outcome, Timed, in_words
+from tf_placer.planning.outcome import AS_IT_IS, FUSED, IN_WORDS, PLAN, SINGLE, Note, Outcome, Timed
 from tf_placer.planning.race import raced_anew
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 from tf_placer.problem.problem import Problem
@@ -170,7 +170,7 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
         spread_s=fusing.fused_spread_s,
         is_clear=fusing.is_faster,
     )
-    is_faster = in_words(fusing.is_faster)
+    is_faster = IN_WORDS[fusing.is_faster]
     return Outcome(
         Form(problem, item),
         plan,

@@ -31,6 +31,7 @@ from tf_placer.search.search import NothingFits, evaluate_given
 
 SINGLE = REFERENCE
 NOT_RUN = "NOT_RUN"
+IN_WORDS = {True: "clearly faster", False: "not clearly faster"}  # whether a plan is worth it
 GIVEN = "plan"
 """Name of a plan that was given and not searched, in place of a method's."""
 PLAN = "the plan"
@@ -594,7 +595,7 @@ class Outcome:
           load: as ``Note.LOAD``.
         """
         as_it_is = self.named(AS_IT_IS) or Timed(AS_IT_IS)
-        verdict = f"{in_words(is_worth_it)} than the unplaced function, call by call in its own process"
+        verdict = f"{IN_WORDS[is_worth_it]} than the unplaced function, call by call in its own process"
         return dataclasses.replace(
             self,
             written=dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it),
@@ -603,11 +604,6 @@ class Outcome:
                 dataclasses.replace(as_it_is, called_s=unplaced_s, spread_s=None),
             ),
         ).noted({Note.BESIDE_UNPLACED: verdict, Note.LOAD: load, Note.TIMED_AT_S: time.time()})
-
-
-def in_words(is_worth_it: bool) -> str:
-    """``"clearly faster"``, or that it is not."""
-    return "clearly faster" if is_worth_it else "not clearly faster"
 
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:

@@ -15,7 +15,7 @@ from tf_placer.fleet.fleet import FleetTiming
 from tf_placer.planning.forecast import MEASURE, RACE, START
 from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log
-from tf_placer.planning.outcome import AS_IT_IS, Note, Outcome, Timed, in_words, with_race
+from tf_placer.planning.outcome import AS_IT_IS, IN_WORDS, Note, Outcome, Timed, with_race
 from tf_placer.planning.search_request import Request
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.runtime.graph_program import GraphProgram
@@ -47,7 +47,7 @@ class Race:
         if self.why_not_unplaced:
             comparison = f"used because the function does not run unplaced ({self.why_not_unplaced})"
         else:
-            comparison = f"{in_words(plan.is_clear is True)} than the unplaced function, on the whole machine"
+            comparison = f"{IN_WORDS[plan.is_clear is True]} than the unplaced function, on the whole machine"
         return {Note.BESIDE_UNPLACED: comparison, Note.LOAD: self.load, Note.TIMED_AT_S: self.timed_at_s}
 
 

@@ -332,13 +332,8 @@ def kind_of(name: str) -> Any:
     return Literal[words] if words else _HINTS[name]
 
 
-_NEUTRAL = {
-    "order": (NO_ORDER,),
-    "objective": (TIME,),
-    "by": (OP,),
-    "parts": (1, AUTO),
-    "recompute": RECOMPUTE[:1],
-}
+_OF_WORDS = ("order", "objective", "by", "recompute")
+_NEUTRAL = {"parts": (1, AUTO), **dict.fromkeys(_OF_WORDS, (NO_ORDER, TIME, OP))}
 _NEEDS = {"args": "script", "meta_graph": "fetches", "complete_plan": "plan"}
 _APPLIED = "applied plan"  # a plan that is not completed by a search
 _EXCLUDES = {

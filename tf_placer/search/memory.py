@@ -197,7 +197,7 @@ def recomputation(item: Item, problem: Problem) -> tuple[Item, Recomputation | N
     choices = {tuple(choice.ops): choice for choice in _choices(problem, may, passes) if choice.open.size}
     ranked = [judged(choice) for ops, choice in choices.items() if ops]
     if not ranked:
-        raise InputError(f"{item.name!r} does not fit, and has no backward pass that could do ops again")
+        raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
     most, generator = 1.0, np.random.default_rng(0)
     for _ in range(_ATTEMPTS):
         best = min(ranked, key=lambda row: (max(row[0], most), row[1]))
