@@ -128,7 +128,8 @@ def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
     program, capacity, counted = split_program(item, 2), cluster.capacity_bytes(), cluster.accelerators()
     whole = program.whole_of(program.batch)
     passes, problem = Passes.of(whole.index.names, whole.index.edges), analytic_problem(whole, cluster)
-    choices = [choice.ops for choice in _choices(problem, recomputable(whole, passes), passes)]
+    may = recomputable(whole, passes)
+    choices = dict.fromkeys(tuple(choice.ops) for choice in _choices(problem, may, passes))
     again = min(choices, key=lambda ops: _peak_bytes(with_copies(problem, passes, ops)))
 
     @functools.cache
