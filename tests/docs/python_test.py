@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import tf_placer
-from tests.docs.pages import blocks, printed_by, read, table_rows
+from tests.docs.pages import blocks, pages, printed_by, read, table_rows
 from tf_placer.automatic.config import AutoPlaceConfig
 
 PAGE = pathlib.Path("docs") / "python.md"
@@ -33,8 +33,8 @@ def test_the_blocks_run(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert "ms a step; nothing is below" in printed
 
 
-def test_blocks_that_are_not_run_use_names_that_there_are(root: pathlib.Path) -> None:
-    for block in blocks(root / PAGE, "python"):
+def test_blocks_of_all_pages_use_names_that_there_are(root: pathlib.Path) -> None:
+    for block in (block for page in pages(root) for block in blocks(page, "python")):
         used = [
             node.attr
             for node in ast.walk(ast.parse(block.text))
