@@ -332,7 +332,7 @@ class _Watched:
         if item.fingerprint != plan.fingerprint:
             if plan.splitting is not None and plan.splitting.fingerprint == item.fingerprint:
                 raise InputError(
-                    f"{plan.source} has {plan.splitting}; make one of the whole batch, with --parts=1"
+                    f"{plan.source} has {plan.splitting}; make one with --parts=1 and --recompute=none"
                 )
             self._watcher.say(f"{name} runs as it is: {plan.source} is a plan for another program")
             return
