@@ -67,7 +67,7 @@ def run_script(options: Flags) -> int:
 
         splitting = PlanFile.read(options.plan).splitting
         if splitting is not None:
-            remedy = "give a plan that was placed with --parts=1 and --recompute=none"
+            remedy = "give one of the whole batch: place with --parts=1 --recompute=none"
             raise InputError(f"--plan={options.plan} has {splitting}; {remedy}")
     library = plug_in()
     if os.environ.get(DISABLE) == "1":
