@@ -33,6 +33,7 @@ SHARED = -1
 MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
 """Part of what is no copy: variables, updates, sums, and what stayed whole."""
 
+_GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients|grad_ys)(_\d+)?/")
 _NAMES = frozenset({"shared_name", "container", "debug_name"})
 
 
@@ -439,6 +440,17 @@ class Splitting:
         in_parts = f"a batch of {self.batch} in {self.parts} parts" if self.parts > 1 else ""
         again = f"{len(self.recomputed)} ops done again" if self.recomputed else ""
         return " and ".join(filter(None, (in_parts, again)))
+
+
+def backward_ops(op_names: Sequence[str], edges: np.ndarray) -> np.ndarray:
+    """[N] bool: ops that TensorFlow's names say are of gradients, and all that waits for one of these.
+
+    ``edges`` [E, 2] are producers and consumers; ops are in topological order.
+    """
+    is_backward = [bool(_GRADIENT.search(name)) for name in op_names]
+    for producer, consumer in edges[np.argsort(edges[:, 0], kind="stable")].tolist():
+        is_backward[consumer] |= is_backward[producer]  # producers ascend, so theirs is known
+    return np.array(is_backward, bool)
 
 
 def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_effects: Sequence[str]) -> str:

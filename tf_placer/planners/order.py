@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,8 +13,6 @@ from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.local_search import Burst, LocalSearchConfig, RandomBits, chance, move_tables
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import Problem
-
-_GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients|grad_ys)(_\d+)?/")
 
 
 def priorities(rule: str, problem: Problem, device_of_unit: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -30,7 +27,7 @@ def priorities(rule: str, problem: Problem, device_of_unit: np.ndarray, seed: in
 
 RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
     # Forward ops of all parts of the batch before backward ones, part by part (GPipe: Huang et al. 2019).
-    "all_forward": lambda problem, row, seed: ranked(backward_ops(problem), problem.part_of_op()),
+    "all_forward": lambda problem, row, seed: ranked(problem.backward_ops(), problem.part_of_op()),
     # Longest way to the end of the step first, on the fastest devices and without transfers (Graham 1969).
     "bottom_level": lambda problem, row, seed: ranked(-problem.op_graph.bottom_level_ns),
     # Ops first that lead to the next transfer behind which the longest way remains, and last what leads to none. After
@@ -41,7 +38,7 @@ RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
     # Backward ops as soon as they are ready, the first part of the batch first (PipeDream: Narayanan et al. 2019); no
     # device is held back for the sake of memory.
     "one_forward_one_backward": lambda problem, row, seed: ranked(
-        ~backward_ops(problem), problem.part_of_op()
+        ~problem.backward_ops(), problem.part_of_op()
     ),
     # All of the first part of the batch first, then of the second, and so on; what is shared before all of it.
     "part_by_part": lambda problem, row, seed: ranked(problem.part_of_op()),
@@ -63,15 +60,6 @@ def rules_for(problem: Problem) -> tuple[str, ...]:
     is_whole = problem.splitting is None or problem.splitting.parts == 1
     left_out = {"shuffled", *(OF_PARTS if is_whole else ())}
     return tuple(rule for rule in RULES if rule not in left_out)
-
-
-def backward_ops(problem: Problem) -> np.ndarray:
-    """[N] bool: ops that TensorFlow's names say are of gradients, and all that waits for one of these."""
-    is_backward = [bool(_GRADIENT.search(name)) for name in problem.op_names]
-    graph = problem.op_graph
-    for producer, consumer in zip(graph.producer.tolist(), graph.consumer.tolist(), strict=True):
-        is_backward[consumer] |= is_backward[producer]  # producers ascend, so theirs is known
-    return np.array(is_backward)
 
 
 def placed_ways_ns(problem: Problem, device_of_unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

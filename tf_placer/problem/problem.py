@@ -18,7 +18,7 @@ from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import array_file_bytes, read_array_file, write_atomically
 from tf_placer.cluster.cluster import Cluster, Device, Link, given_cluster
 from tf_placer.costs.formulas import OpWork
-from tf_placer.graph.program import SHARED, Splitting
+from tf_placer.graph.program import SHARED, Splitting, backward_ops
 from tf_placer.ops.simulator import SimulatorInputs
 from tf_placer.problem.op_graph import OpGraph, TransferTimes, tensor_of_edge, tensor_table
 
@@ -498,6 +498,10 @@ class Problem:
         if self.splitting is None:
             return np.full(self.num_ops, SHARED, np.int32)
         return np.array([self.splitting.part_of(name) for name in self.op_names], np.int32)
+
+    def backward_ops(self) -> np.ndarray:
+        """[N] bool: ops of gradients, and all that waits for one (``tf_placer.graph.program.backward_ops``)."""
+        return backward_ops(self.op_names, np.stack([self.op_graph.producer, self.op_graph.consumer], axis=1))
 
     def own_bytes(self) -> np.ndarray:
         """[T] int64, memory of each tensor on its own device: 0 for an alias of an input."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -19,24 +18,19 @@ from colocation.op_facts import alone, control_inputs, copy_of, having, op_defin
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.graph.item import Item, rewritten
-from tf_placer.graph.program import Splitting, fresh_name, function_names, functions_of, with_nodes
+from tf_placer.graph.program import (
+    Splitting,
+    backward_ops,
+    fresh_name,
+    function_names,
+    functions_of,
+    with_nodes,
+)
 from tf_placer.problem.op_graph import tensor_table
 from tf_placer.problem.problem import Problem
 
-_GRADIENT = re.compile(r"(^|/)(gradient_tape|gradients|grad_ys)(_\d+)?/")
 _NO_NUMBERS = (tf.string, tf.resource, tf.variant)
 _VIEWS, _HELD = having("view"), having("held_elsewhere")
-
-
-def backward_ops(op_names: Sequence[str], edges: np.ndarray) -> np.ndarray:
-    """[N] bool: ops that TensorFlow's names say are of gradients, and all that waits for one of these.
-
-    ``edges`` [E, 2] are producers and consumers; ops are in topological order.
-    """
-    is_backward = [bool(_GRADIENT.search(name)) for name in op_names]
-    for producer, consumer in edges[np.argsort(edges[:, 0], kind="stable")].tolist():
-        is_backward[consumer] |= is_backward[producer]  # producers ascend, so theirs is known
-    return np.array(is_backward, bool)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import Splitting
-from tf_placer.planners.order import RULES, backward_ops, priorities, rules_for
+from tf_placer.planners.order import RULES, priorities, rules_for
 from tf_placer.problem.placement import ranked
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS
 
@@ -50,7 +50,7 @@ def test_what_leads_to_a_send_comes_before_what_does_not(fork):
 
 
 def test_orders_of_parts_by_hand(fork):
-    assert backward_ops(fork).tolist() == [False, False, False, True, False, True]
+    assert fork.backward_ops().tolist() == [False, False, False, True, False, True]
     # Shared ops come before the parts.
     assert order_of("all_forward", fork) == [[4], [0, 1], [2], [3], [5]]
     assert order_of("one_forward_one_backward", fork) == [[3], [5], [4], [0, 1], [2]]
@@ -60,7 +60,7 @@ def test_orders_of_parts_by_hand(fork):
 def test_what_waits_for_a_gradient_is_backward():
     problem = problem_of([1, 1, 1], [(0, 1), (1, 2)])
     problem = dataclasses.replace(problem, op_names=("a", "gradients/b", "update"))
-    assert backward_ops(problem).tolist() == [False, True, True]
+    assert problem.backward_ops().tolist() == [False, True, True]
 
 
 def test_drawn_orders_are_of_the_seed(fork):
