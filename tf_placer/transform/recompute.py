@@ -245,16 +245,13 @@ def _aliases(
     for tensor in np.flatnonzero(problem.alias_of_tensor >= 0).tolist():
         target, op = int(problem.alias_of_tensor[tensor]), int(problem.tensor_producer[tensor])
         copy, copy_of_target = num_tensors + tensor, num_tensors + target
-        is_view, nearest = (
-            problem.op_types[op] in _VIEWS,
-            copy_of_target if copy_of_target in position else target,
-        )
+        is_view = problem.op_types[op] in _VIEWS
+        nearest = copy_of_target if copy_of_target in position else target
         if copy in position and (is_view or nearest == copy_of_target):
             alias[position[copy]] = position[nearest]
         if tensor in position and passes.is_late[op]:
             alias[position[tensor]] = position[nearest]
-        elif tensor in position and (
-            is_view or target not in read_again
-        ):  # else it would be written over before
+        # What is not a view and whose input is read again does not write over that input.
+        elif tensor in position and (is_view or target not in read_again):
             alias[position[tensor]] = position[target]
     return alias
