@@ -302,10 +302,8 @@ def measured_spans(problem: Problem, trace: tf.compat.v1.RunMetadata) -> np.ndar
         if op is not None:
             spans.setdefault(number_of[op], []).append(node_times_ns(node))
     ends = {op: (min(times)[0], max(end for _, end in times)) for op, times in spans.items()}
-    begin_ns, measured = (
-        min((start for start, _ in ends.values()), default=0),
-        np.zeros((problem.num_ops, 2), int),
-    )
+    begin_ns = min((start for start, _ in ends.values()), default=0)
+    measured = np.zeros((problem.num_ops, 2), int)
     for number, times in ends.items():
         measured[number] = np.subtract(times, begin_ns)
     return measured
