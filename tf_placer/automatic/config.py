@@ -29,7 +29,7 @@ _LIMIT = "memory_limit"
 # Settings that commands have, too; ``Options`` has their limits.
 _OPTIONS = (
     *("method", "budget_s", "budget_of", "seed", "objective", "slow_down", "parts", "batch_statistics"),
-    *("recompute", "batch_size", "respect_devices", "fuse", "refresh"),
+    *("recompute", "offload", "batch_size", "respect_devices", "fuse", "refresh"),
 )
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
@@ -54,6 +54,7 @@ class Settings(TypedDict, total=False):
     parts: int | str  # "auto" tries several
     batch_statistics: Literal["whole", "part"]
     recompute: str  # "none" or "auto"
+    offload: str  # likewise
     fuse: bool
     batch_size: int
     refresh: bool
@@ -92,6 +93,7 @@ class AutoPlaceConfig:
         numbers.
       recompute: ``"auto"``: where the step fits on no device, and by no plain plan on all, ops are done again in the
         backward pass, so that their outputs need not live until then; it computes the same bits.
+      offload: ``"auto"``: likewise outputs wait on the host for the backward pass.
       fuse: XLA compiles clusters of the plan's ops, where they are measured to be clearly faster. With one CPU
         (``cluster="local:1"``) nothing is placed: the function stays in this process, and clusters alone are searched.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
@@ -120,6 +122,7 @@ class AutoPlaceConfig:
     parts: int | str = 1
     batch_statistics: str = "whole"
     recompute: str = "none"
+    offload: str = "none"
     fuse: bool = False
     batch_size: int = 32
     refresh: bool = False
@@ -160,11 +163,6 @@ class AutoPlaceConfig:
                 f"cluster {chosen.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
                 "Cluster.logical() or a cluster file with addresses"
             )
-
-    @property
-    def recomputes(self) -> bool:
-        """True if ops are done again in the backward pass where a step does not fit otherwise."""
-        return self.recompute != "none"
 
     @property
     def tries_parts(self) -> bool:

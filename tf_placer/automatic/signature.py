@@ -43,6 +43,7 @@ from tf_placer.rewrite.placed_function import (
 from tf_placer.rewrite.random_state import RandomState, SeededDraws, mark_as_kept, tell_of_lost_state
 from tf_placer.rewrite.rewrite import check_clusters_of
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
+from tf_placer.transform import AUTO
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.connection import check_attachable, import_meanwhile, names_here
 
@@ -222,22 +223,24 @@ def placed_signature(
         return Signature(concrete, concrete)
     config = config.with_pins_for(item.index.names, [item_of_other.index.names for item_of_other in others])
     plan_file, kept_whole = None if config.plan is None else PlanFile.read(config.plan), list[str]()
-    recomputed, why_recomputed = tuple[int, ...](), ""
+    in_memory: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] = (), ()  # done again, parked
+    why_recomputed = ""
     if plan_file is not None and plan_file.splitting is not None:
         how, kept_whole = plan_file.splitting, plan_file.splitting.names_kept(item.index.names)
-        recomputed = how.recomputed
+        in_memory = how.recomputed, how.parked
         config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     why_whole = "" if is_called or config.parts == 1 else _why_not_in_parts(inputs)
     if why_whole and not config.tries_parts:
         raise InputError(f"parts={config.parts}: {why_whole}")
     config = dataclasses.replace(config, parts=1) if why_whole else config
-    program = split_program(item, config.num_parts, config.batch_statistics, kept_whole, recomputed)
-    if config.recomputes and plan_file is None:
-        fitting, why_recomputed = made_to_fit(program.item, cluster)
-        if why_recomputed and fitting.splitting is not None:
-            recomputed = fitting.splitting.recomputed
-            program = split_program(item, config.num_parts, config.batch_statistics, kept_whole, recomputed)
+    program = split_program(item, config.num_parts, config.batch_statistics, kept_whole, *in_memory)
+    how_it_fits = config.recompute == AUTO, config.offload == AUTO
+    if any(how_it_fits) and plan_file is None:
+        fitting, unfit = made_to_fit(program.item, cluster, *how_it_fits)
+        if unfit is not None:
+            why_recomputed = str(unfit.choice)
+            program = program.made_again(fitting, unfit.choice.origin_of)
     form, is_split = program.item, program.item is not item
     names = item.index.names
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}

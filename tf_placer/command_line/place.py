@@ -30,7 +30,7 @@ from tf_placer.planning.forecast import (
     finding,
     reading,
 )
-from tf_placer.planning.forms import Form, made_to_fit
+from tf_placer.planning.forms import Form, Unfit, made_to_fit
 from tf_placer.planning.log import Log, begins_at, begun_s
 from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
 from tf_placer.problem.pins import (
@@ -194,16 +194,21 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
             return Form(read_graph_file(request.source.graph).problem(request.cluster))
         if request.cluster.kind == "remote":
             workers_of(request.cluster).start()  # before hours of search, not after
-        item, why = request.source.item(), ""
-        if not (request.recomputes or request.is_profiled):
+        item, unfit = request.source.item(), None
+        if not (request.is_made_to_fit or request.is_profiled):
             return _described(request, item, log, check)
-    if request.recomputes:
+    if request.is_made_to_fit:
         with log.phase(RECOMPUTE):
-            item, why = made_to_fit(item, request.cluster)
+            item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)
             if not request.is_profiled:
-                return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
+                return _made_to_fit(_described(request, item, log, check), unfit)
     with log.phase(PROFILE):
-        return dataclasses.replace(_described(request, item, log, check), why_recomputed=why)
+        return _made_to_fit(_described(request, item, log, check), unfit)
+
+
+def _made_to_fit(form: Form, unfit: Unfit | None) -> Form:
+    """The form of a program that may have been made to fit."""
+    return form if unfit is None else dataclasses.replace(form, why_recomputed=str(unfit.choice), unfit=unfit)
 
 
 def _described(request: Request, item: Item, log: Log, check: Check) -> Form:

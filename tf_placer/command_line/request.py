@@ -74,8 +74,8 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
             statistics = splitting.batch_statistics
             source = dataclasses.replace(source, parts=splitting.parts, batch_statistics=statistics)
         if (source.parts, source.batch_statistics) == (splitting.parts, splitting.batch_statistics):
-            kept_whole, recomputed = splitting.kept_whole, splitting.recomputed
-            source = dataclasses.replace(source, kept_whole=kept_whole, recomputed=recomputed)
+            chosen = {name: getattr(splitting, name) for name in ("kept_whole", "recomputed", "parked")}
+            source = dataclasses.replace(source, **chosen)
     limits = limits_of_texts("--memory_limit", options.memory_limit)
     cluster = choose_cluster(options.cluster, f"--cluster={options.cluster}")
     cluster = limited("--memory_limit", cluster, limits)
@@ -107,6 +107,7 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
         objective=objective,
         budget_of=options.budget_of,
         recomputes=options.recompute == AUTO,
+        parks=options.offload == AUTO,
         tries_parts=options.parts == AUTO
         and source.is_split_unasked
         and not (pins or applied or options.respect_devices),

@@ -56,9 +56,10 @@ class Source:
     tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
     parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
     batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
-    # positions of ops that are not split, and of those that are done again, as a plan has them
+    # positions of ops that are not split, of those that are done again, and of those parked, as a plan has them
     kept_whole: tuple[int, ...] = ()
     recomputed: tuple[int, ...] = ()
+    parked: tuple[tuple[int, int], ...] = ()
     items: list[Item] = dataclasses.field(
         default_factory=list, compare=False, repr=False
     )  # of a script that ran
@@ -120,8 +121,8 @@ class Source:
         names = item.index.names
         # A plan of another program is refused where it is applied, and says what it is of.
         kept_whole = [names[op] for op in self.kept_whole if op < len(names)]
-        with named("the plan's split") if self.recomputed else contextlib.nullcontext():
-            return split(item, self.parts, self.batch_statistics, kept_whole, self.recomputed)
+        with named("the plan's split") if self.recomputed or self.parked else contextlib.nullcontext():
+            return split(item, self.parts, self.batch_statistics, kept_whole, self.recomputed, self.parked)
 
     def read_meta_graph(self) -> GraphFile:
         """The file of a graph, parsed."""

@@ -28,6 +28,7 @@ STRING_BYTES = 16
 MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
 KEPT_BYTES = 65_536  # scalars, lengths, labels: a step may depend on them, and they cost nothing
 COPY = re.compile(r"part_(\d+)/")
+PARKED = "_tf_placer_parked"  # attribute of an op that holds a tensor on the host for the backward pass
 """What the name of a copy begins with: its part."""
 SHARED = -1
 MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
@@ -417,10 +418,13 @@ class Splitting:
     kept_whole: tuple[int, ...] = ()
     # positions, among the ops of the program in parts, of those that the backward pass does again
     recomputed: tuple[int, ...] = ()
+    # likewise pairs of an op whose outputs are parked on the host, and the op after which these come back
+    parked: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("kept_whole", "recomputed"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))  # a list in a file
+        for name in ("kept_whole", "recomputed", "parked"):  # lists in a file
+            entries = (tuple(entry) if isinstance(entry, list) else entry for entry in getattr(self, name))
+            object.__setattr__(self, name, tuple(entries))
 
     @property
     def is_by_part(self) -> bool:
@@ -439,7 +443,8 @@ class Splitting:
     def __str__(self) -> str:
         in_parts = f"a batch of {self.batch} in {self.parts} parts" if self.parts > 1 else ""
         again = f"{len(self.recomputed)} ops done again" if self.recomputed else ""
-        return " and ".join(filter(None, (in_parts, again)))
+        parked = f"outputs of {len(self.parked)} ops parked on the host" if self.parked else ""
+        return " and ".join(filter(None, (in_parts, again, parked)))
 
 
 def backward_ops(op_names: Sequence[str], edges: np.ndarray) -> np.ndarray:

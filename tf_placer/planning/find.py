@@ -20,6 +20,7 @@ from tf_placer.planning.forecast import (
     FUSE,
     FUSE_MOST_S,
     RACE,
+    RECOMPUTE,
     SPLIT_STAGE,
     compile_simulator,
     constructive,
@@ -29,7 +30,7 @@ from tf_placer.planning.forecast import (
     searching,
     splitting,
 )
-from tf_placer.planning.forms import Form, in_parts
+from tf_placer.planning.forms import Form, fitted_to, in_parts
 from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
 from tf_placer.planning.live import START, MakeParts, search_live
 from tf_placer.planning.log import Log, roughly
@@ -127,7 +128,16 @@ def _simulated(
         plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
     with log.phase(searching(method)) as seconds:
         start = begin if spec.uses_start and whole.has(begin) else None
-        searched = _candidate(request, whole, log, method, request.budget_in(seconds), start)
+        # What is done again was chosen for plain plans; it is chosen again for the first plan, from which a search goes on.
+        took_s = log.took_s(RECOMPUTE)
+        fits_anew = whole.unfit is not None and request.is_free and 2 * took_s < seconds
+        budget = request.budget_in(seconds - took_s).share(2) if fits_anew else request.budget_in(seconds)
+        searched = _candidate(request, whole, log, method, budget, start)
+        anew = None
+        if fits_anew and searched.placement is not None and not _is_interrupted([searched]):
+            fitted, plan = fitted_to(whole, searched.placement)
+            start = plan if spec.uses_start else None
+            anew = fitted, _candidate(request, fitted, log, method, budget, start)
     rows, forms = [searched, *plain], [whole] if kept is None else [whole, kept.form]
     try:
         if splits and not _is_interrupted(rows):
@@ -139,6 +149,9 @@ def _simulated(
                 rows.append(_candidate(request, whole, log, CONTROL, budget))
     except KeyboardInterrupt:
         is_ended = True
+    if anew is not None and fastest([searched, anew[1]], method) is anew[1]:
+        forms.append(anew[0])
+        searched = rows[0] = anew[1]
     if begin is not None:
         rows.append(Timed.of_search(START, evaluate_given(begin.problem, begin.decisions, method)))
     is_ended |= _is_interrupted(rows)

@@ -20,7 +20,7 @@ from tf_placer.workers.fork_server import has_forked
 
 COMPILE = "compiling the simulator"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
-RECOMPUTE = "choosing what is done again"
+RECOMPUTE = "making it fit"
 START, MEASURE, RACE = "starting workers", "measuring plans", "racing them"
 SPLIT_STAGE, SPLIT = "splitting the batch into parts", "splitting the batch"
 FUSE, WRITE = "fusing", "writing"
@@ -118,7 +118,9 @@ def reading(request: Request, log: Log) -> list[Phase]:
     key = f"profiling {request.where}"  # as long as the last time, when what was measured was kept
     profile = log.expected(PROFILE, _PROFILE_S, key, is_once=log.durations.of(key) is None)
     again = (
-        [log.expected(RECOMPUTE, _RECOMPUTE_S, f"{RECOMPUTE} {request.where}")] if request.recomputes else []
+        [log.expected(RECOMPUTE, _RECOMPUTE_S, f"{RECOMPUTE} {request.where}")]
+        if request.is_made_to_fit
+        else []
     )
     return [*compiling(log), build, *again, *([profile] if request.is_profiled else [])]
 

@@ -20,10 +20,35 @@ from tf_placer.problem.bounds import PROVEN, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
-from tf_placer.search.memory import recomputation
+from tf_placer.search.memory import Recomputation, recomputation, with_devices_of
 from tf_placer.transform import PART, WHOLE
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan, faster_whole, handed_to_hosts
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unfit:
+    """A program that does not fit as it is, and what was done so that it does."""
+
+    item: Item
+    recomputes: bool
+    parks: bool
+    choice: Recomputation
+
+    @functools.cached_property
+    def stand_in(self) -> dict[str, str]:
+        """Op of the program -> op of the one that fits: itself, or its copy where that alone is left."""
+        originals = self.item.index.id_of_name
+        return {origin: name for name, origin in self.choice.origin_of.items()} | {
+            name: name for name in self.choice.origin_of if name in originals
+        }
+
+    def chosen_for(
+        self, item: Item, cluster: Cluster, plan_of: Callable[[Problem], np.ndarray]
+    ) -> tuple[Item, Recomputation | None]:
+        """The program, whole or in parts, as it fits by a plan: of its problem on a cluster, [U]."""
+        problem = analytic_problem(item, cluster)
+        return recomputation(item, problem, self.recomputes, self.parks, plan_of(problem))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,7 +65,10 @@ class Form:
     all_in_parts: Form | None = None  # of a form with ops kept whole that could be split: the one without
     stayed_whole: tuple[str, ...] = ()  # a sentence for each kind of op without parts, the longest first
     proven_s: float = 0.0  # largest lower bound on the step that a search has proven
-    why_recomputed: str = ""  # a sentence on what is done again, where that was chosen so that it fits
+    why_recomputed: str = (
+        ""  # a sentence on what is done again or parked, where that was chosen so that it fits
+    )
+    unfit: Unfit | None = None  # the whole program as it was before that
     # [U] units of a whole program from which pins, requests and what stays where it is took devices.
     is_narrowed: np.ndarray | None = None
 
@@ -64,7 +92,8 @@ class Form:
         """``"whole"``, or in how many parts the batch is."""
         splitting, of_each = self.problem.splitting, ", statistics of each" * (self.batch_statistics == PART)
         title = WHOLE if self.parts == 1 else f"in {self.parts} parts{of_each}"
-        return title if not (splitting and splitting.recomputed) else f"{title}, some ops done again"
+        title += ", some ops done again" * bool(splitting and splitting.recomputed)
+        return title + ", some outputs parked" * bool(splitting and splitting.parked)
 
     @property
     def lower(self) -> LowerBounds:
@@ -149,10 +178,10 @@ class Form:
         Raises:
           InputError: what is left cannot be split.
         """
-        assert self.whole is not None and self.whole.item is not None  # asked of forms in parts
-        split = split_program(self.whole.item, self.parts, self.batch_statistics, kept_whole)
+        assert self.whole is not None  # asked of forms in parts
+        split, why = _split(self.whole, self.parts, self.batch_statistics, kept_whole)
         form = split_form(split, analytic_problem(split.item, self.problem.cluster), self.whole)
-        return dataclasses.replace(form.narrowed(), all_in_parts=self)
+        return dataclasses.replace(form.narrowed(), all_in_parts=self, why_recomputed=why)
 
     def narrowed(self) -> Form:
         """The form, its ops where those that they were made of may be, by pins, requests and what stays where it is.
@@ -190,10 +219,44 @@ def split_form(split: SplitProgram, problem: Problem, whole: Form | None = None)
     return Form(problem, split.item, split, whole, stayed_whole=tuple(split.sentences(time_of_op)))
 
 
-def made_to_fit(item: Item, cluster: Cluster) -> tuple[Item, str]:
-    """The program with ops done again so that it fits (``recomputation``), and a sentence on them; "" without any."""
-    again, choice = recomputation(item, analytic_problem(item, cluster))
-    return again, "" if choice is None else str(choice)
+def made_to_fit(
+    item: Item, cluster: Cluster, recomputes: bool = True, parks: bool = False
+) -> tuple[Item, Unfit | None]:
+    """The program as it fits (``recomputation``), and how it was; None where it fits without."""
+    again, choice = recomputation(item, analytic_problem(item, cluster), recomputes, parks)
+    return again, None if choice is None else Unfit(item, recomputes, parks, choice)
+
+
+def fitted_to(whole: Form, plan: Placement) -> tuple[Form, Placement]:
+    """A program that had to be made to fit, as it fits by one of its plans, and that plan; free of pins."""
+    unfit, cluster = whole.unfit, whole.problem.cluster
+    assert unfit is not None  # asked of forms that did not fit
+    row = functools.partial(
+        with_devices_of, origin_of=unfit.stand_in, whole=plan.problem, plan=plan.device_of_unit
+    )
+    item, choice = unfit.chosen_for(unfit.item, cluster, row)
+    problem, before = analytic_problem(item, cluster), analytic_problem(unfit.item, cluster)
+    origin_of = {name: name for name in problem.op_names} if choice is None else choice.origin_of
+    devices = with_devices_of(problem, origin_of, before, row(before))
+    why = "" if choice is None else str(choice)
+    return Form(problem, item, why_recomputed=why, unfit=unfit), Placement(problem, devices)
+
+
+def _split(
+    whole: Form, parts: int, batch_statistics: str, kept_whole: Collection[str] = ()
+) -> tuple[SplitProgram, str]:
+    """A program with its batch in parts, so that data parallelism fits where it had to be made to fit, and how."""
+    unfit = whole.unfit
+    if unfit is None:
+        assert whole.item is not None  # not of a profiled graph
+        return split_program(whole.item, parts, batch_statistics, kept_whole), ""
+    names = unfit.item.index.id_of_name
+    split = split_program(unfit.item, parts, batch_statistics, [name for name in kept_whole if name in names])
+    plan = functools.partial(data_parallel_plan, devices=whole.replicas)
+    again, choice = unfit.chosen_for(split.item, whole.problem.cluster, plan)
+    split = split if choice is None else split.made_again(again, choice.origin_of)
+    origin_of = {name: unfit.stand_in[origin] for name, origin in split.origin_of.items()}
+    return dataclasses.replace(split, origin_of=origin_of), "" if choice is None else str(choice)
 
 
 def in_parts(
@@ -218,15 +281,15 @@ def in_parts(
     cluster, parts = whole.problem.cluster, len(whole.replicas)
     if parts < 2 or whole.item is None:
         return f"cluster {cluster.name!r} has one device to compute it all"
-    if whole.problem.splitting is not None:
+    if whole.problem.splitting is not None and whole.unfit is None:
         return "what is done again was chosen for the whole batch"
     try:
-        split = split_program(whole.item, parts, batch_statistics)
+        split, why = _split(whole, parts, batch_statistics)
         announce = None if costs == "analytic" else lambda problem: before_profiling(split.item)
         problem = build_problem(split.item, cluster, costs, profiles, announce)
     except (InputError, WorkerDied, DeadlineExceeded) as error:
         return str(error).partition(";")[0]  # nothing was asked for that needs the remedy
-    return split_form(split, problem, whole)
+    return dataclasses.replace(split_form(split, problem, whole), why_recomputed=why)
 
 
 def estimated_in_parts(whole: Form, batch_statistics: str = WHOLE) -> Form | str:

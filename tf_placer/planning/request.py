@@ -93,6 +93,12 @@ class Options:
         RECOMPUTE[0],
         words=RECOMPUTE,
     )
+    offload: str = _on(
+        "place",
+        "Park what the backward pass reads on the host, where a step does not fit otherwise (auto).",
+        RECOMPUTE[0],
+        words=RECOMPUTE,
+    )
     input_shape: Texts = _on(
         _READ,
         "Shape of an input of a SavedModel or MetaGraphDef that leaves it open: x:1,224,224,3; may be repeated.",
@@ -332,13 +338,13 @@ def kind_of(name: str) -> Any:
     return Literal[words] if words else _HINTS[name]
 
 
-_OF_WORDS = ("order", "objective", "by", "recompute")
+_OF_WORDS = ("order", "objective", "by", "recompute", "offload")
 _NEUTRAL = {"parts": (1, AUTO), **dict.fromkeys(_OF_WORDS, (NO_ORDER, TIME, OP))}
 _NEEDS = {"args": "script", "meta_graph": "fetches", "complete_plan": "plan"}
 _APPLIED = "applied plan"  # a plan that is not completed by a search
 _EXCLUDES = {
-    "plan": ("pin", "recompute"),
-    "graph": ("pin", "plan", "respect_devices", "costs", "parts", "recompute", "fuse", "fleet"),
+    "plan": ("pin", "recompute", "offload"),
+    "graph": ("pin", "plan", "respect_devices", "costs", "parts", "recompute", "offload", "fuse", "fleet"),
     "input_shape": ("workload", "script", "graph"),
     "robust": ("objective", "order", _APPLIED),
     "order": ("objective", _APPLIED),

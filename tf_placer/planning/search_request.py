@@ -85,6 +85,7 @@ class Request:
     # of each ``"search"``, for comparisons; its evaluations are those of each search in any case.
     budget_of: str = WHOLE
     recomputes: bool = False  # where nothing fits, ops are done again in the backward pass
+    parks: bool = False  # or what the backward pass reads waits on the host
     tries_parts: bool = False  # the batch is also split over the devices, and the faster form is written
     # The plan is searched, and written, that is best in the mean over draws of what is not known.
     robust: bool = False
@@ -103,6 +104,16 @@ class Request:
     def is_profiled(self) -> bool:
         """True if costs are measured, as far as is known before the program is read."""
         return self.cluster.is_live and self.costs in (None, "profiled")
+
+    @property
+    def is_made_to_fit(self) -> bool:
+        """True where a step that does not fit is changed so that it does."""
+        return self.recomputes or self.parks
+
+    @property
+    def is_free(self) -> bool:
+        """True where no op has its place already."""
+        return not (self.pins or self.held or self.plan or self.respect_devices)
 
     @property
     def is_applied(self) -> bool:

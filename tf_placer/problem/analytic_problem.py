@@ -16,7 +16,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs, frame_trips
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import tensor_bytes
+from tf_placer.graph.program import PARKED, tensor_bytes
 from tf_placer.problem.op_graph import TensorTable, tensor_table
 from tf_placer.problem.problem import Problem
 
@@ -109,6 +109,10 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     costs = analytic_costs(item, cluster)
     allowed = np.ones((units.num_units, len(cluster.devices)), bool)
     np.logical_and.at(allowed, units.unit_of_op, costs.allowed)
+    counted = cluster.accelerators()
+    if not counted.all():
+        parked = [op for op, node in enumerate(item.graph_def.node) if PARKED in node.attr]
+        allowed[units.unit_of_op[parked]] &= ~counted
     _check_every_unit_has_a_device(allowed, costs, units, item, cluster)
     _keep_on_host(allowed, units, item, cluster)
     resident_bytes = np.zeros(units.num_units, np.int64)

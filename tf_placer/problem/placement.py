@@ -347,8 +347,8 @@ class PlanFile:
             if self.splitting is not None and self.splitting.fingerprint == problem.fingerprint:
                 how = f"tf_placer.split(item, {self.splitting.parts}, {self.splitting.batch_statistics!r}"
                 remedy = f"{how}), or place with --parts={self.splitting.parts}"
-                if self.splitting.kept_whole or self.splitting.recomputed:
-                    remedy = f'{how}, kept_whole, recomputed) with the ops that its "split" has'
+                if self.splitting.kept_whole or self.splitting.recomputed or self.splitting.parked:
+                    remedy = f'{how}, kept_whole, recomputed, parked) with the ops that its "split" has'
                 raise InputError(
                     f"{self.source} is for this graph with {self.splitting}; build the problem of {remedy}"
                 )

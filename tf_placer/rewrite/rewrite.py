@@ -158,7 +158,8 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
             f"{item.fingerprint[:12]}; give {of_batch}a placement of this graph"
         )
     kept_whole = splitting.names_kept(item.index.names)
-    result = split(item, splitting.parts, splitting.batch_statistics, kept_whole, splitting.recomputed)
+    in_memory = splitting.recomputed, splitting.parked
+    result = split(item, splitting.parts, splitting.batch_statistics, kept_whole, *in_memory)
     if result.fingerprint != problem.fingerprint:
         raise InputError(
             f"the placement is for {problem.name!r} with {splitting} as another version of tf_placer split it; search "
@@ -186,7 +187,7 @@ def place_meta_graph(
     """
     form = "fusion clusters (without --fuse it has none)" if placement.cluster_of_op is not None else ""
     if placement.problem.splitting is not None:
-        form = f"{placement.problem.splitting} (with --parts=1 and --recompute=none there are none)"
+        form = f"{placement.problem.splitting} (with --parts=1, --recompute=none and --offload=none there are none)"
     if form:
         raise InputError(
             f"the plan is of {form}, and this graph's own ops cannot say that; take what apply_placement returns"

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from tf_placer.planners.partitioners import metis
 from tf_placer.planners.plain import single_device_placements, topological_fill
 from tf_placer.problem.analytic_problem import VIEWS, analytic_problem
 from tf_placer.problem.bounds import least_share
+from tf_placer.problem.op_graph import TransferTimes
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search.methods import PLAIN, Budget, configured, find
 from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
-from tf_placer.transform.recompute import Passes, recomputable, recompute, with_copies
+from tf_placer.transform.recompute import Passes, parkable, recomputable, recompute, with_copies
 from tf_placer.transform.split.split_batch import split_program
 
 _HOLDERS = 3
@@ -35,6 +36,14 @@ MOST_EXAMPLES = 2**16
 # take longest to make.
 _SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 _KEPT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
+_PARKED = (
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # shares of what is held that are parked, what is made first before the rest
+_LEAST_PARKED = 1 << 16  # bytes; a transfer of less is all latency
 _ATTEMPTS = 3
 _TOGGLES, _LEAST_TOGGLES = 100_000, 20  # ops that are held or dropped on trial, for each op of a program
 
@@ -129,8 +138,9 @@ def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
     whole = program.whole_of(program.batch)
     passes, problem = Passes.of(whole.index.names, whole.index.edges), analytic_problem(whole, cluster)
     may = recomputable(whole, passes)
-    choices = dict.fromkeys(tuple(choice.ops) for choice in _choices(problem, may, passes))
-    again = min(choices, key=lambda ops: _peak_bytes(with_copies(problem, passes, ops)))
+    held = _held_bytes(problem, passes, may)
+    choices = dict.fromkeys(tuple(choice.ops) for choice in _choices(problem, may, held, passes))
+    again = min(choices, key=lambda ops: device_peaks(with_copies(problem, passes, ops))[0][counted.argmax()])
 
     @functools.cache
     def fits(batch: int) -> tuple[bool, bool, bool]:
@@ -161,70 +171,126 @@ def _off_the_host(problem: Problem) -> Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Recomputation:
-    """What is done again in the backward pass, so that a step fits."""
+    """What is done again in the backward pass or parked on the host, so that a step fits."""
 
     ops: tuple[int, ...]  # positions in the program
-    more: float  # share of the work of a step that it adds
+    parked: tuple[tuple[int, int], ...]  # ops, and those after which their outputs come back
+    more: float  # share of the step time on one device that it adds
     before: float  # largest share of the memory of an accelerator that a step needs without it
     after: float  # and with it
+    origin_of: Mapping[str, str]  # op of the changed step -> op of the step
 
     def __str__(self) -> str:
+        again = f"{len(self.ops)} ops are done again in the backward pass" if self.ops else ""
+        parked = f"outputs of {len(self.parked)} ops are parked on the host" if self.parked else ""
+        how, more = " and ".join(filter(None, (again, parked))), percentage(max(self.more, 0))
         return (
-            f"{len(self.ops)} ops are done again in the backward pass, {percentage(self.more)} more work: the fullest "
-            f"device needs {percentage(self.after)} of its memory, and {percentage(self.before)} without."
+            f"{how}, {more} more time: the fullest device needs {percentage(self.after)} of its memory, and "
+            f"{percentage(self.before)} without."
         )
 
 
-def recomputation(item: Item, problem: Problem) -> tuple[Item, Recomputation | None]:
-    """A step with the least work done again that makes it fit; as it is, and None, where it fits without.
+def recomputation(
+    item: Item,
+    problem: Problem,
+    recomputes: bool = True,
+    parks: bool = False,
+    plan: np.ndarray | None = None,
+) -> tuple[Item, Recomputation | None]:
+    """A step with the choice that makes it fit and takes least longer; as it is, and None, where it fits without.
 
-    Where no choice fits, that of the least memory. Fitting is told by plain plans, as in ``device_peaks``.
+    Where no choice fits, that of the least memory. Without a plan, fitting is told by plain ones (``device_peaks``),
+    and choices are compared with everything on one device.
+
+    Args:
+      item: the step.
+      problem: of the step, on a cluster.
+      recomputes: ops may be done again.
+      parks: outputs may be parked on the host.
+      plan: [U] devices that it is chosen for.
 
     Raises:
-      InputError: the step does not fit, and has no backward pass.
+      InputError: the step does not fit, and has no backward pass, or the cluster no host to park on.
     """
-    before = _fullest_share(problem)
+    cluster = problem.cluster
+    if parks and (cluster.host is None or cluster.accelerators()[cluster.host]):
+        raise InputError(
+            f"cluster {cluster.name!r} has no host beside its accelerators to park on; leave offload out"
+        )
+    passes, nothing = Passes.of(problem.op_names, item.index.edges), np.zeros(problem.num_ops, bool)
+    step, trials = _Step.of(problem, passes, plan), dict[object, tuple[float, float, _Choice]]()
+    before = step.share if plan is not None else _fullest_share(problem)
     if before <= 1:
         return item, None
-    passes, step_ns = Passes.of(problem.op_names, item.index.edges), int(problem.fastest_ns().sum())
-    may, share_of_byte = recomputable(item, passes), before / _peak_bytes(problem)
+    may = recomputable(item, passes) if recomputes else nothing
+    may_park = parkable(item, passes) if parks else nothing
+    held = _held_bytes(problem, passes, may | may_park)
 
     def judged(choice: _Choice) -> tuple[float, float, _Choice]:
-        """Share of the memory with everything on one device, and work that is added."""
-        candidate = with_copies(problem, passes, choice.ops)
-        work = excess(int(candidate.fastest_ns().sum()), step_ns)
-        return share_of_byte * _peak_bytes(candidate), work, choice
+        """Share of its memory that the fullest device takes, and time that is added."""
+        key = frozenset(choice.ops), choice.parked
+        if key not in trials:
+            step_s, share = step.measured(choice)
+            trials[key] = before * share / step.share, excess(step_s, step.seconds), choice
+        return trials[key]
 
-    choices = {tuple(choice.ops): choice for choice in _choices(problem, may, passes) if choice.open.size}
-    ranked = [judged(choice) for ops, choice in choices.items() if ops]
+    ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
+    fastest_first = sorted(ranked, key=lambda row: row[1])
+    least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
+    front = [choice for (share, _, choice), other in zip(fastest_first, least, strict=False) if share < other]
+    is_large = may_park & (held > _LEAST_PARKED)
+    parking = [op for op in np.argsort(step.end_ns, kind="stable").tolist() if is_large[op]]
+    parked_share = np.cumsum(held[parking]) / max(held.sum(), 1)
+    for share in _PARKED if parking else ():
+        some = step.fetched(ranked[0][2].parking(parking[: np.searchsorted(parked_share, share) + 1]))
+        ranked += [judged(choice.parking(some)) for choice in front]
+    ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
     most, generator = 1.0, np.random.default_rng(0)
+    toggles = np.flatnonzero(held * (may | is_large))
     for _ in range(_ATTEMPTS):
         best = min(ranked, key=lambda row: (max(row[0], most), row[1]))
-        for op in generator.choice(best[2].open, _TOGGLES // problem.num_ops + _LEAST_TOGGLES).tolist():
-            row = judged(toggled) if (toggled := best[2].toggled(op)).ops else best
+        for op in generator.choice(toggles, _TOGGLES // problem.num_ops + _LEAST_TOGGLES).tolist():
+            on_host = bool(is_large[op] and (not may[op] or generator.integers(2)))
+            toggled = best[2].toggled(op, on_host)
+            row = judged(toggled) if toggled.ops or toggled.parked else best
             if (max(row[0], most), row[1]) <= (max(best[0], most), best[1]):
                 best = row
-        again, _ = recompute(item, best[2].ops)
-        after = _fullest_share(analytic_problem(again, problem.cluster))
+        ops, parked = best[2].ops, tuple(step.fetched(best[2]).items())
+        again, origin_of = recompute(item, ops, parked)
+        fitting = analytic_problem(again, cluster)
+        if plan is None:
+            after = _fullest_share(fitting)
+        else:
+            after = _Step.of(fitting, None, with_devices_of(fitting, origin_of, problem, plan)).share
         if after <= 1:
             break
         most = min(most, best[0]) / after  # its own plans take more than everything on one device tells
-    return again, Recomputation(tuple(best[2].ops), best[1], before, after)
+    return again, Recomputation(tuple(ops), parked, best[1], before, after, origin_of)
+
+
+def with_devices_of(
+    problem: Problem, origin_of: Mapping[str, str], whole: Problem, plan: np.ndarray
+) -> np.ndarray:
+    """[U] int32, the plan of a program where what was made of an op is with it, if it may be.
+
+    Args:
+      problem: of a program that was made of another one's.
+      origin_of: op -> op of the other program.
+      whole: of the other program.
+      plan: its devices.
+    """
+    device_of = dict(zip(whole.op_names, plan[whole.unit_of_op].tolist(), strict=True))
+    row = np.zeros(problem.num_units, np.int32)
+    for unit, name in zip(problem.unit_of_op.tolist(), problem.op_names, strict=True):
+        row[unit] = device_of[origin_of[name]]
+    return problem.legalized(row[np.newaxis])[0]
 
 
 def _fullest_share(problem: Problem) -> float:
     """Share of its memory that the fullest accelerator takes by the smallest of plain plans."""
     return float(fullest_share(problem.cluster, device_peaks(problem)[1][np.newaxis])[0])
-
-
-def _peak_bytes(problem: Problem) -> int:
-    """Bytes at the peak with everything on the first accelerator."""
-    device = int(problem.cluster.accelerators().argmax())
-    peaks = SimulatedEvaluator(problem).evaluate(problem.everything_on(device)[np.newaxis]).peak_bytes
-    assert peaks is not None  # simulated
-    return int(peaks[0, device])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,8 +299,8 @@ class _Choice:
 
     dropped: frozenset[int]
     kept: frozenset[int]  # outputs that what is done again may read
-    open: np.ndarray  # ops of which either may be
     inputs: list[list[int]]  # [N] ops that each reads
+    parked: frozenset[int] = frozenset()  # of those that are kept: on the host
 
     @functools.cached_property
     def ops(self) -> list[int]:
@@ -244,15 +310,102 @@ class _Choice:
         )
         return sorted(again)
 
-    def toggled(self, op: int) -> _Choice:
+    def parking(self, ops: Iterable[int]) -> _Choice:
+        """The choice in which outputs of these ops, and no others, are parked."""
+        parked = frozenset(ops)
+        return dataclasses.replace(
+            self, dropped=self.dropped - parked, kept=self.kept | parked, parked=parked
+        )
+
+    def toggled(self, op: int, on_host: bool) -> _Choice:
         """The choice in which one op is held, or no longer."""
-        if op in self.ops:
-            return dataclasses.replace(self, dropped=self.dropped - {op}, kept=self.kept | {op})
+        if op in self.parked or op in self.ops or on_host:
+            choice = self.parking(self.parked ^ {op} if op in self.parked or on_host else self.parked)
+            return dataclasses.replace(choice, dropped=choice.dropped - {op}, kept=choice.kept | {op})
         return dataclasses.replace(self, dropped=self.dropped | {op}, kept=self.kept - {op})
 
 
-def _choices(problem: Problem, may: np.ndarray, passes: Passes) -> Iterator[_Choice]:
-    """What is done again, by several rules.
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """A step by one plan, however much memory that takes."""
+
+    problem: Problem
+    passes: Passes | None
+    plan: np.ndarray  # [U] devices
+    start_ns: np.ndarray  # [N] of each op, as the step is
+    end_ns: np.ndarray  # [N]
+    seconds: float
+    share: float  # of its memory that the fullest accelerator takes
+
+    @staticmethod
+    def of(problem: Problem, passes: Passes | None, plan: np.ndarray | None) -> _Step:
+        """The step as it is; everything is on the first accelerator without a plan."""
+        if plan is None:
+            plan = problem.everything_on(int(problem.cluster.accelerators().argmax()))
+        simulator, row = SimulatedEvaluator(problem), plan[np.newaxis]
+        schedule, times = simulator.schedule(row), simulator.times(row)
+        shares = fullest_share(problem.cluster, times.peak_bytes.numpy())
+        start_ns, end_ns = schedule.start_ns.numpy()[0], schedule.end_ns.numpy()[0]
+        return _Step(problem, passes, plan, start_ns, end_ns, float(times.runtime_s[0]), float(shares[0]))
+
+    def measured(self, choice: _Choice) -> tuple[float, float]:
+        """Seconds of the step, and the share of its memory that the fullest accelerator takes, by a choice."""
+        assert self.passes is not None  # of the step as it is
+        changed = with_copies(self.problem, self.passes, choice.ops, self.fetched(choice))
+        host = self.problem.cluster.host or 0
+        row = np.concatenate([self.plan, np.full(changed.num_units - len(self.plan), host)])[np.newaxis]
+        times = SimulatedEvaluator(changed).times(row.astype(np.int32))
+        shares = fullest_share(changed.cluster, times.peak_bytes.numpy())
+        return float(times.runtime_s[0]), float(shares[0])
+
+    def fetched(self, choice: _Choice) -> dict[int, int]:
+        """Parked op -> the late op after which it comes back, in time for its first reader.
+
+        The link of a device is busy with one at a time, the last read first; what would not be back in time is not
+        parked.
+        """
+        if not choice.parked:
+            return {}
+        passes, problem, host = self.passes, self.problem, self.problem.cluster.host
+        assert (
+            passes is not None and host is not None
+        )  # of the step as it is, on a cluster where outputs are parked
+        late = np.flatnonzero(passes.is_late)
+        late = late[np.argsort(self.end_ns[late], kind="stable")]
+        first, ended_ns = int(late[passes.depth[late].argmin()]), self.end_ns[late]
+        copies = passes.copies(choice.ops, dict.fromkeys(choice.parked, first))
+        reader = {op: copies[op][0] for op in choice.parked if op in copies}
+        num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
+        device, transfer = self.plan[problem.unit_of_op], TransferTimes.of(problem.cluster)
+        gone_ns, waits = dict[int, float](), dict[int, int]()
+        free_ns = np.zeros(problem.num_devices)
+        for op in sorted(reader, key=lambda op: (self.end_ns[op], op)):
+            begin_ns = max(free_ns[device[op]], self.end_ns[op])
+            gone_ns[op] = begin_ns + transfer.between_ns(num_bytes[op], device[op], np.array(host))
+            free_ns[device[op]] = gone_ns[op]
+        free_ns[:] = np.inf
+        for op in sorted(reader, key=lambda op: (self.start_ns[reader[op]], op), reverse=True):
+            target = device[reader[op]]
+            end_ns = min(free_ns[target], self.start_ns[reader[op]])
+            begin_ns = end_ns - transfer.between_ns(num_bytes[op], np.array(host), target)
+            before = late[: np.searchsorted(ended_ns, begin_ns, side="right")]
+            before = before[passes.depth[before] < passes.depth[reader[op]]]
+            if len(before) and begin_ns > gone_ns[op]:
+                free_ns[target], waits[op] = begin_ns, int(before[-1])
+        return waits
+
+
+def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> np.ndarray:
+    """[N] bytes of the outputs that the backward pass reads, of ops that may lose them; views have none."""
+    graph = problem.op_graph
+    is_read = np.zeros(problem.num_ops, bool)
+    is_read[graph.producer[passes.is_late[graph.consumer]]] = True
+    is_read &= may & [op_type not in VIEWS for op_type in problem.op_types]
+    return np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops) * is_read
+
+
+def _choices(problem: Problem, may: np.ndarray, held: np.ndarray, passes: Passes) -> Iterator[_Choice]:
+    """What is done again, by several rules; the first is nothing.
 
     What the backward pass reads is done again from what is kept: the narrowest tensors between segments of the forward
     pass that hold as much each (Chen et al. 2016), and outputs that take longest for their size.
@@ -260,11 +413,16 @@ def _choices(problem: Problem, may: np.ndarray, passes: Passes) -> Iterator[_Cho
     graph, late, num_ops = problem.op_graph, passes.is_late, problem.num_ops
     producer, alias = problem.tensor_producer, problem.alias_of_tensor
     aliased = np.flatnonzero(alias >= 0)
+    inputs: list[list[int]] = [[] for _ in range(num_ops)]
+    for source, target in zip(graph.producer.tolist(), graph.consumer.tolist(), strict=True):
+        inputs[target].append(source)
+    yield _Choice(frozenset(), frozenset(range(num_ops)), inputs)
+    if not may.any():
+        return
     is_read = np.zeros(num_ops, bool)
     is_read[graph.producer[late[graph.consumer]]] = True
     is_read &= may
-    num_bytes = np.bincount(producer, problem.tensor_bytes, num_ops)
-    held = num_bytes * (is_read & [op_type not in VIEWS for op_type in problem.op_types])
+    num_bytes, held = np.bincount(producer, problem.tensor_bytes, num_ops), held * may
     by_worth = np.argsort(num_bytes / np.maximum(graph.op_ns, 1), kind="stable")
     by_worth = by_worth[held[by_worth] > 0]
     kept_share = np.cumsum(held[by_worth]) / max(held.sum(), 1)
@@ -278,9 +436,6 @@ def _choices(problem: Problem, may: np.ndarray, passes: Passes) -> Iterator[_Cho
     np.add.at(crossing, moment[producer], problem.tensor_bytes * may[producer])
     np.subtract.at(crossing, last_read, problem.tensor_bytes * may[producer])
     crossing, passed = np.cumsum(crossing), np.cumsum(held[order])
-    inputs: list[list[int]] = [[] for _ in range(num_ops)]
-    for source, target in zip(graph.producer.tolist(), graph.consumer.tolist(), strict=True):
-        inputs[target].append(source)
     for segments in _SEGMENTS:
         is_cut, cut = np.zeros(num_ops, bool), num_ops
         for end in passed[-1] * np.arange(1, segments) / segments:
@@ -296,7 +451,7 @@ def _choices(problem: Problem, may: np.ndarray, passes: Passes) -> Iterator[_Cho
             # Of several segments the last is needed at once.
             dropped = np.flatnonzero(is_read & ~keeps & (moment <= cut)).tolist()
             kept_ops = frozenset(np.flatnonzero(keeps).tolist())
-            yield _Choice(frozenset(dropped), kept_ops, np.flatnonzero(held), inputs)
+            yield _Choice(frozenset(dropped), kept_ops, inputs)
 
 
 _FILLS = (1.0, 0.75, 0.5, 0.25)  # caps under which devices are filled, as shares of the fastest plan's

@@ -11,4 +11,4 @@ AUTO = "auto"
 """Parts of a batch without a number: whole and a part for each device are both tried."""
 
 RECOMPUTE = ("none", AUTO)
-"""What is done again in the backward pass: nothing, or what makes a step fit that does not otherwise."""
+"""What is done again, or parked for the backward pass: nothing, or what makes a step fit that does not otherwise."""

@@ -1,24 +1,35 @@
-"""Recomputation: forward ops done again where the backward pass needs them, so that their outputs need not live.
+"""Recomputation and parking: what the backward pass reads is made again, or comes back from the host, right before.
 
-After Chen et al. 2016 ("Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174); Checkmate (Jain et al. 2020,
-MLSys) decides it op by op.
+So it need not live on its device until then. After Chen et al. 2016 ("Training Deep Nets with Sublinear Memory Cost",
+arXiv:1604.06174) and Rhu et al. 2016 ("vDNN", arXiv:1602.08124); Checkmate (Jain et al. 2020, MLSys) decides op by op
+what is done again.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from colocation.constraints import outermost_loops
-from colocation.op_facts import alone, control_inputs, copy_of, having, op_definition, parse_input, values
+from colocation.op_facts import (
+    alone,
+    control_inputs,
+    copy_of,
+    having,
+    new_node,
+    op_definition,
+    parse_input,
+    values,
+)
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program import (
+    PARKED,
     Splitting,
     backward_ops,
     fresh_name,
@@ -56,17 +67,22 @@ class Passes:
             turn, op = (depth[op] if is_backward[op] else turn), before[op]
         return Passes(edges, np.array(depth), is_backward & (np.array(depth) >= turn))
 
-    def copies(self, ops: Collection[int]) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """Op that is done again -> the late op that first needs its copy, and the late ops that the copy waits for.
+    def copies(
+        self, ops: Collection[int], parked: Mapping[int, int] | None = None
+    ) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """Op done again or parked -> the late op that first needs its copy, and the late ops that the copy waits for.
 
-        A late op needs copies of what it reads, and of what these read. A copy waits for what else the late op waits
-        for, or else for an op of the depth before. No op of less depth waits for the copy, so there is no cycle. What
-        no late op needs, or nothing can hold back, has no copy.
+        A late op needs copies of what it reads, and of what those that are done again read. A copy waits for what else
+        the late op waits for, or else for an op of the depth before; what is parked, for the op that it maps to. No op
+        of less depth waits for the copy, so there is no cycle. What no late op needs, or nothing can hold back, has no
+        copy.
         """
-        readers: dict[int, list[int]] = {op: [] for op in ops}
+        parked = parked or {}
+        readers: dict[int, list[int]] = {op: [] for op in (*ops, *parked)}
         late_inputs = collections.defaultdict[int, list[int]](list)
         for producer, consumer in self.edges.tolist():
-            if producer in readers and (self.is_late[consumer] or consumer in readers):
+            needs = self.is_late[consumer] or (consumer in readers and consumer not in parked)
+            if producer in readers and needs:
                 readers[producer].append(consumer)
             if self.is_late[producer]:
                 late_inputs[consumer].append(producer)
@@ -80,8 +96,13 @@ class Passes:
             if not needing:
                 continue
             reader = min(needing, key=lambda reader: (self.depth[reader], reader))
-            position = np.searchsorted(self.depth[late], self.depth[reader])
-            if waits := tuple(late_inputs[reader]) or tuple(late[max(position - 1, 0) : position].tolist()):
+            waits = tuple(late_inputs[reader])
+            if op in parked:
+                waits = tuple(wait for wait in (parked[op],) if self.depth[wait] < self.depth[reader])
+            elif not waits:
+                position = np.searchsorted(self.depth[late], self.depth[reader])
+                waits = tuple(late[max(position - 1, 0) : position].tolist())
+            if waits:
                 copies[op] = reader, waits
         return copies
 
@@ -90,7 +111,7 @@ def recomputable(item: Item, passes: Passes) -> np.ndarray:
     """[N] bool: unfetched ops before the backward pass, outside of loops, without state, effects or random numbers."""
     draws = {op_type for op_type, work in values("work").items() if work == "draw"}
     index, library = item.index, functions_of(item.graph_def.library)
-    may = ~passes.is_late & (np.array(outermost_loops(index)) < 0)
+    may = parkable(item, passes)
     fixed = (*item.host_ops, *(feed.node for feed in item.feeds), *item.control_outputs)
     fixed += tuple(parse_input(text)[1] for text in item.fetches)
     may[[index.id_of_name[name] for name in fixed]] = False
@@ -99,52 +120,86 @@ def recomputable(item: Item, passes: Passes) -> np.ndarray:
         may[op] = (
             definition is not None
             and not definition.is_stateful
-            and node.op not in _HELD | draws
+            and node.op not in draws
             and not library.keys() & function_names(node)
             and not control_inputs(node)
-            and all(spec.dtype not in _NO_NUMBERS for spec in item.outputs[op])
         )
+    return may
+
+
+def parkable(item: Item, passes: Passes) -> np.ndarray:
+    """[N] bool: ops before the backward pass, outside of loops, whose outputs are numbers that live from then on."""
+    may = ~passes.is_late & (np.array(outermost_loops(item.index)) < 0)
+    for op in np.flatnonzero(may).tolist():
+        is_held = item.index.op_types[op] in _HELD
+        may[op] = not is_held and all(spec.dtype not in _NO_NUMBERS for spec in item.outputs[op])
     return may
 
 
 @eagerly()
 @without_collections()
-def recompute(item: Item, ops: Collection[int]) -> tuple[Item, dict[str, str]]:
-    """The program with some ops done again, and the origin of its ops.
+def recompute(
+    item: Item, ops: Collection[int], parked: Iterable[tuple[int, int]] = ()
+) -> tuple[Item, dict[str, str]]:
+    """The program with some ops done again and outputs of others parked on the host, and the origin of its ops.
 
     The backward pass reads the copies, so the originals are freed before it.
 
     A copy waits, by control edges, for what else its first reader waits for, and runs right before that. It computes
-    the same bits. TensorFlow cannot merge it with its original, which does not wait.
+    the same bits. TensorFlow cannot merge it with its original, which does not wait. What is parked crosses to a
+    ``Snapshot`` on the host once it is made, which lets it go again after an op of the backward pass.
 
     Args:
       item: a training step, whole or with its batch in parts.
       ops: positions of ops.
+      parked: pairs of an op and the backward op after which its outputs come back.
 
     Raises:
-      InputError: one of them cannot be done twice, or there is no backward pass that needs any.
+      InputError: one of them cannot be done twice or parked, or there is no backward pass that needs any.
     """
     index, nodes, passes = item.index, item.graph_def.node, Passes.of(item.index.names, item.index.edges)
-    may = recomputable(item, passes)
-    wrong = [op for op in ops if not 0 <= op < len(may) or not may[op]]
-    if wrong:
-        op = index.names[wrong[0]] if 0 <= wrong[0] < len(may) else wrong[0]
-        raise InputError(
-            f"recomputed has op {op!r}, which {item.name!r} lacks or cannot do twice; take it out"
-        )
-    copies = passes.copies(ops)
+    wait_of, num_ops = dict(parked), index.num_ops
+    for name, may, chosen in (
+        ("recomputed", recomputable(item, passes), ops),
+        ("parked", parkable(item, passes), wait_of),
+        ("parked", passes.is_late, wait_of.values()),
+    ):
+        wrong = next((op for op in chosen if not 0 <= op < num_ops or not may[op]), None)
+        if wrong is not None:
+            op = repr(index.names[wrong]) if 0 <= wrong < num_ops else wrong
+            cannot = {"recomputed": "do twice", "parked": "park, or bring back after"}[name]
+            raise InputError(f"{name} has op {op}, which {item.name!r} lacks or cannot {cannot}; take it out")
+    copies = passes.copies(ops, wait_of)
     if not copies:
         raise InputError(
-            f"{item.name!r} has no backward pass that needs what is recomputed; leave recomputing out"
+            f"{item.name!r} has no backward pass that needs what is recomputed or parked; leave that out"
         )
     inputs = [[index.id_of_name[parse_input(text)[1]] for text in node.input] for node in nodes]
     names = set(index.names)
-    name_of_copy = {op: fresh_name(f"{index.names[op]}_recomputed", names) for op in sorted(copies)}
+    name_of_copy = {
+        op: fresh_name(f"{index.names[op]}_recomputed", names) for op in sorted(copies) if op not in wait_of
+    }
+    snapshots: dict[tuple[int, int], tf.compat.v1.NodeDef] = {}  # of outputs that are parked
+
+    def copied(op: int, output: int) -> str:
+        """The copy of a tensor, as the input of an op."""
+        if op in name_of_copy:
+            return f"{name_of_copy[op]}:{output}"
+        if (op, output) not in snapshots:
+            original = f"{index.names[op]}:{output}"
+            snapshots[op, output] = snapshot = new_node(
+                "Snapshot",
+                fresh_name(f"{index.names[op]}_parked", names),
+                [original, *(f"^{index.names[wait]}" for wait in copies[op][1])],
+                T=item.outputs[op][output].dtype,
+            )
+            snapshot.attr[PARKED].b = True
+        return f"{snapshots[op, output].name}:0"
 
     def from_copies(op: int) -> list[str]:
         texts = [parse_input(text) for text in nodes[op].input]
         return [
-            f"{name_of_copy[producer]}:{output}" if producer in copies and not is_control else text
+            copied(producer, output) if producer in copies and not is_control else text
             for text, producer, (is_control, _, output) in zip(
                 nodes[op].input, inputs[op], texts, strict=True
             )
@@ -159,22 +214,34 @@ def recompute(item: Item, ops: Collection[int]) -> tuple[Item, dict[str, str]]:
         if all(copies.get(producer) != copies[op] for producer in inputs[op]):
             copy.input.extend(f"^{index.names[before]}" for before in dict.fromkeys(copies[op][1]))
         written.append(copy)
+    written += snapshots.values()
     origin_of = {name: name for name in index.names} | {
         name: index.names[op] for op, name in name_of_copy.items()
     }
     sizes = {name: item.outputs[index.id_of_name[origin]] for name, origin in origin_of.items()}
+    origin_of |= {node.name: index.names[op] for (op, _), node in snapshots.items()}
+    sizes |= {node.name: (item.outputs[op][output],) for (op, output), node in snapshots.items()}
     program = dataclasses.replace(item.as_program(), graph_def=with_nodes(item.graph_def, written))
     how = item.splitting or Splitting(item.fingerprint)
-    again = rewritten(item, program, origin_of, sizes, dataclasses.replace(how, recomputed=tuple(ops)))
-    return again, origin_of
+    how = dataclasses.replace(how, recomputed=tuple(ops), parked=tuple(wait_of.items()))
+    result, on_host = (
+        rewritten(item, program, origin_of, sizes, how),
+        {node.name for node in snapshots.values()},
+    )
+    asking = {name: asked for name, asked in result.requested_devices.items() if name not in on_host}
+    return dataclasses.replace(result, requested_devices=asking), origin_of
 
 
-def with_copies(problem: Problem, passes: Passes, ops: Collection[int]) -> Problem:
+def with_copies(
+    problem: Problem, passes: Passes, ops: Collection[int], parked: Mapping[int, int] | None = None
+) -> Problem:
     """The problem of the program with some ops done again, each copy where its original is: to compare choices of ops.
 
-    ``recompute`` makes the program, whose problem leaves copies free.
+    What is parked is in units of its own, behind all others. ``recompute`` makes the program, whose problem leaves
+    copies free.
     """
-    copies, graph = passes.copies(ops), problem.op_graph
+    parked = parked or {}
+    copies, graph = passes.copies(ops, parked), problem.op_graph
     num_ops, num_tensors = problem.num_ops, len(problem.tensor_producer)
     early_readers: dict[int, list[int]] = {op: [] for op in copies}
     for producer, consumer in passes.edges.tolist():
@@ -182,7 +249,7 @@ def with_copies(problem: Problem, passes: Passes, ops: Collection[int]) -> Probl
             early_readers[producer].append(consumer)
     late = set[int]()  # originals that only the backward pass reads: they are not done before
     for op in sorted(copies, reverse=True):
-        if late.issuperset(early_readers[op]):
+        if op not in parked and late.issuperset(early_readers[op]):
             late.add(op)
     # Producer, tensor and consumer; copies of ops and of tensors are counted on, control edges come behind them. An op
     # that reads its own tensor stands for none that does.
@@ -192,9 +259,14 @@ def with_copies(problem: Problem, passes: Passes, ops: Collection[int]) -> Probl
     edges = zip(graph.producer.tolist(), graph.tensor.tolist(), graph.consumer.tolist(), strict=True)
     for producer, tensor, consumer in edges:
         original, copy = (producer, tensor), (num_ops + producer, num_tensors + tensor)
-        has_copy = producer in copies
+        has_copy, is_again = producer in copies, consumer in copies and consumer not in parked
+        if has_copy and producer in parked:
+            has_copy = problem.tensor_bytes[tensor] > 0  # what only waits need not wait for it
+            if has_copy and (is_again or passes.is_late[consumer]):
+                rows.append((*original, num_ops + producer))
+                read_again.add(tensor)
         rows.append((*(copy if has_copy and passes.is_late[consumer] else original), consumer))
-        if consumer in copies:
+        if is_again:
             rows.append((*(copy if has_copy else original), num_ops + consumer))
             if not has_copy:
                 read_again.add(tensor)
@@ -205,19 +277,30 @@ def with_copies(problem: Problem, passes: Passes, ops: Collection[int]) -> Probl
     rows = [row for row in rows if row[0] not in late and row[2] not in late]
     kept, copied = [op for op in range(num_ops) if op not in late], sorted(copies)
     source = np.array([*kept, *copied], int)
-    # A copy runs right before what first needs it.
-    at = np.concatenate([2 * passes.depth[kept], [2 * passes.depth[copies[op][0]] - 1 for op in copied]])
+    # A copy runs right before what first needs it, and what is parked before what comes after its wait.
+    at = [2 * passes.depth[op] for op in kept]
+    at += [
+        2 * passes.depth[parked[op]] + 1 if op in parked else 2 * passes.depth[copies[op][0]] - 1
+        for op in copied
+    ]
     order = np.lexsort((source, at))
     rank = np.full(2 * num_ops, -1)
     rank[[*kept, *(num_ops + op for op in copied)]] = np.argsort(order)
     producers, tensors, consumers = np.array(rows).T
     num_bytes = np.concatenate([problem.tensor_bytes, problem.tensor_bytes, [0]])
     table = tensor_table(np.stack([rank[producers], rank[consumers]], axis=1), tensors, num_bytes[tensors])
+    unit, compute_ns = problem.unit_of_op[source], problem.compute_ns[source]
+    on_host = [len(kept) + n for n, op in enumerate(copied) if op in parked]
+    unit[on_host] = problem.num_units + np.arange(len(on_host))
+    compute_ns[on_host] = 0
+    allowed = np.repeat(~problem.cluster.accelerators()[np.newaxis], len(on_host), axis=0)
     source = source[order]
     return dataclasses.replace(
         problem,
-        unit_of_op=problem.unit_of_op[source],
-        compute_ns=problem.compute_ns[source],
+        unit_of_op=unit[order],
+        compute_ns=compute_ns[order],
+        allowed=np.concatenate([problem.allowed, allowed]),
+        resident_bytes=np.concatenate([problem.resident_bytes, np.zeros(len(on_host), np.int64)]),
         tensor_producer=table.producer,
         tensor_bytes=table.num_bytes,
         consumer_offset=table.consumer_offset,
@@ -227,14 +310,18 @@ def with_copies(problem: Problem, passes: Passes, ops: Collection[int]) -> Probl
         op_types=tuple(problem.op_types[op] for op in source.tolist()),
         output_shapes=tuple(problem.output_shapes[op] for op in source.tolist()),
         work=None,
-        alias_of_tensor=_aliases(problem, passes, read_again, table.output),
+        alias_of_tensor=_aliases(problem, passes, read_again, parked, table.output),
         stage_of_op=np.zeros(0, np.int32),
         fusible_of_op=np.zeros(0, bool),
     )
 
 
 def _aliases(
-    problem: Problem, passes: Passes, read_again: Collection[int], tensors: np.ndarray
+    problem: Problem,
+    passes: Passes,
+    read_again: Collection[int],
+    parked: Collection[int],
+    tensors: np.ndarray,
 ) -> np.ndarray:
     """[T'] int32 input whose memory each tensor has, of ``tensors`` [T'] by number, copies counted on behind all T."""
     position, num_tensors = (
@@ -247,7 +334,7 @@ def _aliases(
         copy, copy_of_target = num_tensors + tensor, num_tensors + target
         is_view = problem.op_types[op] in _VIEWS
         nearest = copy_of_target if copy_of_target in position else target
-        if copy in position and (is_view or nearest == copy_of_target):
+        if copy in position and op not in parked and (is_view or nearest == copy_of_target):
             alias[position[copy]] = position[nearest]
         if tensor in position and passes.is_late[op]:
             alias[position[tensor]] = position[nearest]

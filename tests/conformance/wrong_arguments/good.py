@@ -69,7 +69,13 @@ def _of_programs(scene: Scene) -> dict[str, Good]:
     within |= {"slow_down": 0.1, "progress": None, "checkpoint": NewPath()}
     return {
         "split": good(
-            tf_placer.split, item=item, parts=2, batch_statistics="whole", kept_whole=(), recomputed=()
+            tf_placer.split,
+            item=item,
+            parts=2,
+            batch_statistics="whole",
+            kept_whole=(),
+            recomputed=(),
+            parked=(),
         ),
         "Item.from_function": good(
             tf_placer.Item.from_function, fn=step, example_args=scene.examples, name="step"

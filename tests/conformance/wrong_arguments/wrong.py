@@ -160,6 +160,7 @@ def _of_programs(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "split.batch_statistics": ("parts",),
         "split.kept_whole": (["a"], item.index.names),
         "split.recomputed": ([-1], [10**6], [0]),
+        "split.parked": ([0], [(0,)], [(0, 10**6)], [(0, 0)]),
         ".fn": (3, "step"),
         "Item.from_function.fn": (None,),
         "Item.from_function.example_args": ((), *pairs),

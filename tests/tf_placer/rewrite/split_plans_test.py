@@ -98,7 +98,7 @@ def _runs_with(kept: slice) -> bool:
 
     placed = placed_function(other.__call__, again, *given)
     return (
-        "kept_whole, recomputed) with the ops" in of_whole
+        "kept_whole, recomputed, parked) with the ops" in of_whole
         and are_close(one(*given), placed(*given))
         and are_close([one.first, one.second], [other.first, other.second])
     )
@@ -378,4 +378,4 @@ def test_a_meta_graph_is_refused() -> None:
         tf.nn.relu(x, "y")
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph.as_graph_def())
     plan = plan_of(Item.from_meta_graph(meta_graph, ["y:0"]), 2)
-    assert "with --parts=1 and --recompute=none" in refusal(lambda: place_meta_graph(meta_graph, plan))
+    assert "with --parts=1, --recompute=none and --offload=none" in refusal(lambda: place_meta_graph(meta_graph, plan))

@@ -1,5 +1,6 @@
-"""Recomputation: the same bits, acyclic, held back until the backward pass, and less memory where that is possible."""
+"""Recomputation and parking: the same bits, held back until the backward pass, and less memory where that can be."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -16,11 +17,13 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.forms import made_to_fit
+from tf_placer.planning.forms import Form, fitted_to, in_parts, made_to_fit
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search.memory import device_peaks, recomputation
-from tf_placer.transform.recompute import Passes, recomputable, recompute, with_copies
+from tf_placer.transform.recompute import Passes, parkable, recomputable, recompute, with_copies
 from tf_placer.transform.split import split
 
 P100 = Cluster.preset("p100x1")
@@ -36,10 +39,25 @@ def chosen(item: Item, share: float, seed: int) -> list[int]:
     return may[np.random.default_rng(seed).random(len(may)) < share].tolist()
 
 
-def complaints(item: Item, ops: list[int]) -> list[str]:
-    if not passes_of(item).copies(ops):
+def parked_by(item: Item, share: float, seed: int) -> dict[int, int]:
+    """A random share of what can be parked, back after random ops of the backward pass that are not too late."""
+    passes, random = passes_of(item), np.random.default_rng(seed)
+    may, late = np.flatnonzero(parkable(item, passes)), np.flatnonzero(passes.is_late)
+    if not len(late):
+        return {}
+    some = may[random.random(len(may)) < share].tolist()
+    copies = passes.copies((), dict.fromkeys(some, int(late[passes.depth[late].argmin()])))
+    before = {op: late[passes.depth[late] < passes.depth[reader]] for op, (reader, _) in copies.items()}
+    return {op: int(random.choice(waits)) for op, waits in before.items()}
+
+
+def complaints(item: Item, ops: list[int], parked: dict[int, int] | None = None) -> list[str]:
+    parked = parked or {}
+    ops = [op for op in ops if op not in parked]
+    if not passes_of(item).copies(ops, parked):
         return []
-    return differences(run_lifted(item), run_lifted(recompute(item, ops)[0]), relative=0.0)
+    again, _ = recompute(item, ops, parked.items())
+    return differences(run_lifted(item), run_lifted(again), relative=0.0)
 
 
 def random_item(seed: int) -> Item:
@@ -51,7 +69,9 @@ def random_item(seed: int) -> Item:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_training_steps_compute_the_same_bits(seed: int, parts: int, share: float) -> None:
     item = split(random_item(seed), parts)
-    assert complaints(item, chosen(item, share, seed)) == []
+    ops = chosen(item, share, seed)
+    assert complaints(item, ops) == []
+    assert complaints(item, ops, parked_by(item, 1 - share / 2, seed)) == []
 
 
 @pytest.mark.equivalence
@@ -59,7 +79,8 @@ def test_random_training_steps_compute_the_same_bits(seed: int, parts: int, shar
 def test_thousands_of_training_steps_compute_the_same_bits(block: int) -> None:
     for seed in range(5000 + 30 * block, 5030 + 30 * block):
         item = random_item(seed)
-        assert complaints(item, chosen(item, (0.1, 0.4, 0.8, 1.0)[seed % 4], seed)) == [], seed
+        ops, parked = chosen(item, (0.1, 0.4, 0.8, 1.0)[seed % 4], seed), parked_by(item, 0.4, seed)
+        assert complaints(item, ops, parked if seed % 2 else None) == [], seed
 
 
 def test_what_draws_or_has_a_state_is_not_done_twice() -> None:
@@ -85,8 +106,14 @@ def test_what_draws_or_has_a_state_is_not_done_twice() -> None:
 
 def test_a_program_without_a_backward_pass_is_refused() -> None:
     item = Item.from_function(tf.function(lambda x: tf.tanh(x) + x), tf.ones([3]))
-    with pytest.raises(InputError, match="has no backward pass that needs what is recomputed"):
+    with pytest.raises(InputError, match="has no backward pass that needs what is recomputed or parked"):
         recompute(item, [item.index.op_types.index("Tanh")])
+    with pytest.raises(
+        InputError, match="parked has op .*, which .* lacks or cannot park, or bring back after"
+    ):
+        recompute(item, (), [(item.index.op_types.index("Tanh"), 0)])
+    with pytest.raises(InputError, match="has no host beside its accelerators to park on; leave offload out"):
+        made_to_fit(item, Cluster.logical(2), parks=True)
 
 
 def chain(layers: int, width: int, batch: int) -> Item:
@@ -132,9 +159,54 @@ def test_the_problem_with_copies_is_that_of_the_program(name: str) -> None:
     quick, built = with_copies(problem, passes, ops), analytic_problem(recompute(item, ops)[0], P100)
     assert sorted(quick.op_types) == sorted(built.op_types)
     assert quick.tensor_bytes.sum() == built.tensor_bytes.sum()
+    assert_alike(quick, built)
+    parked = {op: wait for op, wait in parked_by(item, 0.5, 2).items() if op not in ops}
+    some = with_copies(problem, passes, ops, parked)
+    assert_alike(some, analytic_problem(recompute(item, ops, parked.items())[0], P100))
+
+
+def assert_alike(quick: Problem, built: Problem) -> None:
+    """Step times and peaks, everything on the GPU, are within 5 %."""
     simulated = [SimulatedEvaluator(one).evaluate(one.everything_on(0)[np.newaxis]) for one in (quick, built)]
     np.testing.assert_allclose(*(times.runtime_s for times in simulated), rtol=0.05)
     np.testing.assert_allclose(*(times.peak_bytes[:, 0] for times in simulated), rtol=0.05)
+
+
+def test_what_is_parked_leaves_its_device_and_is_back_in_time() -> None:
+    item = chain(layers=12, width=64, batch=4096)
+    slow = dataclasses.replace(P100.devices[0], peak_flops=1e11)  # so that links have time
+    cluster = dataclasses.replace(P100, devices=(slow, *P100.devices[1:]))
+    whole = analytic_problem(item, cluster)
+    limited = cluster.with_memory_limit({"GPU:0": int(0.6 * peak_of(whole))})
+    fitting, unfit = made_to_fit(item, limited, recomputes=False, parks=True)
+    assert unfit.choice.parked and not unfit.choice.ops and unfit.choice.after <= 1 < unfit.choice.before
+    problem = analytic_problem(fitting, limited)
+    is_parked = np.array([op_type == "Snapshot" for op_type in problem.op_types])
+    assert (problem.allowed[problem.unit_of_op[is_parked]] == [False, True]).all()  # the host alone
+    times = [
+        float(SimulatedEvaluator(one).times(one.everything_on(0)[np.newaxis]).runtime_s[0])
+        for one in (whole, problem)
+    ]
+    assert times[1] < 1.02 * times[0]
+
+
+def test_parts_of_a_batch_are_made_to_fit_where_the_whole_was() -> None:
+    item = chain(layers=8, width=64, batch=8192)
+    pair = Cluster.preset("p100x2")
+    limit = int(0.4 * peak_of(analytic_problem(item, pair)))
+    cluster = pair.with_memory_limit({"GPU:0": limit, "GPU:1": limit})
+    fitting, unfit = made_to_fit(item, cluster, parks=True)
+    problem = analytic_problem(fitting, cluster)
+    form = in_parts(Form(problem, fitting, unfit=unfit), "whole")
+    assert form.parts == 2 and form.problem.splitting.recomputed + form.problem.splitting.parked
+    assert (
+        SimulatedEvaluator(form.problem).evaluate(form.data_parallel.device_of_unit[np.newaxis]).status[0]
+        == 0
+    )
+    starts = form.starts([Placement(problem, problem.everything_on(0))])  # plans of the whole are lifted
+    assert len(starts) == 2
+    again, plan = fitted_to(Form(problem, fitting, unfit=unfit), Placement(problem, problem.everything_on(0)))
+    assert again.has(plan)
 
 
 @pytest.mark.parametrize("share", [0.91, 0.81, 0.71, 0.61])

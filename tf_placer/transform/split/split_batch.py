@@ -68,6 +68,11 @@ class SplitProgram:
         )
         return dataclasses.replace(item, outputs=outputs)
 
+    def made_again(self, again: Item, origin_of: Mapping[str, str]) -> SplitProgram:
+        """The program with a changed item; ``origin_of`` maps its ops to those of this one."""
+        origins = {name: self.origin_of[origin_of[name]] for name in again.index.names}
+        return dataclasses.replace(self, item=again, origin_of=origins)
+
     def sentences(self, time_of_op: Mapping[str, float], most: int = 5) -> list[str]:
         """A sentence for each op type and reason of the ops that stayed whole, the longest time first."""
         total = sum(time_of_op.values())
@@ -88,6 +93,7 @@ def split(
     batch_statistics: str = "whole",
     kept_whole: Collection[str] = (),
     recomputed: Collection[int] = (),
+    parked: Collection[tuple[int, int]] = (),
 ) -> Item:
     """Splits the batch of a program: every op that works on examples gets a copy for each part.
 
@@ -103,12 +109,13 @@ def split(
       kept_whole: names of ops that stay whole, because their copies would take longer than they gain.
       recomputed: positions, among the ops of the program in parts, of those that are done again in the backward pass,
         so that their outputs need not live until then (``recompute``).
+      parked: likewise pairs of an op whose outputs wait on the host, and the backward op after which they come back.
 
     Raises:
       InputError: ``parts`` is below 1 or above the batch, no input holds examples, or no op is left to split; or an op
-        cannot be done again.
+        cannot be done again or parked.
     """
-    return split_program(item, parts, batch_statistics, kept_whole, recomputed).item
+    return split_program(item, parts, batch_statistics, kept_whole, recomputed, parked).item
 
 
 @eagerly()
@@ -119,6 +126,7 @@ def split_program(
     batch_statistics: str = "whole",
     kept_whole: Collection[str] = (),
     recomputed: Collection[int] = (),
+    parked: Collection[tuple[int, int]] = (),
 ) -> SplitProgram:
     """Splits the batch like ``split``, and records origins of ops and reasons of ops that stay whole.
 
@@ -131,11 +139,12 @@ def split_program(
     arguments.one_of("batch_statistics", batch_statistics, BATCH_STATISTICS)
     for op in arguments.items_of("recomputed", recomputed, int, "give positions of ops"):
         arguments.whole_number("recomputed", op, least=0)
-    if recomputed:
+    pairs = arguments.items_of("parked", parked, tuple, "give pairs of positions of ops")
+    if any(len(pair) != 2 or not all(isinstance(op, int) for op in pair) for pair in pairs):
+        raise InputError(f"parked is {arguments.shown(parked)}; give pairs of positions of ops")
+    if recomputed or pairs:
         parted = split_program(item, parts, batch_statistics, kept_whole)
-        again, origin_of = recompute(parted.item, recomputed)
-        origin_of = {name: parted.origin_of[origin_of[name]] for name in again.index.names}
-        return dataclasses.replace(parted, item=again, origin_of=origin_of)
+        return parted.made_again(*recompute(parted.item, recomputed, pairs))
     if parts == 1:
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
     if isinstance(kept_whole, str) or not isinstance(kept_whole, Collection):
