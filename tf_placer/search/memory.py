@@ -183,9 +183,10 @@ class Recomputation:
     def __str__(self) -> str:
         again = f"{len(self.ops)} ops are done again in the backward pass" if self.ops else ""
         parked = f"outputs of {len(self.parked)} ops are parked on the host" if self.parked else ""
-        how, more = " and ".join(filter(None, (again, parked))), percentage(max(self.more, 0))
+        how = " and ".join(filter(None, (again, parked)))
+        more = f"{percentage(self.more)} more" if self.more > 0 else "no more"
         return (
-            f"{how}, {more} more time: the fullest device needs {percentage(self.after)} of its memory, and "
+            f"{how}, {more} time: the fullest device needs {percentage(self.after)} of its memory, and "
             f"{percentage(self.before)} without."
         )
 

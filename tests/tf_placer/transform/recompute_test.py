@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import tf_placer
 from experiments.studies.random_steps import RandomStep
@@ -21,6 +22,7 @@ from tf_placer.planning.forms import Form, fitted_to, in_parts, made_to_fit
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search.memory import device_peaks, recomputation
 from tf_placer.transform.recompute import Passes, parkable, recomputable, recompute, with_copies
@@ -109,7 +111,7 @@ def test_a_program_without_a_backward_pass_is_refused() -> None:
     with pytest.raises(InputError, match="has no backward pass that needs what is recomputed or parked"):
         recompute(item, [item.index.op_types.index("Tanh")])
     with pytest.raises(
-        InputError, match="parked has op .*, which .* lacks or cannot park, or bring back after"
+        InputError, match=r"parked has op .*, which .* lacks or cannot park, or bring back after"
     ):
         recompute(item, (), [(item.index.op_types.index("Tanh"), 0)])
     with pytest.raises(InputError, match="has no host beside its accelerators to park on; leave offload out"):
@@ -188,6 +190,42 @@ def test_what_is_parked_leaves_its_device_and_is_back_in_time() -> None:
         for one in (whole, problem)
     ]
     assert times[1] < 1.02 * times[0]
+
+
+@pytest.mark.medium
+@pytest.mark.own_process("parked")
+def test_tensorflow_leaves_what_is_parked_where_it_is_put() -> None:
+    """With its graph optimizers on, which take away what only hands a tensor on."""
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+    weights, x = [tf.Variable(tf.ones([64, 64]) / 64) for _ in range(6)], tf.random.normal([256, 64], seed=1)
+
+    @tf.function
+    def step(y: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            for weight in weights:
+                y = tf.tanh(y @ weight)
+            loss = tf.reduce_sum(y)
+        return tape.gradient(loss, weights)
+
+    item = Item.from_function(step, x)
+    parked = parked_by(item, 1.0, 0)
+    problem = analytic_problem(split(item, 1, parked=list(parked.items())), Cluster.logical(2))
+    is_parked = np.array([op_type == "Snapshot" for op_type in problem.op_types])
+    row = np.zeros(problem.num_units, np.int32)
+    row[problem.unit_of_op[is_parked]] = 1
+    placed = placed_function(step, Placement(problem, row), x)
+    context.context().enable_graph_collection()
+    gradients = placed(x)
+    graphs = [
+        graph
+        for function in context.context().export_run_metadata().function_graphs
+        for graph in function.partition_graphs
+    ]
+    devices = [node.device for graph in graphs for node in graph.node if node.op == "Snapshot"]
+    assert len(devices) == is_parked.sum() > 3 and all(device.endswith("CPU:1") for device in devices)
+    for gradient, whole in zip(gradients, step(x), strict=True):
+        np.testing.assert_array_equal(gradient, whole)
 
 
 def test_parts_of_a_batch_are_made_to_fit_where_the_whole_was() -> None:
