@@ -128,22 +128,26 @@ def _simulated(
         plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
     with log.phase(searching(method)) as seconds:
         start = begin if spec.uses_start and whole.has(begin) else None
-        # What is done again was chosen for plain plans; it is chosen again for the first plan, from which a search goes on.
+        # What is done again was chosen for plain plans. It is chosen again for the first plan that a search finds, and
+        # the search goes on from there.
         took_s = log.took_s(RECOMPUTE)
         fits_anew = whole.unfit is not None and request.is_free and 2 * took_s < seconds
         budget = request.budget_in(seconds - took_s).share(2) if fits_anew else request.budget_in(seconds)
         searched = _candidate(request, whole, log, method, budget, start)
         anew = None
         if fits_anew and searched.placement is not None and not _is_interrupted([searched]):
-            fitted, plan = fitted_to(whole, searched.placement)
-            start = plan if spec.uses_start else None
-            anew = fitted, _candidate(request, fitted, log, method, budget, start)
+            try:
+                fitted, plan = fitted_to(whole, searched.placement)
+                start = plan if spec.uses_start else None
+                anew = fitted, _candidate(request, fitted, log, method, budget, start)
+            except KeyboardInterrupt:
+                is_ended = True
     rows, forms = [searched, *plain], [whole] if kept is None else [whole, kept.form]
     try:
-        if splits and not _is_interrupted(rows):
+        if splits and not is_ended and not _is_interrupted(rows):
             why_whole = _search_in_parts(request, forms, rows, log, make_parts)
         has_control = (splits or spec.goes_on) and method != CONTROL
-        if has_control and searched.search is not None and not _is_interrupted(rows):
+        if has_control and searched.search is not None and not is_ended and not _is_interrupted(rows):
             with log.phase(searching(CONTROL)) as seconds:
                 budget = request.budget_in(request.control_s(seconds)).capped(searched.search.evaluations)
                 rows.append(_candidate(request, whole, log, CONTROL, budget))

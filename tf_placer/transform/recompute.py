@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -67,6 +68,14 @@ class Passes:
             turn, op = (depth[op] if is_backward[op] else turn), before[op]
         return Passes(edges, np.array(depth), is_backward & (np.array(depth) >= turn))
 
+    @functools.cached_property
+    def late_inputs(self) -> dict[int, tuple[int, ...]]:
+        """Op -> the late ops that it waits for."""
+        inputs = collections.defaultdict[int, list[int]](list)
+        for producer, consumer in self.edges[self.is_late[self.edges[:, 0]]].tolist():
+            inputs[consumer].append(producer)
+        return {op: tuple(producers) for op, producers in inputs.items()}
+
     def copies(
         self, ops: Collection[int], parked: Mapping[int, int] | None = None
     ) -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -78,14 +87,15 @@ class Passes:
         copy.
         """
         parked = parked or {}
-        readers: dict[int, list[int]] = {op: [] for op in (*ops, *parked)}
-        late_inputs = collections.defaultdict[int, list[int]](list)
-        for producer, consumer in self.edges.tolist():
-            needs = self.is_late[consumer] or (consumer in readers and consumer not in parked)
-            if producer in readers and needs:
-                readers[producer].append(consumer)
-            if self.is_late[producer]:
-                late_inputs[consumer].append(producer)
+        is_again, has_copy = np.zeros((2, len(self.depth)), bool)
+        is_again[list(ops)] = True
+        is_again[list(parked)] = False
+        has_copy[[*ops, *parked]] = True
+        producer, consumer = self.edges.T
+        readers = collections.defaultdict[int, list[int]](list)
+        needs = has_copy[producer] & (self.is_late[consumer] | is_again[consumer])
+        for op, reader in self.edges[needs].tolist():
+            readers[op].append(reader)
         late = np.flatnonzero(self.is_late)
         late = late[np.argsort(self.depth[late], kind="stable")]
         copies: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -96,7 +106,7 @@ class Passes:
             if not needing:
                 continue
             reader = min(needing, key=lambda reader: (self.depth[reader], reader))
-            waits = tuple(late_inputs[reader])
+            waits = self.late_inputs.get(reader, ())
             if op in parked:
                 waits = tuple(wait for wait in (parked[op],) if self.depth[wait] < self.depth[reader])
             elif not waits:
@@ -240,61 +250,71 @@ def with_copies(
     What is parked is in units of its own, behind all others. ``recompute`` makes the program, whose problem leaves
     copies free.
     """
-    parked = parked or {}
     copies, graph = passes.copies(ops, parked), problem.op_graph
-    num_ops, num_tensors = problem.num_ops, len(problem.tensor_producer)
-    early_readers: dict[int, list[int]] = {op: [] for op in copies}
-    for producer, consumer in passes.edges.tolist():
-        if producer in copies and not passes.is_late[consumer]:
-            early_readers[producer].append(consumer)
-    late = set[int]()  # originals that only the backward pass reads: they are not done before
-    for op in sorted(copies, reverse=True):
-        if op not in parked and late.issuperset(early_readers[op]):
-            late.add(op)
+    num_ops, num_tensors, is_late = problem.num_ops, len(problem.tensor_producer), passes.is_late
+    copied = np.array(sorted(copies), int)
+    has_copy, is_parked, is_gone = np.zeros((3, num_ops), bool)
+    has_copy[copied] = True
+    is_parked[list(parked or ())] = True
+    # Originals that only the backward pass reads are not done before.
+    is_gone[copied] = ~is_parked[copied]
+    early = passes.edges[has_copy[passes.edges[:, 0]] & ~is_late[passes.edges[:, 1]]]
+    for op, reader in early[::-1].tolist():
+        is_gone[op] &= is_gone[reader]
     # Producer, tensor and consumer; copies of ops and of tensors are counted on, control edges come behind them. An op
     # that reads its own tensor stands for none that does.
-    rows = [(op, tensor, op) for tensor, op in enumerate(problem.tensor_producer.tolist())]
-    rows += [(num_ops + op, num_tensors + tensor, num_ops + op) for op, tensor, _ in rows if op in copies]
-    is_held_back, read_again = set[int](), set[int]()
-    edges = zip(graph.producer.tolist(), graph.tensor.tolist(), graph.consumer.tolist(), strict=True)
-    for producer, tensor, consumer in edges:
-        original, copy = (producer, tensor), (num_ops + producer, num_tensors + tensor)
-        has_copy, is_again = producer in copies, consumer in copies and consumer not in parked
-        if has_copy and producer in parked:
-            has_copy = problem.tensor_bytes[tensor] > 0  # what only waits need not wait for it
-            if has_copy and (is_again or passes.is_late[consumer]):
-                rows.append((*original, num_ops + producer))
-                read_again.add(tensor)
-        rows.append((*(copy if has_copy and passes.is_late[consumer] else original), consumer))
-        if is_again:
-            rows.append((*(copy if has_copy else original), num_ops + consumer))
-            if not has_copy:
-                read_again.add(tensor)
-            elif copies[producer] == copies[consumer]:
-                is_held_back.add(consumer)
-    for op in copies.keys() - is_held_back:
-        rows += [(wait, 2 * num_tensors, num_ops + op) for wait in copies[op][1]]
-    rows = [row for row in rows if row[0] not in late and row[2] not in late]
-    kept, copied = [op for op in range(num_ops) if op not in late], sorted(copies)
-    source = np.array([*kept, *copied], int)
-    # A copy runs right before what first needs it, and what is parked before what comes after its wait.
-    at = [2 * passes.depth[op] for op in kept]
-    at += [
-        2 * passes.depth[parked[op]] + 1 if op in parked else 2 * passes.depth[copies[op][0]] - 1
-        for op in copied
+    producer, tensor, consumer = graph.producer, graph.tensor, graph.consumer
+    is_again = (has_copy & ~is_parked)[consumer]
+    from_copy = has_copy[producer] & (~is_parked[producer] | (problem.tensor_bytes[tensor] > 0))
+    is_read = from_copy & (is_late[consumer] | is_again)
+    crosses = is_read & is_parked[producer]
+    made, makers = np.arange(num_tensors), problem.tensor_producer
+    again = has_copy[makers]
+    of_copy, late_copy = is_again & from_copy, from_copy & is_late[consumer]
+    choice_of = {choice: number for number, choice in enumerate(dict.fromkeys(copies.values()))}
+    number = np.full(num_ops, -1)
+    number[copied] = [choice_of[copies[op]] for op in copied.tolist()]
+    held_back = set(consumer[of_copy & (number[producer] == number[consumer])].tolist())
+    waits = [
+        (wait, 2 * num_tensors, num_ops + op)
+        for op in copied.tolist()
+        if op not in held_back
+        for wait in copies[op][1]
     ]
-    order = np.lexsort((source, at))
+    rows = np.concatenate(
+        [
+            np.stack([makers, made, makers], axis=1),
+            np.stack([num_ops + makers, num_tensors + made, num_ops + makers], axis=1)[again],
+            np.stack([producer + num_ops * late_copy, tensor + num_tensors * late_copy, consumer], axis=1),
+            np.stack(
+                [producer + num_ops * of_copy, tensor + num_tensors * of_copy, num_ops + consumer], axis=1
+            )[is_again],
+            np.stack([producer, tensor, num_ops + producer], axis=1)[crosses],
+            np.array(waits, int).reshape(-1, 3),
+        ]
+    )
+    is_absent = np.concatenate([is_gone, ~has_copy])
+    rows = rows[~(is_absent[rows[:, 0]] | is_absent[rows[:, 2]])]
+    kept = np.flatnonzero(~is_gone)
+    source = np.concatenate([kept, copied])
+    # A copy runs right before what first needs it, and what is parked before what comes after its wait.
+    at = [
+        2 * passes.depth[copies[op][1][0]] + 1 if is_parked[op] else 2 * passes.depth[copies[op][0]] - 1
+        for op in copied.tolist()
+    ]
+    order = np.lexsort((source, np.concatenate([2 * passes.depth[kept], np.array(at, int)])))
     rank = np.full(2 * num_ops, -1)
-    rank[[*kept, *(num_ops + op for op in copied)]] = np.argsort(order)
-    producers, tensors, consumers = np.array(rows).T
+    rank[np.concatenate([kept, num_ops + copied])] = np.argsort(order)
     num_bytes = np.concatenate([problem.tensor_bytes, problem.tensor_bytes, [0]])
-    table = tensor_table(np.stack([rank[producers], rank[consumers]], axis=1), tensors, num_bytes[tensors])
+    table = tensor_table(rank[rows[:, ::2]], rows[:, 1], num_bytes[rows[:, 1]])
     unit, compute_ns = problem.unit_of_op[source], problem.compute_ns[source]
-    on_host = [len(kept) + n for n, op in enumerate(copied) if op in parked]
+    on_host = len(kept) + np.flatnonzero(is_parked[copied])
     unit[on_host] = problem.num_units + np.arange(len(on_host))
     compute_ns[on_host] = 0
     allowed = np.repeat(~problem.cluster.accelerators()[np.newaxis], len(on_host), axis=0)
     source = source[order]
+    read_again = np.zeros(num_tensors, bool)
+    read_again[tensor[crosses | (is_again & ~from_copy)]] = True
     return dataclasses.replace(
         problem,
         unit_of_op=unit[order],
@@ -310,35 +330,31 @@ def with_copies(
         op_types=tuple(problem.op_types[op] for op in source.tolist()),
         output_shapes=tuple(problem.output_shapes[op] for op in source.tolist()),
         work=None,
-        alias_of_tensor=_aliases(problem, passes, read_again, parked, table.output),
+        alias_of_tensor=_aliases(problem, passes, read_again, is_parked, table.output),
         stage_of_op=np.zeros(0, np.int32),
         fusible_of_op=np.zeros(0, bool),
     )
 
 
 def _aliases(
-    problem: Problem,
-    passes: Passes,
-    read_again: Collection[int],
-    parked: Collection[int],
-    tensors: np.ndarray,
+    problem: Problem, passes: Passes, read_again: np.ndarray, is_parked: np.ndarray, tensors: np.ndarray
 ) -> np.ndarray:
     """[T'] int32 input whose memory each tensor has, of ``tensors`` [T'] by number, copies counted on behind all T."""
-    position, num_tensors = (
-        {tensor: n for n, tensor in enumerate(tensors.tolist())},
-        len(problem.tensor_producer),
-    )
+    num_tensors = len(problem.tensor_producer)
+    position = np.full(2 * num_tensors + 1, -1)
+    position[tensors] = np.arange(len(tensors))
     alias = np.full(len(tensors), -1, np.int32)
-    for tensor in np.flatnonzero(problem.alias_of_tensor >= 0).tolist():
-        target, op = int(problem.alias_of_tensor[tensor]), int(problem.tensor_producer[tensor])
-        copy, copy_of_target = num_tensors + tensor, num_tensors + target
-        is_view = problem.op_types[op] in _VIEWS
-        nearest = copy_of_target if copy_of_target in position else target
-        if copy in position and op not in parked and (is_view or nearest == copy_of_target):
-            alias[position[copy]] = position[nearest]
-        if tensor in position and passes.is_late[op]:
-            alias[position[tensor]] = position[nearest]
-        # What is not a view and whose input is read again does not write over that input.
-        elif tensor in position and (is_view or target not in read_again):
-            alias[position[tensor]] = position[target]
+    tensor = np.flatnonzero(problem.alias_of_tensor >= 0)
+    target, op = problem.alias_of_tensor[tensor], problem.tensor_producer[tensor]
+    is_view = np.array([problem.op_types[producer] in _VIEWS for producer in op.tolist()], bool)
+    has_copy = position[num_tensors + target] >= 0
+    nearest = np.where(has_copy, num_tensors + target, target)
+    # What is not a view and whose input is read again does not write over that input.
+    for made, read, may in (
+        (num_tensors + tensor, nearest, ~is_parked[op] & (is_view | has_copy)),
+        (tensor, nearest, passes.is_late[op]),
+        (tensor, target, ~passes.is_late[op] & (is_view | ~read_again[target])),
+    ):
+        may &= position[made] >= 0
+        alias[position[made[may]]] = position[read[may]]
     return alias
