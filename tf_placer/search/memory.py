@@ -36,13 +36,7 @@ MOST_EXAMPLES = 2**16
 # take longest to make.
 _SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 _KEPT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
-_PARKED = (
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-)  # shares of what is held that are parked, what is made first before the rest
+_PARKED = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of what is held that are parked
 _LEAST_PARKED = 1 << 16  # bytes; a transfer of less is all latency
 _ATTEMPTS = 3
 _TOGGLES, _LEAST_TOGGLES = 100_000, 20  # ops that are held or dropped on trial, for each op of a program
@@ -239,12 +233,15 @@ def recomputation(
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
     front = [choice for (share, _, choice), other in zip(fastest_first, least, strict=False) if share < other]
-    is_large = may_park & (held > _LEAST_PARKED)
-    parking = [op for op in np.argsort(step.end_ns, kind="stable").tolist() if is_large[op]]
-    parked_share = np.cumsum(held[parking]) / max(held.sum(), 1)
-    for share in _PARKED if parking else ():
-        some = step.fetched(ranked[0][2].parking(parking[: np.searchsorted(parked_share, share) + 1]))
-        ranked += [judged(choice.parking(some)) for choice in front]
+    read = _read_bytes(problem, passes) * (held > 0)
+    is_large = may_park & (read > _LEAST_PARKED)
+    # What is made first is parked before the rest, or what is largest.
+    for key in (step.end_ns, -read) if is_large.any() else ():
+        parking = [op for op in np.argsort(key, kind="stable").tolist() if is_large[op]]
+        parked_share = np.cumsum(read[parking]) / read.sum()
+        for share in _PARKED:
+            some = step.fetched(ranked[0][2].parking(parking[: np.searchsorted(parked_share, share) + 1]))
+            ranked += [judged(choice.parking(some)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -398,11 +395,16 @@ class _Step:
 
 def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> np.ndarray:
     """[N] bytes of the outputs that the backward pass reads, of ops that may lose them; views have none."""
-    graph = problem.op_graph
-    is_read = np.zeros(problem.num_ops, bool)
-    is_read[graph.producer[passes.is_late[graph.consumer]]] = True
-    is_read &= may & [op_type not in VIEWS for op_type in problem.op_types]
-    return np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops) * is_read
+    may = may & [op_type not in VIEWS for op_type in problem.op_types]
+    num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
+    return num_bytes * (may & (_read_bytes(problem, passes) > 0))
+
+
+def _read_bytes(problem: Problem, passes: Passes) -> np.ndarray:
+    """[N] bytes of those outputs of each op that the backward pass reads."""
+    graph, is_read = problem.op_graph, np.zeros(len(problem.tensor_bytes), bool)
+    is_read[graph.tensor[passes.is_late[graph.consumer]]] = True
+    return np.bincount(problem.tensor_producer, problem.tensor_bytes * is_read, problem.num_ops)
 
 
 def _choices(problem: Problem, may: np.ndarray, held: np.ndarray, passes: Passes) -> Iterator[_Choice]:
