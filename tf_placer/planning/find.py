@@ -127,7 +127,9 @@ def _simulated(
     with log.phase(AT_ONCE):
         plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
     with log.phase(searching(method)) as seconds:
-        start = begin if spec.uses_start and whole.has(begin) else None
+        start: Start | None = begin if spec.uses_start and whole.has(begin) else None
+        if start is None and whole.unfit is not None and spec.uses_start:
+            start = Placement(whole.problem, whole.problem.legalized(whole.unfit.choice.plan[np.newaxis])[0])
         # What is done again was chosen for plain plans. It is chosen again for the first plan that a search finds, and
         # the search goes on from there.
         took_s = log.took_s(RECOMPUTE)

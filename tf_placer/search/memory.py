@@ -113,11 +113,18 @@ def device_peaks(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
     Accelerators have all that may run there. The plans are METIS's and those that fill devices in topological order.
     """
-    offloaded, devices = _off_the_host(problem), np.arange(problem.num_devices)
-    plans = [planner(offloaded) for planner in (single_device_placements, topological_fill, metis)]
-    peaks = SimulatedEvaluator(offloaded).evaluate(np.concatenate(plans)).peak_bytes
-    assert peaks is not None  # simulated
+    devices, (_, peaks) = np.arange(problem.num_devices), _plain_plans(problem)
     return peaks[devices, devices], peaks[fullest_share(problem.cluster, peaks).argmin()]
+
+
+def _plain_plans(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """[B, U] plans, and [B, D] bytes at their peaks; the first D have everything on each device."""
+    offloaded = _off_the_host(problem)
+    planners = single_device_placements, topological_fill, metis
+    plans = np.concatenate([planner(offloaded) for planner in planners])
+    peaks = SimulatedEvaluator(offloaded).evaluate(plans).peak_bytes
+    assert peaks is not None  # simulated
+    return plans, peaks
 
 
 def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
@@ -169,10 +176,11 @@ class Recomputation:
 
     ops: tuple[int, ...]  # positions in the program
     parked: tuple[tuple[int, int], ...]  # ops, and those after which their outputs come back
-    more: float  # share of the step time on one device that it adds
+    more: float  # share of the step time that it adds, by the same plan
     before: float  # largest share of the memory of an accelerator that a step needs without it
     after: float  # and with it
     origin_of: Mapping[str, str]  # op of the changed step -> op of the step
+    plan: np.ndarray  # [U] devices by which the changed step fits
 
     def __str__(self) -> str:
         again = f"{len(self.ops)} ops are done again in the backward pass" if self.ops else ""
@@ -194,15 +202,14 @@ def recomputation(
 ) -> tuple[Item, Recomputation | None]:
     """A step with the choice that makes it fit and takes least longer; as it is, and None, where it fits without.
 
-    Where no choice fits, that of the least memory. Without a plan, fitting is told by plain ones (``device_peaks``),
-    and choices are compared with everything on one device.
+    Where no choice fits, that of the least memory.
 
     Args:
       item: the step.
       problem: of the step, on a cluster.
       recomputes: ops may be done again.
       parks: outputs may be parked on the host.
-      plan: [U] devices that it is chosen for.
+      plan: [U] devices that it is chosen for; the smallest of plain ones (``device_peaks``) without.
 
     Raises:
       InputError: the step does not fit, and has no backward pass, or the cluster no host to park on.
@@ -213,9 +220,11 @@ def recomputation(
             f"cluster {cluster.name!r} has no host beside its accelerators to park on; leave offload out"
         )
     passes, nothing = Passes.of(problem.op_names, item.index.edges), np.zeros(problem.num_ops, bool)
+    if plan is None:
+        plans, peaks = _plain_plans(problem)
+        plan = plans[fullest_share(cluster, peaks).argmin()]
     step, trials = _Step.of(problem, passes, plan), dict[object, tuple[float, float, _Choice]]()
-    before = step.share if plan is not None else _fullest_share(problem)
-    if before <= 1:
+    if step.share <= 1:
         return item, None
     may = recomputable(item, passes) if recomputes else nothing
     may_park = parkable(item, passes) if parks else nothing
@@ -226,7 +235,7 @@ def recomputation(
         key = frozenset(choice.ops), choice.parked
         if key not in trials:
             step_s, share = step.measured(choice)
-            trials[key] = before * share / step.share, excess(step_s, step.seconds), choice
+            trials[key] = share, excess(step_s, step.seconds), choice
         return trials[key]
 
     ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
@@ -258,14 +267,12 @@ def recomputation(
         ops, parked = best[2].ops, tuple(step.fetched(best[2]).items())
         again, origin_of = recompute(item, ops, parked)
         fitting = analytic_problem(again, cluster)
-        if plan is None:
-            after = _fullest_share(fitting)
-        else:
-            after = _Step.of(fitting, None, with_devices_of(fitting, origin_of, problem, plan)).share
+        by_plan = with_devices_of(fitting, origin_of, problem, plan)
+        after = _Step.of(fitting, None, by_plan).share
         if after <= 1:
             break
-        most = min(most, best[0]) / after  # its own plans take more than everything on one device tells
-    return again, Recomputation(tuple(ops), parked, best[1], before, after, origin_of)
+        most = min(most, best[0]) / after  # the program itself takes more than was simulated
+    return again, Recomputation(tuple(ops), parked, best[1], step.share, after, origin_of, by_plan)
 
 
 def with_devices_of(
@@ -284,11 +291,6 @@ def with_devices_of(
     for unit, name in zip(problem.unit_of_op.tolist(), problem.op_names, strict=True):
         row[unit] = device_of[origin_of[name]]
     return problem.legalized(row[np.newaxis])[0]
-
-
-def _fullest_share(problem: Problem) -> float:
-    """Share of its memory that the fullest accelerator takes by the smallest of plain plans."""
-    return float(fullest_share(problem.cluster, device_peaks(problem)[1][np.newaxis])[0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,10 +338,8 @@ class _Step:
     share: float  # of its memory that the fullest accelerator takes
 
     @staticmethod
-    def of(problem: Problem, passes: Passes | None, plan: np.ndarray | None) -> _Step:
-        """The step as it is; everything is on the first accelerator without a plan."""
-        if plan is None:
-            plan = problem.everything_on(int(problem.cluster.accelerators().argmax()))
+    def of(problem: Problem, passes: Passes | None, plan: np.ndarray) -> _Step:
+        """The step as it is."""
         simulator, row = SimulatedEvaluator(problem), plan[np.newaxis]
         schedule, times = simulator.schedule(row), simulator.times(row)
         shares = fullest_share(problem.cluster, times.peak_bytes.numpy())
