@@ -239,6 +239,7 @@ def recompute(
         {node.name for node in snapshots.values()},
     )
     asking = {name: asked for name, asked in result.requested_devices.items() if name not in on_host}
+    origin_of = {name: origin_of[name] for name in result.index.names}
     return dataclasses.replace(result, requested_devices=asking), origin_of
 
 

@@ -229,22 +229,18 @@ def test_tensorflow_leaves_what_is_parked_where_it_is_put() -> None:
 
 
 def test_parts_of_a_batch_are_made_to_fit_where_the_whole_was() -> None:
-    item = chain(layers=8, width=64, batch=8192)
-    pair = Cluster.preset("p100x2")
-    limit = int(0.4 * peak_of(analytic_problem(item, pair)))
-    cluster = pair.with_memory_limit({"GPU:0": limit, "GPU:1": limit})
+    item = workloads.build("two_towers")
+    cluster = Cluster.preset("p100x2").with_memory_limit({"GPU:0": "22MB", "GPU:1": "22MB"})
     fitting, unfit = made_to_fit(item, cluster, parks=True)
     problem = analytic_problem(fitting, cluster)
-    form = in_parts(Form(problem, fitting, unfit=unfit), "whole")
+    whole, plan = Form(problem, fitting, unfit=unfit), Placement(problem, unfit.choice.plan)
+    assert unfit.choice.after < unfit.choice.before
+    form = in_parts(whole, "whole")
     assert form.parts == 2 and form.problem.splitting.recomputed + form.problem.splitting.parked
-    assert (
-        SimulatedEvaluator(form.problem).evaluate(form.data_parallel.device_of_unit[np.newaxis]).status[0]
-        == 0
-    )
-    starts = form.starts([Placement(problem, problem.everything_on(0))])  # plans of the whole are lifted
-    assert len(starts) == 2
-    again, plan = fitted_to(Form(problem, fitting, unfit=unfit), Placement(problem, problem.everything_on(0)))
-    assert again.has(plan)
+    assert len(form.starts([plan])) == 2  # plans of the whole are lifted
+    assert form.where_it_pays(1e-3).parts == 2
+    again, lifted = fitted_to(whole, plan)
+    assert again.has(lifted) and again.problem.splitting
 
 
 @pytest.mark.parametrize("share", [0.91, 0.81, 0.71, 0.61])
