@@ -1,11 +1,11 @@
-"""A placed function reads the tables, iterators and datasets of this process, whatever its sizes depend on."""
+"""A placed function reads the tables, iterators and datasets of this process, whatever its sizes depend on.
 
-import pathlib
-import tempfile
+tests/corpus has more such programs, each placed as a user would.
+"""
+
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -79,14 +79,6 @@ def numbers() -> tf.Tensor:
     return tf.reshape(tf.range(12.0), [4, 3])
 
 
-@case()
-def a_table():
-    entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
-    table, weights = tf.lookup.StaticHashTable(entries, 0), tf.Variable(tf.reshape(tf.range(12.0), [3, 4]))
-    f = tf.function(lambda words: tf.gather(weights, table.lookup(words)) * 2.0 + 1.0)
-    return f, (tf.constant(["b", "c", "a"]),)
-
-
 def test_a_table_elsewhere() -> None:
     """It stays where it is, and what looks it up goes there."""
     entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
@@ -102,46 +94,6 @@ def test_a_table_elsewhere() -> None:
     assert placed(tf.constant(["b"])).numpy().tolist() == [4.0]
 
 
-@case(3)
-def a_table_that_grows():
-    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
-
-    @tf.function
-    def f(key):
-        before = table.lookup(key)
-        table.insert(key, before * 3.0 + 2.0)
-        keys, values = table.export()
-        return before, table.lookup(key), tf.reduce_sum(keys), tf.reduce_sum(values) * 2.0
-
-    return f, (tf.constant([5, 6], tf.int64),)
-
-
-@case(4)
-def an_iterator():
-    """In order, and at its end the same error."""
-
-    rows, weights = (
-        iter(tf.data.Dataset.from_tensor_slices(numbers()).batch(2)),
-        tf.Variable(tf.ones([3, 2])),
-    )
-
-    @tf.function
-    def f(x):
-        y = next(rows) @ weights
-        weights.assign_add(tf.ones([3, 2]) * x)
-        return tf.nn.relu(y), tf.reduce_sum(weights)
-
-    return f, (tf.constant(0.5),)
-
-
-@case(2)
-def an_iterator_as_an_argument():
-    rows = iter(tf.data.Dataset.from_tensor_slices(numbers()).batch(2))
-    weights = tf.Variable(tf.ones([3, 2]))
-    f = tf.function(lambda given, x: (next(given) @ weights * x, next(given) + x))
-    return f, (rows, tf.constant(2.0))
-
-
 @case(5)
 def an_optional_of_an_iterator():
     rows = iter(tf.data.Dataset.from_tensor_slices(numbers()))
@@ -150,22 +102,6 @@ def an_optional_of_an_iterator():
     def f(x):
         row = rows.get_next_as_optional()
         return tf.cond(row.has_value(), lambda: row.get_value() * x, lambda: tf.zeros([3])), tf.sin(x)
-
-    return f, (tf.constant(2.0),)
-
-
-@case(2)
-def a_dataset():
-    """Captured: reduced, and gone through by a loop of Python's."""
-
-    data = tf.data.Dataset.from_tensor_slices(numbers()).batch(3)
-
-    @tf.function
-    def f(x):
-        total = data.reduce(0.0, lambda sum, rows: sum + tf.reduce_sum(rows) * 0.5)
-        for rows in data:
-            total += tf.reduce_max(rows) * x
-        return total, tf.cos(x) * 3.0
 
     return f, (tf.constant(2.0),)
 
@@ -187,47 +123,6 @@ def a_dataset_made_inside():
         return total * 2.0
 
     return f, (numbers(),)
-
-
-@case()
-def a_queue():
-    queue = tf.queue.FIFOQueue(5, [tf.float32], shapes=[[3]])
-
-    @tf.function
-    def f(x):
-        queue.enqueue_many(x)
-        return queue.dequeue() * 2.0, queue.size(), queue.dequeue_up_to(2)
-
-    return f, (numbers(),)
-
-
-def test_a_summary_writer() -> None:
-    def events(with_placement: bool) -> list:
-        with tempfile.TemporaryDirectory() as folder:
-            writer, step = tf.summary.create_file_writer(folder), tf.Variable(0, dtype=tf.int64)
-
-            @tf.function
-            def f(x):
-                with writer.as_default(step):
-                    tf.summary.write("loss", x * 2.0, step)
-                    step.assign_add(1)
-                return tf.sin(x)
-
-            args = (tf.constant(1.5),)
-            run = spread(f, args)[0] if with_placement else f
-            results = [float(run(*args)), float(run(*args))]
-            writer.flush()
-            (path,) = pathlib.Path(folder).iterdir()
-            found = [
-                (event.step, value.tag, tf.make_ndarray(value.tensor).tolist())
-                for event in tf.compat.v1.train.summary_iterator(str(path))
-                for value in event.summary.value
-            ]
-            return [*results, *found]
-
-    expected = events(False)
-    assert events(True) == expected
-    assert len(expected) == 4
 
 
 def test_functions_of_python() -> None:
@@ -289,74 +184,6 @@ def a_variable_that_holds_a_list():
     ), (tf.constant(1),)
 
 
-@case()
-def ragged_and_sparse_in_and_out():
-    @tf.function
-    def f(ragged, sparse, x):
-        words = tf.strings.split(["a b", "c d e"])
-        return {
-            "ragged": ragged * 2.0,
-            "padded": ragged.to_tensor(-1.0),
-            "means": tf.reduce_mean(ragged, axis=1),
-            "sparse": tf.sparse.add(sparse, sparse),
-            "product": tf.sparse.sparse_dense_matmul(sparse, x),
-            "slices": tf.IndexedSlices(x * 3.0, tf.constant([0, 2, 1])),
-            "lengths": tf.strings.length(words),
-            "rows": (words, [tf.ragged.boolean_mask(x, x > 1.0)]),
-            "none": None,
-        }
-
-    ragged = tf.ragged.constant([[1.0, 2.0], [], [3.0]])
-    sparse = tf.sparse.from_dense([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
-    return f, (ragged, sparse, tf.reshape(tf.range(6.0), [3, 2]))
-
-
-@case()
-def sizes_that_depend_on_data():
-    @tf.function
-    def f(x):
-        kept = tf.boolean_mask(x, x[:, 0] > 2.0)
-        values, positions = tf.unique(tf.cast(tf.reshape(x, [-1]), tf.int32) % 5)
-        parts = tf.dynamic_partition(x, tf.cast(x[:, 0], tf.int32) % 2, 2)
-        total = tf.scan(lambda a, row: a + row, kept)
-        squares = tf.map_fn(lambda row: tf.reduce_sum(row**2), kept)
-        return (
-            tf.where(x > 3.0),
-            values,
-            positions,
-            parts,
-            total,
-            squares,
-            tf.gather(x, tf.where(x[:, 1] > 2.0)),
-        )
-
-    return f, (numbers(),)
-
-
-@case()
-def loops_that_run_as_data_says():
-    @tf.function
-    def f(x, n):
-        rows = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
-        i = tf.constant(0)
-        while tf.reduce_sum(x) < n:
-            if tf.reduce_sum(x) > n / 2.0:
-                for _ in tf.range(i):
-                    x = x * 1.125
-            rows = rows.write(i, x)
-            x += 1.0
-            i += 1
-        grown = tf.while_loop(
-            lambda k, _: k < 2,
-            lambda k, y: (k + 1, tf.concat([y, y * 2.0], 0)),
-            (0, x),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        )[1]
-        return rows.stack(), grown, tf.map_fn(lambda row: row[0], rows.stack())
-
-    return f, (tf.constant([0.0, 1.0]), tf.constant(30.0))
-
-
 def test_gradients_through_what_is_estimated() -> None:
     weights = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
@@ -403,31 +230,6 @@ def test_gradients_from_outside() -> None:
     assert gradients(spread(build(), (words, tf.constant(0.5)))[0]) == expected
 
 
-@case(4)
-def a_training_step_that_takes_its_data():
-    """Strings from an iterator, a vocabulary of Keras, a recurrent layer that loops, and Adam."""
-
-    keras.utils.set_random_seed(3)
-    words = keras.layers.StringLookup(vocabulary=["a", "b", "c"])
-    layers = [keras.layers.Embedding(5, 4), keras.layers.LSTM(3), keras.layers.Dense(1)]
-    model, optimizer = keras.Sequential(layers), keras.optimizers.Adam()
-    model.build((None, 2))
-    optimizer.build(model.trainable_variables)
-    examples = tf.constant([["a", "b"], ["c", "z"], ["b", "b"], ["a", "a"]])
-    labels = tf.constant([[0.0], [1.0], [1.0], [0.0]])
-    data = iter(tf.data.Dataset.from_tensor_slices((examples, labels)).repeat().batch(2))
-
-    @tf.function
-    def step():
-        x, y = next(data)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(words(x), training=True) - y) ** 2)
-        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-        return loss
-
-    return step, ()
-
-
 @case(2)
 def more_of_ragged():
     @tf.function
@@ -466,13 +268,6 @@ def examples_that_are_parsed():
 @pytest.mark.parametrize("name", CASES)
 def test_a_placed_function_does_the_same(name: str) -> None:
     assert is_same(*CASES[name])
-
-
-def test_called_from_another_function() -> None:
-    rows = iter(tf.data.Dataset.range(10))
-    placed, _ = spread(tf.function(lambda x: tf.cast(next(rows), tf.float32) * 2.0 + x), (tf.constant(1.0),))
-    outer = tf.function(lambda x: placed(x) + placed(x * 2.0))
-    assert [float(outer(tf.constant(1.0))) for _ in range(2)] == [0.0 + 1 + 2 + 2, 4.0 + 1 + 6 + 2]
 
 
 def test_resources_on_two_devices_that_share_one_are_refused() -> None:

@@ -1,7 +1,8 @@
 """Inside other functions a placed function keeps the order of reads, writes and other side effects.
 
-Every function has a read or a side effect that comes late, behind products that take a while, so that what does not
-wait for it comes first nearly always.
+Most such programs are in tests/corpus/order.py and order_of_effects.py; here is what those do not have. Every function
+has a read or a side effect that comes late, behind products that take a while, so that what does not wait for it comes
+first nearly always.
 """
 
 import collections
@@ -9,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -65,32 +65,6 @@ def _maybe(placed: bool, function):
     return place(function, tf.constant(0.0)) if placed else function
 
 
-def late_sum(weights: tf.Variable):
-    """A function that reads the variable when something slow is done."""
-
-    @tf.function
-    def late(x):
-        with tf.control_dependencies([slow(x)]):
-            return tf.reduce_sum(weights)
-
-    return late
-
-
-@case
-def read_before_a_write(placed: bool):
-    weights = tf.Variable(tf.zeros([1000]))
-
-    called = _maybe(placed, late_sum(weights))
-
-    @tf.function
-    def outer(x):
-        before = called(x)
-        weights.assign_add(tf.ones([1000]))
-        return before
-
-    return outer
-
-
 @case
 def read_in_a_nested_function_before_a_write(placed: bool):
     weights, table = tf.Variable(tf.zeros([100])), tf.Variable(tf.zeros([50, 4]))
@@ -112,174 +86,6 @@ def read_in_a_nested_function_before_a_write(placed: bool):
         weights.assign_add(tf.ones([100]))
         table.scatter_add(tf.IndexedSlices(tf.ones([2, 4]), [1, 2]))
         return before
-
-    return outer
-
-
-@case
-def write_before_a_read_and_a_write(placed: bool):
-    weights = tf.Variable(tf.zeros([1000]))
-
-    @tf.function
-    def late(x):
-        before = tf.reduce_sum(weights)
-        with tf.control_dependencies([slow(x)]):
-            weights.assign_add(tf.ones([1000]))
-        return before
-
-    called = _maybe(placed, late)
-
-    @tf.function
-    def outer(x):
-        weights.assign(weights * 2.0 - 0.5)
-        before = called(x)
-        after = tf.reduce_sum(weights)
-        weights.assign(weights / 2.0)
-        return before, after
-
-    return outer
-
-
-@case
-def two_placed_functions(placed: bool):
-    weights = tf.Variable(tf.zeros([100]))
-
-    @tf.function
-    def reads(x):
-        with tf.control_dependencies([slow(x)]):
-            return tf.reduce_sum(weights)
-
-    @tf.function
-    def writes(x):
-        weights.assign_add(tf.ones([100]) + x)
-        return x
-
-    first, second = _maybe(placed, reads), _maybe(placed, writes)
-
-    @tf.function
-    def outer(x):
-        before = first(x)
-        second(x)
-        between = first(x)
-        second(x)
-        return before, between, weights[0]
-
-    return outer
-
-
-@case
-def in_a_loop_and_a_branch(placed: bool):
-    weights = tf.Variable(tf.zeros([100]))
-
-    called = _maybe(placed, late_sum(weights))
-
-    @tf.function
-    def outer(x):
-        seen = tf.TensorArray(tf.float32, 4)
-        for i in tf.range(4):
-            seen = seen.write(i, called(x) if i % 2 == 0 else -called(x))
-            weights.assign_add(tf.ones([100]))
-        return seen.stack()
-
-    return outer
-
-
-@case
-def loops_and_branches_inside(placed: bool):
-    weights = tf.Variable(tf.zeros([100]))
-
-    @tf.function
-    def late(x):
-        total = tf.constant(0.0)
-        for _ in tf.range(3):
-            with tf.control_dependencies([slow(x)]):
-                total += tf.reduce_sum(weights)
-            if total > 100.0:
-                weights.assign_add(tf.ones([100]))
-            else:
-                weights.assign_add(2.0 * tf.ones([100]))
-        return total
-
-    called = _maybe(placed, late)
-
-    @tf.function
-    def outer(x):
-        before = called(x)
-        weights.assign(weights * 0.5)
-        return before, called(x)
-
-    return outer
-
-
-@case
-def draws_and_tables(placed: bool):
-    generator = tf.random.Generator.from_seed(3)
-    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
-
-    @tf.function
-    def late(x):
-        with tf.control_dependencies([slow(x)]):
-            drawn = generator.uniform([2])
-            table.insert(tf.constant(1, tf.int64), drawn[0])
-        return drawn
-
-    called = _maybe(placed, late)
-
-    @tf.function
-    def outer(x):
-        table.insert(tf.constant(1, tf.int64), x)
-        return called(x), generator.uniform([2]), table.lookup(tf.constant(1, tf.int64))
-
-    return outer
-
-
-@case
-def prints_and_python(placed: bool):
-    seen, lines = [], Path(tempfile.mkdtemp()) / "lines"
-    stream = f"file://{lines}"
-
-    @tf.function
-    def late(x):
-        with tf.control_dependencies([slow(x)]):
-            tf.print("inside", output_stream=stream)
-            tf.py_function(lambda: seen.append("inside"), [], [])
-        return x + 1.0
-
-    called = _maybe(placed, late)
-
-    @tf.function
-    def outer(x):
-        tf.print("before", output_stream=stream)
-        tf.py_function(lambda: seen.append("before"), [], [])
-        called(x)
-        tf.print("after", output_stream=stream)
-        tf.py_function(lambda: seen.append("after"), [], [])
-        return x
-
-    def run(x):
-        outer(x)
-        return lines.read_text().count("\n"), lines.read_text().splitlines()[-3:], seen[-3:]
-
-    return run
-
-
-@case
-def control_dependencies_by_hand(placed: bool):
-    weights = tf.Variable(tf.zeros([100]))
-
-    @tf.function
-    def late(x):
-        with tf.control_dependencies([slow(x)]):
-            weights.assign_add(tf.ones([100]))
-        return x
-
-    called = _maybe(placed, late)
-
-    @tf.function
-    def outer(x):
-        with tf.control_dependencies([called(x)]):
-            seen = tf.raw_ops.ReadVariableOp(resource=weights.handle, dtype=tf.float32)
-        return tf.reduce_sum(seen)
 
     return outer
 
@@ -326,53 +132,6 @@ def waits_for_an_op_of_the_outer_function(placed: bool):
         with tf.init_scope():
             called = tf.autograph.experimental.do_not_convert(_maybe)(placed, concrete)
         return called(x)
-
-    return outer
-
-
-@case
-def tape_around_it(placed: bool):
-    weights = tf.Variable(tf.ones([100]))
-
-    @tf.function
-    def late(x):
-        with tf.control_dependencies([slow(x)]):
-            return tf.reduce_sum(weights**2)
-
-    called = _maybe(placed, late)
-
-    @tf.function
-    def outer(x):
-        with tf.GradientTape() as tape:
-            loss = called(x)
-        gradient = tape.gradient(loss, weights)
-        weights.assign_sub(0.25 * gradient)
-        weights.assign_add(tf.ones([100]))
-        return loss, gradient
-
-    return outer
-
-
-@case
-def keras_step(placed: bool):
-    layer = keras.layers.Dense(8, kernel_initializer="ones")
-    layer.build((None, 8))
-
-    @tf.function
-    def forward(x):
-        return tf.reduce_sum(layer(tf.ones([4, 8]) + slow(x)) ** 2)
-
-    called = _maybe(placed, forward)
-    optimizer = keras.optimizers.SGD(0.001)
-    optimizer.build(layer.trainable_variables)
-
-    @tf.function
-    def outer(x):
-        with tf.GradientTape() as tape:
-            loss = called(x)
-        values = [variable.value for variable in layer.trainable_variables]
-        optimizer.apply(tape.gradient(loss, values), layer.trainable_variables)
-        return loss, called(x)
 
     return outer
 
