@@ -46,7 +46,7 @@ def test_passes_too():
 
 
 @pytest.mark.own_process(exact=True, env={"TF_PLACER_ASKED": "here"})
-def test_it_has_its_environment_and_logical_devices() -> None:
+def test_it_has_its_environment_and_logical_devices():
     assert os.environ["TF_PLACER_ASKED"] == "here"
     tensorflow = sys.modules["tensorflow"]  # was there before
     assert len(tensorflow.config.list_logical_devices("CPU")) == 4
@@ -54,7 +54,7 @@ def test_it_has_its_environment_and_logical_devices() -> None:
 
 
 @pytest.mark.own_process("another")
-def test_a_name_is_another_process() -> None:
+def test_a_name_is_another_process():
     assert "TF_PLACER_ASKED" not in os.environ
 
 
@@ -69,9 +69,7 @@ def test_a_name_is_another_process() -> None:
     ],
     ids=["whole", "chosen", "until_one_fails", "single"],
 )
-def test_each_test_has_its_own_result(
-    tmp_path: pathlib.Path, options: tuple[str, ...], outcomes: dict[str, int]
-) -> None:
+def test_each_test_has_its_own_result(tmp_path, options, outcomes):
     (tmp_path / "own_test.py").write_text(FILE)
     settings = "[pytest]\nmarkers =\n  own_process: mark\npython_files = *_test.py\n"
     (tmp_path / "pytest.ini").write_text(settings)

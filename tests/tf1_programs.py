@@ -177,21 +177,10 @@ def guarded_update() -> list[tf.Tensor]:
 PROGRAMS: dict[str, Callable[[], list]] = {
     build.__name__: build
     for build in (
-        counter,
-        powers,
-        nested,
-        arrays,
-        growing,
-        any_batch,
-        branches,
-        branch_in_loop,
-        loop_in_branch,
-        two_loops,
-        recurrent_training,
-        nested_training,
-        guarded_update,
+        counter, powers, nested, arrays, growing, any_batch, branches, branch_in_loop, loop_in_branch,
+        two_loops, recurrent_training, nested_training, guarded_update,
     )
-}
+}  # fmt: skip
 
 
 def program(name: str) -> Tf1Program:

@@ -1,6 +1,5 @@
 """Each rule on a graph of a few ops."""
 
-import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -170,7 +169,7 @@ def a_switch() -> None:
         (switch_inputs, a_switch, "data-switch"),
     ],
 )
-def test_a_rule_ties(rule: Callable, build: Callable, expected: str):
+def test_a_rule_ties(rule, build, expected):
     assert pairs(rule, indexed(build)) == {tuple(pair.split("-")) for pair in expected.split()}
 
 
@@ -211,7 +210,7 @@ def test_too_many_inputs_are_a_damaged_graph():
 
 
 @pytest.mark.medium
-def test_exempt_ops_are_those_of_the_installed_tensorflow(tmp_path: pathlib.Path):
+def test_exempt_ops_are_those_of_the_installed_tensorflow(tmp_path):
     """Reads the registry itself, through a few lines of C++, in a process of its own."""
     source = tmp_path / "dump.cc"
     source.write_text(

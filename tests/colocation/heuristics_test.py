@@ -52,7 +52,7 @@ def naive_contraction(num_ops: int, edges: list[tuple[int, int]]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_contraction_equals_the_naive_loop(seed: int):
+def test_contraction_equals_the_naive_loop(seed):
     rng = np.random.default_rng(seed)
     num_ops = int(rng.integers(2, 30))
     edges = [tuple(sorted(e)) for e in rng.integers(num_ops, size=(num_ops, 2)).tolist() if e[0] != e[1]]
@@ -162,7 +162,7 @@ def test_heuristics_only_add_to_the_hard_units():
 
 
 @pytest.mark.parametrize(("layout", "tied"), [("NCHW", True), ("NHWC", False)])
-def test_the_gradient_of_a_channels_first_pool_is_tied_to_it(layout: str, tied: bool):
+def test_the_gradient_of_a_channels_first_pool_is_tied_to_it(layout, tied):
     with tf.Graph().as_default() as made:
         x = tf1.placeholder(tf.float32, [2, 8, 8, 8], name="x")
         y = tf.nn.max_pool2d(x, 2, 2, "SAME", data_format=layout, name="pool")

@@ -227,22 +227,10 @@ def _dataset(b: _Builder) -> None:
 
 
 GADGETS: tuple[Callable[[_Builder], None], ...] = (
-    _elementwise,
-    _resource_variable,
-    _optimizer,
-    _forwarded_resource,
-    _ref_variable,
-    _colocate_with,
-    _switch_merge,
-    _switched_resource,
-    _v1_loop,
-    _functional_loop,
-    _functional_cond,
-    _queue,
-    _tensor_array,
-    _tensor_list,
-    _dataset,
-)
+    _elementwise, _resource_variable, _optimizer, _forwarded_resource, _ref_variable, _colocate_with,
+    _switch_merge, _switched_resource, _v1_loop, _functional_loop, _functional_cond, _queue, _tensor_array,
+    _tensor_list, _dataset,
+)  # fmt: skip
 
 
 def random_graph(seed: int) -> RandomGraph:

@@ -37,7 +37,7 @@ def imported(function_def: function_pb2.FunctionDef, name: str) -> function_pb2.
     return renamed
 
 
-def test_a_class_is_what_tensorflow_makes() -> None:
+def test_a_class_is_what_tensorflow_makes():
     variable = tf.Variable(1.0)
     function = tf.function(lambda x: x + variable)
     concrete = function.get_concrete_function(SPEC)
@@ -47,7 +47,7 @@ def test_a_class_is_what_tensorflow_makes() -> None:
     assert isinstance(concrete.graph, internals.FuncGraph)
 
 
-def test_execution_is_eager_where_it_is_off() -> None:
+def test_execution_is_eager_where_it_is_off():
     with tf.Graph().as_default():
         assert not tf.executing_eagerly()
         with internals.eager_mode():
@@ -55,7 +55,7 @@ def test_execution_is_eager_where_it_is_off() -> None:
         assert not tf.executing_eagerly()
 
 
-def test_a_concrete_function_tells_its_parts() -> None:
+def test_a_concrete_function_tells_its_parts():
     """What the project reads of a traced function without an underscore, on classes that are private."""
     variable = tf.Variable(1.0)
 
@@ -77,20 +77,20 @@ def test_a_concrete_function_tells_its_parts() -> None:
     assert not variable.handle.is_packed
 
 
-def test_op_definitions_are_found() -> None:
+def test_op_definitions_are_found():
     definition = internals.registered_op("MatMul")
     assert definition is not None
     assert [argument.name for argument in definition.input_arg] == ["a", "b"]
     assert internals.registered_op("NoSuchOp") is None
 
 
-def test_kernels_are_listed() -> None:
+def test_kernels_are_listed():
     found = {kernel.device_type for kernel in internals.registered_kernels("MatMul")}
     assert {"CPU", "GPU"} <= found  # the CUDA build lists them without a GPU, too
     assert internals.registered_kernels("NoSuchOp") == ()
 
 
-def test_kernels_of_onednn_are_told_of() -> None:
+def test_kernels_of_onednn_are_told_of():
     # Stock kernels of convolutions take channels last only.
     x, weights = tf.ones([1, 2, 4, 4]), tf.ones([3, 3, 2, 2])
     try:
@@ -102,13 +102,13 @@ def test_kernels_of_onednn_are_told_of() -> None:
     assert internals.is_onednn_on() == takes_channels_first
 
 
-def test_devices_tell_their_memory() -> None:
+def test_devices_tell_their_memory():
     first = internals.local_devices()[0]
     assert (first.name, first.device_type) == ("/device:CPU:0", "CPU")
     assert first.memory_limit > 0
 
 
-def test_options_of_the_process_are_read() -> None:
+def test_options_of_the_process_are_read():
     before = internals.process_config().graph_options.rewrite_options.disable_meta_optimizer
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not before})
     after = internals.process_config().graph_options.rewrite_options.disable_meta_optimizer
@@ -116,7 +116,7 @@ def test_options_of_the_process_are_read() -> None:
     assert after is not before
 
 
-def test_called_ops_are_waited_for() -> None:
+def test_called_ops_are_waited_for():
     done: list[float] = []
     tf.config.experimental.set_synchronous_execution(False)
     try:
@@ -127,7 +127,7 @@ def test_called_ops_are_waited_for() -> None:
         tf.config.experimental.set_synchronous_execution(True)
 
 
-def test_a_function_is_added() -> None:
+def test_a_function_is_added():
     concrete = concrete_of(lambda x: x + 1.0, SPEC)
     internals.add_function(imported(concrete.function_def, "added_by_the_contract_test"))
     (y,) = tf.raw_ops.PartitionedCall(
@@ -136,7 +136,7 @@ def test_a_function_is_added() -> None:
     np.testing.assert_array_equal(y, [2.0, 3.0])
 
 
-def test_a_function_def_becomes_a_graph() -> None:
+def test_a_function_def_becomes_a_graph():
     function_def = concrete_of(lambda x: tf.matmul(x, x), tf.TensorSpec([None, None])).function_def
     function_def.arg_attr.clear()
     with tf.Graph().as_default():
@@ -146,7 +146,7 @@ def test_a_function_def_becomes_a_graph() -> None:
     assert not unknown.outputs[0].shape.is_fully_defined()
 
 
-def test_constants_are_folded() -> None:
+def test_constants_are_folded():
     with tf.Graph().as_default():
         folded = internals.folded_constant(tf.cumsum(tf.constant([1, 2, 3])))
         unknown = internals.folded_constant(tf.compat.v1.placeholder(tf.int32, [3]))
@@ -154,7 +154,7 @@ def test_constants_are_folded() -> None:
     assert unknown is None
 
 
-def test_handles_tell_their_variables() -> None:
+def test_handles_tell_their_variables():
     variable = tf.Variable(tf.zeros([2, 3]))
     concrete = concrete_of(lambda: variable + 1.0)
     data = internals.get_resource_handle_data(concrete.inputs[0])
@@ -164,7 +164,7 @@ def test_handles_tell_their_variables() -> None:
     ]
 
 
-def test_handles_are_told_their_variables() -> None:
+def test_handles_are_told_their_variables():
     variable = tf.Variable(tf.zeros([2, 3]))
     concrete = concrete_of(lambda: variable + 1.0)
     with tf.Graph().as_default():
@@ -174,7 +174,7 @@ def test_handles_are_told_their_variables() -> None:
         assert internals.get_resource_handle_data(placeholder).is_set
 
 
-def test_a_call_is_traced_as_it_would_run() -> None:
+def test_a_call_is_traced_as_it_would_run():
     made: list[tf.Variable] = []
 
     @tf.function
@@ -194,7 +194,7 @@ def test_a_call_is_traced_as_it_would_run() -> None:
     assert function.experimental_get_tracing_count() == 3  # one that makes the variable, one for each shape
 
 
-def test_first_values_that_depend_on_arguments_are_given_by_the_first_run() -> None:
+def test_first_values_that_depend_on_arguments_are_given_by_the_first_run():
     made: list[tf.Variable] = []
 
     @tf.function
@@ -211,7 +211,7 @@ def test_first_values_that_depend_on_arguments_are_given_by_the_first_run() -> N
     np.testing.assert_array_equal(function(*arguments), [3.0, 6.0])
 
 
-def test_compilation_is_told() -> None:
+def test_compilation_is_told():
     inside = []
 
     @tf.function(jit_compile=True)
@@ -229,7 +229,7 @@ def test_compilation_is_told() -> None:
     assert internals.has_xla()
 
 
-def test_the_process_is_told() -> None:
+def test_the_process_is_told():
     assert internals.host_address_space() == "/job:localhost/replica:0/task:0"
 
 
@@ -241,7 +241,7 @@ class Doubled(internals.WrappingFunction):
         return concrete_of(lambda x: 2.0 * concrete(x), tf.TensorSpec(spec.shape, spec.dtype, "x"))
 
 
-def test_a_function_is_wrapped_and_saved() -> None:
+def test_a_function_is_wrapped_and_saved():
     class Scale:
         """A model, as far as TensorFlow asks."""
 
@@ -265,13 +265,13 @@ def test_a_function_is_wrapped_and_saved() -> None:
         _ = wrapped.no_such_name
 
 
-def test_a_call_is_flat() -> None:
+def test_a_call_is_flat():
     variable = tf.Variable(3.0)
     concrete = concrete_of(lambda x: {"sum": x + variable}, SPEC)
     np.testing.assert_array_equal(internals.call_flat(concrete, [tf.constant([1.0, 2.0])])["sum"], [4.0, 5.0])
 
 
-def test_a_graph_becomes_a_concrete_function() -> None:
+def test_a_graph_becomes_a_concrete_function():
     variable = tf.Variable(3.0)
     concrete = concrete_of(lambda x: {"sum": x + variable}, SPEC)
     graph = internals.FuncGraph(
@@ -297,7 +297,7 @@ def test_a_graph_becomes_a_concrete_function() -> None:
     tf.saved_model.save(module, folder, signatures=rebuilt)  # asks for its keywords
 
 
-def test_a_called_function_is_found() -> None:
+def test_a_called_function_is_found():
     inner = tf.function(lambda x: x + 1.0)
     concrete = concrete_of(lambda x: inner(x), SPEC)
     (call,) = (node for node in concrete.graph.as_graph_def().node if "f" in node.attr)
@@ -307,7 +307,7 @@ def test_a_called_function_is_found() -> None:
     assert internals.called_graph(concrete.graph, "no_such_function") is None
 
 
-def test_storage_is_replaced() -> None:
+def test_storage_is_replaced():
     variable, other = tf.Variable(1.0), tf.Variable(2.0)
     assert internals.storage(variable) is variable.handle
     internals.set_storage(variable, other.handle)
@@ -315,7 +315,7 @@ def test_storage_is_replaced() -> None:
     assert internals.storage(object.__new__(internals.BaseResourceVariable)) is None
 
 
-def test_storage_is_made() -> None:
+def test_storage_is_made():
     variable = tf.Variable([1.0, 2.0])
     with tf.variable_creator_scope(lambda *_, **__: pytest.fail("no variable is made")):
         handle = internals.new_storage(variable, tf.constant([3.0, 4.0]))
@@ -325,7 +325,7 @@ def test_storage_is_made() -> None:
     np.testing.assert_array_equal(tf.function(lambda: variable * 2.0)(), [8.0, 10.0])
 
 
-def test_captures_are_in_known_containers() -> None:
+def test_captures_are_in_known_containers():
     variable = tf.Variable(1.0)
     concrete = concrete_of(lambda x: x + variable, SPEC)
     known = {
@@ -337,7 +337,7 @@ def test_captures_are_in_known_containers() -> None:
     assert holders and {id(one) for one in holders} <= known
 
 
-def test_resources_that_live_are_found() -> None:
+def test_resources_that_live_are_found():
     variable, table = tf.Variable(1.0), tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     number = tf.constant(1.0)
     found = {id(handle) for handle in internals.live_resources()}
@@ -345,7 +345,7 @@ def test_resources_that_live_are_found() -> None:
     assert id(number) not in found
 
 
-def test_variables_that_live_are_found() -> None:
+def test_variables_that_live_are_found():
     variables = [tf.Variable(1.0), tf.Variable(2.0)]
     concrete = concrete_of(lambda x: x + variables[0] + variables[1], SPEC)
     assert len(internals.live_variables(concrete.graph)) == 2
@@ -354,20 +354,20 @@ def test_variables_that_live_are_found() -> None:
     assert [one is variables[0] for one in internals.live_variables(concrete.graph)] == [True]
 
 
-def test_keys_of_identity_sets_are_told() -> None:
+def test_keys_of_identity_sets_are_told():
     tensor = tf.constant(1.0)
     keys = object_identity.ObjectIdentitySet([tensor])
     assert all(internals.is_identity_key(key) for key in keys._storage)
     assert not internals.is_identity_key(tensor.ref())  # which gives the tensor back
 
 
-def test_functions_of_datasets_are_told() -> None:
+def test_functions_of_datasets_are_told():
     dataset = tf.data.Dataset.range(3).map(lambda i: i + 1)
     assert internals.is_dataset_function(dataset._map_func.function)
     assert not internals.is_dataset_function(concrete_of(lambda x: x + 1.0, SPEC))
 
 
-def test_tapes_tell_what_they_watch() -> None:
+def test_tapes_tell_what_they_watch():
     variable, other = tf.Variable(1.0), tf.Variable(1.0)
     with tf.GradientTape() as tape:
         assert internals.watched_variables(tape) == ()
@@ -380,7 +380,7 @@ def test_tapes_tell_what_they_watch() -> None:
     assert not internals.is_recording_forward(accumulator)
 
 
-def test_captures_are_replaced() -> None:
+def test_captures_are_replaced():
     variable, other = tf.Variable(1.0), tf.Variable(2.0)
 
     def replaced(tensor: tf.Tensor) -> tf.Tensor:
@@ -398,7 +398,7 @@ def test_captures_are_replaced() -> None:
     np.testing.assert_array_equal(tf.function(being_traced)(tf.constant([0.0, 0.0])), [2.0, 2.0])
 
 
-def test_determinism_is_told() -> None:
+def test_determinism_is_told():
     assert not internals.is_deterministic()
     tf.config.experimental.enable_op_determinism()
     try:
@@ -407,7 +407,7 @@ def test_determinism_is_told() -> None:
         framework_config.disable_op_determinism()
 
 
-def test_traces_of_an_untraced_one_are_its_own() -> None:
+def test_traces_of_an_untraced_one_are_its_own():
     @tf.function(autograph=False)
     def function(x: tf.Tensor) -> tf.Tensor:
         return x + 1.0
@@ -419,7 +419,7 @@ def test_traces_of_an_untraced_one_are_its_own() -> None:
     assert other.python_function is function.python_function
 
 
-def test_calls_can_be_watched() -> None:
+def test_calls_can_be_watched():
     seen = []
 
     def hook(function, as_it_is, args, kwargs):
@@ -439,7 +439,7 @@ def test_calls_can_be_watched() -> None:
     assert len(seen) == 1 and seen[0] is function
 
 
-def test_seeds_that_are_set_have_another_source() -> None:
+def test_seeds_that_are_set_have_another_source():
     tf.random.set_seed(3)
     source = internals.seed_source()
     tf.random.uniform([])
@@ -450,7 +450,7 @@ def test_seeds_that_are_set_have_another_source() -> None:
     assert internals.seed_source() is not source
 
 
-def test_custom_gradients_are_forgotten() -> None:
+def test_custom_gradients_are_forgotten():
     @tf.custom_gradient
     def doubled(x: tf.Tensor) -> Any:
         return 2 * x, lambda upstream: 2 * upstream
@@ -467,7 +467,7 @@ def test_custom_gradients_are_forgotten() -> None:
     assert forgotten() is None
 
 
-def test_seeds_are_kept() -> None:
+def test_seeds_are_kept():
     def drawn() -> tuple[float, float, float]:
         return random.random(), np.random.uniform(), float(tf.random.uniform([]).numpy())
 
@@ -484,7 +484,7 @@ def test_seeds_are_kept() -> None:
     assert drawn() == expected
 
 
-def test_functions_of_every_kind_are_found() -> None:
+def test_functions_of_every_kind_are_found():
     @defun.Defun(tf.float32, python_grad_func=lambda op, upstream: upstream)
     def gradients(x: tf.Tensor) -> tf.Tensor:
         return tf.tanh(x)
@@ -499,7 +499,7 @@ def test_functions_of_every_kind_are_found() -> None:
     assert internals.called_graph(graph, gradients.name) is None
 
 
-def test_calls_are_differentiated() -> None:
+def test_calls_are_differentiated():
     called = tf.function(lambda x: x * x)
     graph = concrete_of(lambda x: called(x), SPEC).graph
     ((name, gradient),) = internals.call_gradients(graph).items()
@@ -513,13 +513,13 @@ def test_calls_are_differentiated() -> None:
         assert tf.gradients(call.outputs[0], x)[0].op.type == "PartitionedCall"
 
 
-def test_gradients_are_registered_by_name() -> None:
+def test_gradients_are_registered_by_name():
     tf.RegisterGradient("OfThisTest")(lambda op, upstream: upstream)
     assert internals.registered_gradient("OfThisTest")(None, 1) == 1
     assert internals.registered_gradient("NobodyRegisters") is None
 
 
-def test_errors_name_lines() -> None:
+def test_errors_name_lines():
     def culprit(x: tf.Tensor) -> tf.Tensor:
         return tf.debugging.check_numerics(x, "here")
 
@@ -539,7 +539,7 @@ def test_errors_name_lines() -> None:
     assert copy(tf.constant([1.0, 2.0])).shape == [2]
 
 
-def test_servers_know_older_functions() -> None:
+def test_servers_know_older_functions():
     """In a process of its own, which stays connected: TensorFlow prints what a server lacks when it is removed."""
     program = """
 import tensorflow as tf
@@ -558,7 +558,7 @@ tf.ones([2]).numpy()
     assert "non-existent function" not in done.stderr
 
 
-def test_every_name_is_tested() -> None:
+def test_every_name_is_tested():
     module, root = internals.__name__, pathlib.Path(internals.__file__).parents[1]
     defined = {
         name
@@ -575,7 +575,7 @@ def test_every_name_is_tested() -> None:
 
 
 @pytest.mark.medium
-def test_importing_it_loads_nothing_more_of_tensorflow() -> None:
+def test_importing_it_loads_nothing_more_of_tensorflow():
     # The command line's --help imports it; what TensorFlow loads lazily would make that slower.
     program = (
         "import sys, tensorflow\n"

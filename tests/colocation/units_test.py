@@ -1,13 +1,25 @@
-"""Units: partition, numbering, explanations, linear work."""
+"""Units: partition, numbering, explanations, linear work; and the sets, indices, frames and calls that they rest on."""
+
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
 
-from colocation.constraints import RULES
-from colocation.op_facts import index_graph
-from colocation.units import extend_units, form_units, name_scope
-from tests.colocation.random_graphs import random_graph
+from colocation.constraints import RULES, Merge, outermost_loops
+from colocation.op_facts import GraphIndex, index_graph, topological_order
+from colocation.units import (
+    DisjointSet,
+    attach_constants,
+    default_groups,
+    extend_units,
+    form_units,
+    name_scope,
+    unrolled_calls,
+)
+from tests.colocation.graph_texts import graph, groups, sets
+from tests.colocation.random_graphs import control_flow, random_graph
 
 tf1 = tf.compat.v1
 
@@ -45,7 +57,7 @@ def test_empty_graph_and_one_op():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_partition_is_the_closure_of_all_merges(seed: int):
+def test_partition_is_the_closure_of_all_merges(seed):
     """Against flooding: spread the smallest op id over all merges until nothing changes."""
     index = index_graph(random_graph(seed).graph_def)
     units = form_units(index)
@@ -77,7 +89,7 @@ def test_why_gives_the_chain():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_why_is_a_path_for_every_pair_of_the_largest_unit(seed: int):
+def test_why_is_a_path_for_every_pair_of_the_largest_unit(seed):
     units = form_units(random_graph(seed).graph_def)
     members = units.members(int(np.argmax(np.diff(units.member_offset)))).tolist()
     for target in members:
@@ -116,3 +128,275 @@ def test_units_that_are_there_are_extended_and_never_split():
         ValueError, match="unit_of_op has 11 entries, but the graph has 12 ops; give one for each"
     ):
         extend_units(index, given[1:], [])
+
+
+def test_union_reports_whether_it_joined():
+    sets = DisjointSet(3)
+    assert sets.union(0, 2)
+    assert not sets.union(2, 0)
+    assert sets.find(0) == sets.find(2) != sets.find(1)
+
+
+def test_labels_follow_the_smallest_element():
+    sets = DisjointSet(5)
+    sets.union(4, 1)
+    sets.union(3, 0)
+    # {0, 3}, {1, 4}, {2}: smallest elements 0, 1, 2.
+    np.testing.assert_array_equal(sets.labels(), [0, 1, 2, 0, 1])
+
+
+def test_empty():
+    assert DisjointSet(0).labels().shape == (0,)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equals_naive_partition(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 40))
+    sets, naive = DisjointSet(size), [{i} for i in range(size)]
+    for a, b in rng.integers(size, size=(size, 2)).tolist():
+        assert sets.union(a, b) == (naive[a] is not naive[b])
+        joined = naive[a] | naive[b]
+        for element in joined:
+            naive[element] = joined
+    labels = sets.labels()
+    for a in range(size):
+        for b in range(size):
+            assert (labels[a] == labels[b]) == (b in naive[a]), f"seed {seed}: {a}, {b}"
+
+
+def test_steps_grow_linearly_on_a_chain():
+    def steps_per_element(size: int) -> float:
+        sets = DisjointSet(size)
+        for i in range(size - 1):
+            sets.union(i, i + 1)
+        sets.labels()
+        return sets.steps / size
+
+    # Each find is at least one step: 2 a union and 1 a label. Path halving keeps the rest constant.
+    assert 3 - 1e-2 <= steps_per_element(1_000) <= 6
+    assert steps_per_element(100_000) <= 1.1 * steps_per_element(1_000)
+
+
+SIZE = 100
+
+
+def crowd(size: int) -> tf1.GraphDef:
+    """Many ops around a few: ``size`` of each kind that a rule ties, all to the same op, frame or name.
+
+    A rule that paired the ops which meet there would yield about size * size / 2 merges.
+    """
+    graph_def = tf1.GraphDef()
+
+    def add(name: str, op: str, *inputs: str, **types: int) -> None:
+        node = graph_def.node.add(name=name, op=op, input=inputs)
+        for attribute, dtype in types.items():
+            node.attr[attribute].type = dtype
+
+    add("one", "Const", dtype=types_pb2.DT_FLOAT)
+    add("common", "Const", dtype=types_pb2.DT_FLOAT)
+    add("yes", "Const", dtype=types_pb2.DT_BOOL)
+    add("number", "Const", dtype=types_pb2.DT_INT64)
+    add("anchor", "NoOp")
+    add("handle", "VarHandleOp", dtype=types_pb2.DT_FLOAT)
+    add("buffer", "VariableV2", dtype=types_pb2.DT_FLOAT)
+    add("dataset", "RangeDataset", "number", "number", "number")
+    for i in range(size):
+        add(f"constant{i}", "Const", dtype=types_pb2.DT_FLOAT)
+        add(f"tied{i}", "AddV2", f"constant{i}", "common", T=types_pb2.DT_FLOAT)
+        # One name of an op that is there and one of an op that is not.
+        graph_def.node[-1].attr["_class"].list.s.extend([b"loc:@anchor", b"loc:@gone"])
+        add(f"read{i}", "ReadVariableOp", "handle", dtype=types_pb2.DT_FLOAT)
+        add(f"pass{i}", "IdentityN", "handle", "handle")
+        graph_def.node[-1].attr["T"].list.type.extend([types_pb2.DT_RESOURCE] * 2)
+        add(f"assign{i}", "Assign", "buffer", "one", T=types_pb2.DT_FLOAT)
+        add(f"value{i}", "Identity", "buffer", T=types_pb2.DT_FLOAT)
+        add(f"both{i}", "ConcatenateDataset", "dataset", "dataset")
+        add(f"switch{i}", "Switch", "one", "yes", T=types_pb2.DT_FLOAT)
+        for name, source, frame in ((f"enter{i}", "one", b"loop"), (f"inner{i}", f"enter{i}", b"inner")):
+            add(name, "Enter", source, T=types_pb2.DT_FLOAT)
+            graph_def.node[-1].attr["frame_name"].s = frame
+        add(f"leave{i}", "Exit", f"inner{i}", T=types_pb2.DT_FLOAT)
+        add(f"exit{i}", "Exit", f"leave{i}", T=types_pb2.DT_FLOAT)
+    return graph_def
+
+
+def attached_constants(index: GraphIndex) -> Iterator[Merge]:
+    yield from attach_constants(index, form_units(index))
+
+
+def pairs_of_one_class(index: GraphIndex) -> Iterator[Merge]:
+    """What no rule may do."""
+    tied = [op for op, name in enumerate(index.names) if name.startswith("tied")]
+    for position, a in enumerate(tied):
+        for b in tied[:position]:
+            yield Merge(a, b, "pairs_of_one_class", "")
+
+
+def check_linear(rule: Callable[[GraphIndex], Iterator[Merge]]) -> None:
+    counts = []
+    for size in (SIZE, 2 * SIZE, 3 * SIZE):
+        index = index_graph(crowd(size))
+        counts.append(sum(1 for _ in rule(index)))
+        limit = index.num_ops + len(index.data_edges) + len(index.control_edges)
+        assert counts[-1] <= limit, f"{counts[-1]} merges of {limit} ops and edges"
+    assert counts[0] >= SIZE, "the graph gives this rule nothing to say"
+    # As many more for the third hundred as for the second.
+    assert counts[2] - counts[1] == counts[1] - counts[0], counts
+
+
+@pytest.mark.parametrize("rule", [*RULES, attached_constants], ids=lambda rule: rule.__name__)
+def test_a_rule_yields_no_more_merges_than_there_are_ops_and_edges(rule):
+    check_linear(rule)
+
+
+def test_a_rule_that_pairs_what_meets_in_a_name_would_be_found():
+    with pytest.raises(AssertionError, match="4950 merges of"):
+        check_linear(pairs_of_one_class)
+
+
+def test_union_find_work_is_linear_where_many_ops_meet():
+    steps = [form_units(crowd(size), [attach_constants]).union_find_steps for size in (SIZE, 2 * SIZE)]
+    assert steps[1] == pytest.approx(2 * steps[0], rel=0.02)
+
+
+def test_all_that_meets_is_one_unit():
+    units = form_units(crowd(SIZE))
+    index = index_graph(crowd(SIZE))
+    unit_of = {name: int(units.unit_of_op[op]) for op, name in enumerate(index.names)}
+    for kind, centre in (
+        ("tied", "anchor"),
+        ("read", "handle"),
+        ("pass", "handle"),
+        ("assign", "buffer"),
+        ("value", "buffer"),
+        ("both", "dataset"),
+        ("switch", "one"),
+        ("inner", "enter0"),
+    ):
+        assert {unit_of[f"{kind}{i}"] for i in range(SIZE)} == {unit_of[centre]}, kind
+
+
+def test_a_topological_numbering_is_kept():
+    assert topological_order(4, np.array([[0, 2], [1, 2], [0, 3]])).tolist() == [0, 1, 2, 3]
+
+
+def test_ties_go_to_the_smaller_number():
+    # 3 must come before 0; 1 and 2 are free from the start, and smaller than 3.
+    assert topological_order(4, np.array([[3, 0]])).tolist() == [1, 2, 3, 0]
+
+
+def test_nodes_on_and_after_a_cycle_are_missing():
+    assert topological_order(4, np.array([[0, 1], [1, 2], [2, 1], [2, 3]])).tolist() == [0]
+    assert topological_order(0, np.zeros((0, 2), int)).tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_edge_points_forward(seed):
+    generator = np.random.default_rng(seed)
+    name = generator.permutation(30)
+    edges = np.array(
+        [(name[a], name[b]) for a in range(30) for b in range(a + 1, 30) if generator.random() < 0.2]
+    )
+    order = topological_order(30, np.concatenate([edges, edges[:3]]))  # a repeated edge counts once
+    assert sorted(order) == list(range(30)), f"seed {seed}"
+    position = np.argsort(order)
+    assert (position[edges[:, 0]] < position[edges[:, 1]]).all(), f"seed {seed}"
+
+
+def test_each_step_is_a_group():
+    # Four mul and two add in two steps: mul, mul_1 and add of the first, mul_2, mul_3 and add_1 of the second.
+    index = graph(
+        "l/step/mul", "l/step/mul_1", "l/step/mul_2", "l/step/mul_3", "l/step/add", "l/step/add_1", "z"
+    )
+    first, second = "l/step/mul l/step/mul_1 l/step/add", "l/step/mul_2 l/step/mul_3 l/step/add_1"
+    assert groups(index, unrolled_calls(r"/step/")) == sets(first, second, "z")
+
+
+def test_numbers_are_numbers():
+    # Twelve in four steps of three; as text, x_10 and x_11 would come before x_2.
+    names = [
+        "l/step/x",
+        *(f"l/step/x_{k}" for k in range(1, 12)),
+        "l/step/y",
+        *(f"l/step/y_{k}" for k in (1, 2, 3)),
+    ]
+    of = {name: group for group in groups(graph(*names), unrolled_calls(r"/step/")) for name in group}
+    assert of["l/step/x_9"] == {"l/step/x_9", "l/step/x_10", "l/step/x_11", "l/step/y_3"}
+
+
+def test_scopes_are_apart_and_what_is_below_an_op_is_with_it():
+    index = graph("a/step/x", "a/step/x/read", "a/step/x_1", "b/step/x", "b/step/x_1")
+    assert groups(index, unrolled_calls(r"/step/")) == sets(
+        "a/step/x a/step/x/read", "a/step/x_1", "b/step/x", "b/step/x_1"
+    )
+
+
+def test_gradients_follow_what_they_differentiate():
+    forward = ["l/step/x", "l/step/x_1"]
+    index = graph(
+        *forward, "gradients/l/step/x_grad/g", "gradients/l/step/x_1_grad/g", "gradients/l/step/x_1_grad/h"
+    )
+    assert groups(index, unrolled_calls(r"(?:^|/)step/")) == {frozenset([name]) for name in index.names}
+    assert groups(index, default_groups, unrolled_calls(r"/step/")) == sets(
+        "l/step/x gradients/l/step/x_grad/g",
+        "l/step/x_1 gradients/l/step/x_1_grad/g gradients/l/step/x_1_grad/h",
+    )
+
+
+def test_a_scope_that_was_unrolled_by_tensorflow():
+    with tf.Graph().as_default() as traced:
+        state = tf1.placeholder(tf.float32, (2, 2), name="x")
+        for _ in range(3):
+            with tf.name_scope("cell/step/"):
+                state = tf.tanh(tf.matmul(state, state) + tf.matmul(state, state))
+    index = traced.as_graph_def()
+    units = form_units(index, [unrolled_calls(r"/step/")])
+    assert sorted(np.diff(units.member_offset)) == [1, 4, 4, 4]  # two products, their sum and its tanh
+
+
+def test_no_expression_is_refused():
+    with pytest.raises(ValueError, match=r"^step pattern '\(' is not a regular expression: "):
+        unrolled_calls("(")
+
+
+def test_nested_loops_belong_to_the_outermost():
+    def body(i: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        inner = tf1.while_loop(lambda j: j < 2, lambda j: j + 1, [i], name="inner")
+        return inner, tf.negative(x, name="work")
+
+    with control_flow(functional=False), tf.Graph().as_default() as graph:
+        start = tf.constant(0, name="start")
+        out = tf1.while_loop(lambda i, x: i < 9, body, [start, tf.constant(1.0, name="x")], name="outer")
+        tf.negative(out[1], name="after")
+        tf1.while_loop(lambda i: i < 9, lambda i: i + 1, [start], name="second")
+    index = index_graph(graph.as_graph_def())
+    loop_of = dict(zip(index.names, outermost_loops(index), strict=True))
+    outside = {name for name, loop in loop_of.items() if loop < 0}
+    # All that a while_loop adds is under its name, and all of it is in its frame.
+    assert outside == {"start", "x", "after"}
+    assert {"outer/work", "outer/inner/Less", "outer/inner/Exit", "outer/Exit_1"} <= loop_of.keys()
+    outer = {loop for name, loop in loop_of.items() if name.startswith("outer")}
+    second = {loop for name, loop in loop_of.items() if name.startswith("second")}
+    assert len(outer) == len(second) == 1
+    assert outer != second
+    assert {index.op_types[loop] for loop in outer | second} == {"Enter"}
+
+
+def test_no_loop_and_no_op():
+    assert outermost_loops(index_graph(tf1.GraphDef())) == []
+    graph_def = tf1.GraphDef()
+    graph_def.node.add(name="a", op="NoOp")
+    assert outermost_loops(index_graph(graph_def)) == [-1]
+
+
+def test_a_cycle_that_nothing_enters_is_in_no_loop():
+    graph_def = tf1.GraphDef()
+    for name, op, source in (
+        ("c", "Const", []),
+        ("e", "Enter", ["c"]),
+        ("a", "NoOp", ["b"]),
+        ("b", "NoOp", ["a"]),
+    ):
+        graph_def.node.add(name=name, op=op, input=source)
+    assert outermost_loops(index_graph(graph_def)) == [-1, 1, -1, -1]

@@ -60,13 +60,13 @@ def band_of(name: str, bands: dict[str, int]) -> int:
     return bands[listed]
 
 
-def test_every_folder_has_a_band(modules: dict[str, Module], bands: dict[str, int]) -> None:
+def test_every_folder_has_a_band(modules, bands):
     folders = {".".join(module.path.parts[:2]) for module in modules.values() if len(module.path.parts) > 2}
     assert folders, "no folder found: the test looks in the wrong place"
     assert sorted(folders - bands.keys()) == [], "add the new folder to the table of docs/architecture.md"
 
 
-def test_arrows_point_to_equal_or_lower_bands(modules: dict[str, Module], bands: dict[str, int]) -> None:
+def test_arrows_point_to_equal_or_lower_bands(modules, bands):
     upward = [
         f"{name} (band {band_of(name, bands)}) imports {used} (band {band_of(used, bands)})"
         for name, module in modules.items()
@@ -76,7 +76,7 @@ def test_arrows_point_to_equal_or_lower_bands(modules: dict[str, Module], bands:
     assert upward == [], "\n".join(upward)
 
 
-def test_nothing_imports_experiments(modules: dict[str, Module]) -> None:
+def test_nothing_imports_experiments(modules):
     importers = [
         name
         for name, module in modules.items()
@@ -86,11 +86,11 @@ def test_nothing_imports_experiments(modules: dict[str, Module]) -> None:
     assert importers == [], "\n".join(importers)
 
 
-def test_no_cycle_between_modules(modules: dict[str, Module]) -> None:
+def test_no_cycle_between_modules(modules):
     assert_no_cycle({name: imported_modules(module, modules) for name, module in modules.items()})
 
 
-def test_no_cycle_between_folders(modules: dict[str, Module]) -> None:
+def test_no_cycle_between_folders(modules):
     # tf_placer/ itself holds leaves and the face, so its modules count one by one.
     def folder(name: str) -> str:
         return name if modules[name].folder == "tf_placer" else modules[name].folder
@@ -110,12 +110,12 @@ def assert_no_cycle(edges: dict[str, set[str]]) -> None:
         pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
 
 
-def test_figures_stay_within_their_limits(root: pathlib.Path) -> None:
+def test_figures_stay_within_their_limits(root):
     lines = violations(figures(root), limits(root))
     assert lines == [], "\n".join(lines)
 
 
-def test_flags_are_defined_in_command_line_modules_only(modules: dict[str, Module]) -> None:
+def test_flags_are_defined_in_command_line_modules_only(modules):
     offenders = [
         name
         for name, module in modules.items()
@@ -136,12 +136,12 @@ def _imports_flags(node: ast.AST) -> bool:
     )
 
 
-def test_names_say_what_a_module_holds(modules: dict[str, Module]) -> None:
+def test_names_say_what_a_module_holds(modules):
     offenders = [name for name in modules if SHAPELESS_NAMES & set(name.split("."))]
     assert offenders == [], "\n".join(offenders)
 
 
-def test_functions_fit_on_a_screen(root: pathlib.Path) -> None:
+def test_functions_fit_on_a_screen(root):
     found = list(source_modules(root).values())
     found += [read_module(root, file) for file in (root / "tests").rglob("*.py")]
     long = [
@@ -155,7 +155,7 @@ def test_functions_fit_on_a_screen(root: pathlib.Path) -> None:
     assert long == [], "\n".join(long)
 
 
-def test_the_rules_see_a_violation(tmp_path: pathlib.Path) -> None:
+def test_the_rules_see_a_violation(tmp_path):
     # The tests above pass on an empty list too; this one shows that the list fills.
     low = tmp_path / "colocation" / "low.py"
     high = tmp_path / "tf_placer" / "search" / "high.py"

@@ -59,12 +59,12 @@ def missing(root: pathlib.Path) -> list[str]:
     return sorted(str(file.relative_to(root)) for file in files - in_libraries(root) - in_tests(root))
 
 
-def test_every_module_is_in_a_library_and_every_test_file_in_a_test(root: pathlib.Path) -> None:
+def test_every_module_is_in_a_library_and_every_test_file_in_a_test(root):
     assert missing(root) == []
     assert in_tests(root) == set((root / "tests").rglob("*_test.py"))
 
 
-def test_bazel_runs_nothing_beside_what_is_marked_alone(root: pathlib.Path) -> None:
+def test_bazel_runs_nothing_beside_what_is_marked_alone(root):
     marked = {
         file.relative_to(root / "tests").as_posix()
         for file in (root / "tests").rglob("*_test.py")
@@ -77,7 +77,7 @@ def test_bazel_runs_nothing_beside_what_is_marked_alone(root: pathlib.Path) -> N
     assert marked and set(alone) == marked
 
 
-def test_a_file_of_a_package_without_a_macro_is_missing(tmp_path: pathlib.Path) -> None:
+def test_a_file_of_a_package_without_a_macro_is_missing(tmp_path):
     (tmp_path / "tests" / "docs").mkdir(parents=True)
     (tmp_path / "tests" / "BUILD").write_text('pytest_tests(files = glob(["**/*_test.py"]))\n')
     for name in ("tests/a_test.py", "tests/docs/b_test.py", "tests/shared.py"):
@@ -87,7 +87,7 @@ def test_a_file_of_a_package_without_a_macro_is_missing(tmp_path: pathlib.Path) 
     assert missing(tmp_path) == ["tests/docs/b_test.py", "tests/shared.py"]
 
 
-def test_build_files_are_short(root: pathlib.Path) -> None:
+def test_build_files_are_short(root):
     files = [
         *(root / "third_party").rglob("BUILD"),
         root / "BUILD",
@@ -96,7 +96,7 @@ def test_build_files_are_short(root: pathlib.Path) -> None:
     assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) < 800
 
 
-def test_every_test_file_has_a_test(root: pathlib.Path) -> None:
+def test_every_test_file_has_a_test(root):
     # Bazel's runner accepts a file whose tests are all slow, so an empty file must be caught here.
     empty = [
         str(file.relative_to(root))
@@ -109,7 +109,7 @@ def test_every_test_file_has_a_test(root: pathlib.Path) -> None:
     assert empty == []
 
 
-def test_bazel_compiles_the_op_as_the_package_does(root: pathlib.Path) -> None:
+def test_bazel_compiles_the_op_as_the_package_does(root):
     [flags] = [
         ast.literal_eval(node.value)
         for node in source_modules(root)["tf_placer.ops.build"].tree.body
@@ -121,7 +121,7 @@ def test_bazel_compiles_the_op_as_the_package_does(root: pathlib.Path) -> None:
     assert [flag for flag in shaping if f'"{flag}"' not in build_text] == []
 
 
-def test_no_test_imports_another(root: pathlib.Path) -> None:
+def test_no_test_imports_another(root):
     """A test file is no library, to Bazel either: what two need is a file of its own."""
     importers = [
         f"{path.relative_to(root)}: {line}"

@@ -90,14 +90,8 @@ METHODS = (
     MethodDescriptor(
         "go",
         GoConfig(
-            num_groups=8,
-            graph_width=8,
-            width=8,
-            head_width=4,
-            inner_width=8,
-            keep_probability=0.8,
-            rollouts=16,
-            learning_rate=1e-2,
+            num_groups=8, graph_width=8, width=8, head_width=4, inner_width=8, keep_probability=0.8,
+            rollouts=16, learning_rate=1e-2,
         ),
         evaluations=800,
     ),
@@ -119,15 +113,8 @@ METHODS = (
     MethodDescriptor(
         "mars",
         dataclasses.replace(
-            SMALL["mars"],
-            pretrain_iterations=0,
-            segment=8,
-            groups_per_step=4,
-            placements=16,
-            minibatches=1,
-            learning_rate=1e-2,
-            elites=8,
-            start_probability=0.6,
+            SMALL["mars"], pretrain_iterations=0, segment=8, groups_per_step=4, placements=16,
+            minibatches=1, learning_rate=1e-2, elites=8, start_probability=0.6,
         ),
         evaluations=800,
     ),
@@ -151,7 +138,7 @@ METHODS = (
     MethodDescriptor("tabular", TabularConfig(num_groups=8, learning_rate=0.2), evaluations=2000),
     MethodDescriptor("tf_default", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
-)
+)  # fmt: skip
 
 
 def _noise(*shape: int) -> tf.Tensor:
@@ -239,14 +226,9 @@ _MARS = MarsConfig(
     num_groups=8, encoder_width=8, hidden=8, segment=3, groups_per_step=1, start_probability=0.0
 )
 _HDP = HdpConfig(
-    num_groups=4,
-    group_probability=0.7,
-    placer_hidden=8,
-    groups_per_step=2,
-    landmarks=2,
-    placements=20,
+    num_groups=4, group_probability=0.7, placer_hidden=8, groups_per_step=2, landmarks=2, placements=20,
     incumbent=False,
-)
+)  # fmt: skip
 _GO = GoConfig(granularity="units", graph_width=8, width=8, segment=5, passes=2, keep_probability=0.5)
 _PLACETO = PlacetoConfig(parts=12, width=8, rounds=1, landmarks=2, keep_probability=0.5)
 

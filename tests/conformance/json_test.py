@@ -24,13 +24,8 @@ RUNS: dict[str, tuple[tuple[str, ...], str]] = {
     "memory": ((*PROGRAM, "--cluster=k40x2"), "largest_on_all"),
     "train": (
         (
-            "--method=learned_list",
-            "--workloads=dense_small",
-            "--clusters=k40x2",
-            "--searches=1",
-            "--evaluations=8",
-            "--epochs=1",
-            "--out=FOLDER/weights.npz",
+            "--method=learned_list", "--workloads=dense_small", "--clusters=k40x2", "--searches=1",
+            "--evaluations=8", "--epochs=1", "--out=FOLDER/weights.npz",
         ),
         "epochs",
     ),
@@ -39,7 +34,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str]] = {
     "methods": ((), "summary"),
     "doctor": ((), "cache"),
     "completion": (("bash",), "script"),
-}
+}  # fmt: skip
 
 WITH_JSON = [name for name in COMMANDS if name != "run"]  # whose standard output is a script's
 
@@ -70,16 +65,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-def test_the_table_has_every_command() -> None:
+def test_the_table_has_every_command():
     assert RUNS.keys() == set(WITH_JSON)
 
 
 @pytest.mark.parametrize(
     "command", [pytest.param(name, marks=pytest.mark.slow if name == "profile" else ()) for name in WITH_JSON]
 )
-def test_every_command_answers_in_json(
-    command: str, folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_answers_in_json(command, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     flags, key = RUNS[command]
     status, found = answer(command, *(flag.replace("FOLDER", str(folder)) for flag in flags))
@@ -89,13 +82,13 @@ def test_every_command_answers_in_json(
 
 
 @pytest.mark.parametrize("command", WITH_JSON)
-def test_a_mistake_leaves_standard_output_empty(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_leaves_standard_output_empty(command, capfd):
     assert run([command, "--json", "--no_such_flag=1"]) == 2
     out, err = capfd.readouterr()
     assert out == "" and len(err.splitlines()) == 1
 
 
-def test_the_answers_are_what_the_tables_say(folder: pathlib.Path) -> None:
+def test_the_answers_are_what_the_tables_say(folder):
     _, found = answer("workloads", "--names")
     assert found == list(workloads.names())
     _, found = answer("explain", f"--plan={folder / 'placement.json'}", "--op=x")

@@ -1,4 +1,4 @@
-"""What holds of every learned method: what it draws gets better, by the rewards and by nothing else."""
+"""What holds of every learned method and policy: what it draws gets better, by the rewards and by nothing else."""
 
 import dataclasses
 from typing import Any
@@ -8,9 +8,15 @@ import pytest
 import tensorflow as tf
 
 from experiments.studies.observed import Seen
-from tests.conformance.descriptors import METHODS, MethodDescriptor
+from tests.conformance.descriptors import METHODS, POLICIES
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
-from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tests.tf_placer.problem.small_problems import (
+    branches_optimum_ns,
+    branches_problem,
+    problem_of,
+    random_problem,
+    small_cluster,
+)
 from tf_placer.agents.learner import WarmStart
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -69,7 +75,7 @@ LEARNED = [method for method in METHODS if methods.find(method.name).kind == Kin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", LEARNED, ids=lambda method: method.name)
-def test_what_it_draws_gets_better_by_its_rewards_alone(method: MethodDescriptor) -> None:
+def test_what_it_draws_gets_better_by_its_rewards_alone(method):
     spec, evaluations = methods.find(method.name), 2 * method.evaluations
     learned = gain(spec, method.config, evaluations, shuffled=False)
     assert learned > LEAST_GAIN, f"the mean of its samples got {learned:.2f} of the way to the optimum"
@@ -79,7 +85,7 @@ def test_what_it_draws_gets_better_by_its_rewards_alone(method: MethodDescriptor
     )
 
 
-def test_who_learns_is_told_from_who_does_not() -> None:
+def test_who_learns_is_told_from_who_does_not():
     # A learner of which all this is known, untraced.
     learned = gain(TINY, TinyConfig(), 1600, shuffled=False)
     assert learned > LEAST_GAIN
@@ -88,7 +94,7 @@ def test_who_learns_is_told_from_who_does_not() -> None:
     assert abs(gain(TINY, TinyConfig(rate=0.0), 1600, shuffled=False)) < LEAST_GAIN / 2
 
 
-def test_the_gain_is_of_what_was_drawn() -> None:
+def test_the_gain_is_of_what_was_drawn():
     """One that is told nothing true, and is right all the same, gains all there is."""
 
     class Knows:
@@ -116,7 +122,7 @@ COUNTS = {"placements", "samples", "episodes", "rollouts", "minibatches"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", LEARNED, ids=lambda method: method.name)
-def test_it_learns_from_as_few_as_it_takes(method: MethodDescriptor) -> None:
+def test_it_learns_from_as_few_as_it_takes(method):
     """A dimension of 1 where there are many otherwise: TensorFlow has kernels that cannot bear it."""
     spec = methods.find(method.name)
     config = configured(spec, method.config)
@@ -129,3 +135,72 @@ def test_it_learns_from_as_few_as_it_takes(method: MethodDescriptor) -> None:
             found.runtime_s
             <= SimulatedEvaluator(problem).evaluate(problem.everything_on(0)[np.newaxis]).runtime_s
         )
+
+
+EVERY = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.method)
+
+
+def test_the_list_is_complete():
+    learned = {spec.name for spec in map(methods.find, methods.BUILT_IN) if spec.kind == Kind.LEARNED}
+    assert {policy.method for policy in POLICIES} == learned
+
+
+@EVERY
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_drawn_is_legal_and_scored_as_what_it_is(policy, seed):
+    problem = random_problem(np.random.default_rng(seed), 12, 3)  # with masks
+    inputs = policy.read(problem)
+    network = policy.make(inputs)
+    actions, log_prob = policy.sample(network, inputs, tf.constant([seed, 2]))
+    placements = np.array(policy.placements(network, inputs, actions))
+    for row in placements:
+        problem.check_legal(row)
+    assert len(np.unique(placements, axis=0)) > 1
+    assert np.isfinite(log_prob).all() and (np.array(log_prob) < 0).all()
+    scored = policy.score(network, inputs, actions)
+    np.testing.assert_allclose(scored, log_prob, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.medium
+@EVERY
+def test_draws_are_a_matter_of_the_seed(policy):
+    inputs = policy.read(random_problem(np.random.default_rng(1), 12, 3))
+    network = policy.make(inputs)
+    first, same, other = (
+        policy.placements(network, inputs, policy.sample(network, inputs, tf.constant([seed, 2]))[0])
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+
+
+@EVERY
+def test_all_that_can_be_decided_is_certain_together(policy):
+    inputs = policy.read(problem_of([1, 2, 3], [(0, 1), (1, 2)], 9))
+    log_prob = policy.score(policy.make(inputs), inputs, policy.every(inputs))
+    assert float(tf.reduce_sum(tf.exp(log_prob))) == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p.is_general], ids=lambda policy: policy.method)
+def test_one_set_of_weights_serves_problems_of_any_size(policy):
+    allowed = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 0]], bool)
+    cluster, chain = small_cluster(3), [(0, 1), (1, 2), (2, 3)]
+    problems = (
+        branches_problem(3, 17),  # 53 units, which no width is
+        problem_of([1] * 4, chain, 8, cluster=cluster, allowed=allowed),
+        problem_of([7], []),
+        problem_of([1] * 3, [(0, 1)], cluster=cluster, allowed=np.eye(3, dtype=bool)),  # nothing to decide
+    )
+    network = policy.make(policy.read(problems[0]))
+    sizes = {int(n) for variable in network.variables for n in variable.shape}
+    assert problems[0].num_units not in sizes, "weights have no size of a problem"
+    before = [variable.numpy() for variable in network.variables]
+    for problem in problems:
+        inputs = policy.read(problem)
+        actions, log_prob = policy.sample(network, inputs, tf.constant([11, 12]))
+        for row in np.array(policy.placements(network, inputs, actions)):
+            problem.check_legal(row)
+        scored = policy.score(network, inputs, actions)
+        np.testing.assert_allclose(scored, log_prob, rtol=1e-4, atol=1e-5)
+    for variable, value in zip(network.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)

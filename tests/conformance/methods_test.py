@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def suited(method: MethodDescriptor, problem: Problem) -> Problem:
     return dataclasses.replace(problem, cluster=cluster)
 
 
-def test_the_list_is_complete() -> None:
+def test_the_list_is_complete():
     assert [method.name for method in METHODS] == sorted(
         spec.name for spec in map(methods.find, methods.BUILT_IN)
     )
@@ -68,7 +67,7 @@ def test_the_list_is_complete() -> None:
 
 
 @EVERY
-def test_it_finds_what_it_can_of_a_toy_problem(method: MethodDescriptor) -> None:
+def test_it_finds_what_it_can_of_a_toy_problem(method):
     problem = suited(method, branches_problem(BRANCHES, LENGTH))
     # Where it begins anywhere, at one device: the list schedule is the optimum here.
     start = problem.everything_on(0) if methods.find(method.name).uses_start else None
@@ -80,9 +79,7 @@ def test_it_finds_what_it_can_of_a_toy_problem(method: MethodDescriptor) -> None
 
 @pytest.mark.medium
 @QUICK
-def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
-    method: MethodDescriptor, tmp_path: pathlib.Path
-) -> None:
+def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(method, tmp_path):
     problem = suited(method, random_problem(np.random.default_rng(1), 12, 3))  # with masks
     count = 40
     whole = Measuring(problem)
@@ -112,7 +109,7 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
 
 @pytest.mark.medium
 @QUICK
-def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
+def test_the_seed_says_what_is_tried(method):
     problem = suited(method, random_problem(np.random.default_rng(1), 14, 3))
     one, same, other = (searched(method, problem, seed=seed) for seed in (3, 3, 4))
     assert comparable(one) == comparable(same)
@@ -121,7 +118,7 @@ def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
 
 @pytest.mark.medium
 @QUICK
-def test_what_it_finds_fits(method: MethodDescriptor) -> None:
+def test_what_it_finds_fits(method):
     problem = suited(method, full_problem(3, 0.8, seed=0, more_bytes=50_000))
     try:
         found = searched(method, problem)
@@ -145,7 +142,7 @@ def rows_of(method: MethodDescriptor, problem: Problem) -> np.ndarray:
 
 @CONSTRUCTIVE
 @pytest.mark.parametrize("seed", range(5))
-def test_every_row_is_legal(method: MethodDescriptor, seed: int) -> None:
+def test_every_row_is_legal(method, seed):
     problem = suited(method, random_problem(np.random.default_rng(seed), 15, 3))
     rows = rows_of(method, problem)
     assert len(rows) and rows.dtype == np.int32
@@ -168,7 +165,7 @@ def test_every_row_is_legal(method: MethodDescriptor, seed: int) -> None:
         for method in MAKING
     ],
 )
-def test_full_devices_hold_what_is_put_there(method: MethodDescriptor, devices: int, fill: float) -> None:
+def test_full_devices_hold_what_is_put_there(method, devices, fill):
     if not method.keeps_within_memory:
         return
     for seed in range(5):
@@ -179,7 +176,7 @@ def test_full_devices_hold_what_is_put_there(method: MethodDescriptor, devices: 
 
 
 @CONSTRUCTIVE
-def test_where_nothing_can_fit_nothing_is_made(method: MethodDescriptor) -> None:
+def test_where_nothing_can_fit_nothing_is_made(method):
     problem = problem_of([1] * 3, [(0, 1)], cluster=sized_cluster([10, 10]), resident_bytes=10)
     rows = rows_of(method, suited(method, problem))
     if method.keeps_within_memory:
@@ -199,18 +196,18 @@ def test_where_nothing_can_fit_nothing_is_made(method: MethodDescriptor) -> None
         pytest.param(lambda: problem_of([0, 0], [(0, 1)], 5), id="nothing takes time"),
     ],
 )
-def test_it_copes_with_the_least(method: MethodDescriptor, problem: Any) -> None:
+def test_it_copes_with_the_least(method, problem):
     method, problem = dataclasses.replace(method, evaluations=20), suited(method, problem())
     assert searched(method, problem).runtime_s == problem.compute_ns[:, 0].sum() / 1e9
 
 
 @EVERY
-def test_a_setting_that_it_lacks_is_refused(method: MethodDescriptor) -> None:
+def test_a_setting_that_it_lacks_is_refused(method):
     with pytest.raises(InputError, match=f"method '{method.name}' has no setting 'warp'; "):
         searched(method, branches_problem(1, 1), config={"warp": 9})
 
 
-def test_no_module_names_a_method(root: pathlib.Path) -> None:
+def test_no_module_names_a_method(root):
     """Whoever means a method by what it is to the others asks for its role; its row alone says its name."""
     names = {spec.name for spec in map(methods.find, methods.BUILT_IN)}
     # It is for flags, before the methods are loaded; a test holds it equal to the rows.
@@ -250,7 +247,7 @@ def _names_of_rows(tree: ast.Module) -> set[int]:
     return found
 
 
-def test_roles_are_those_of_the_table() -> None:
+def test_roles_are_those_of_the_table():
     beside = {spec.name for spec in methods.having(Role.BESIDE)}
     constructive = {
         spec.name for spec in map(methods.find, methods.BUILT_IN) if spec.kind == Kind.CONSTRUCTIVE

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import pathlib
 import pkgutil
 
 import numpy as np
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 import tf_placer.grouper
 import tf_placer.networks
-from tests.conformance.descriptors import LOSSES, NETWORKS, LossDescriptor, NetworkDescriptor
+from tests.conformance.descriptors import LOSSES, NETWORKS, NetworkDescriptor
 from tf_placer.agents import losses
 from tf_placer.agents.features import draw_weights
 
@@ -28,7 +27,7 @@ def built(network: NetworkDescriptor, seed: int = 7) -> snt.Module:
     return module
 
 
-def test_the_list_is_complete() -> None:
+def test_the_list_is_complete():
     found = set()
     for package in (tf_placer.networks, tf_placer.grouper):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
@@ -42,7 +41,7 @@ def test_the_list_is_complete() -> None:
 
 @pytest.mark.medium
 @EVERY
-def test_a_graph_computes_what_eager_does(network: NetworkDescriptor) -> None:
+def test_a_graph_computes_what_eager_does(network):
     module = built(network)
     in_graph = tf.function(lambda: network.call(module), autograph=False)()
     np.testing.assert_allclose(in_graph, network.call(module), rtol=1e-5, atol=1e-6)
@@ -50,7 +49,7 @@ def test_a_graph_computes_what_eager_does(network: NetworkDescriptor) -> None:
 
 @pytest.mark.medium
 @EVERY
-def test_the_seed_says_what_the_weights_are(network: NetworkDescriptor) -> None:
+def test_the_seed_says_what_the_weights_are(network):
     one, same, other = (network.call(built(network, seed)).numpy() for seed in (7, 7, 8))
     np.testing.assert_array_equal(one, same)
     assert not np.allclose(one, other)
@@ -58,7 +57,7 @@ def test_the_seed_says_what_the_weights_are(network: NetworkDescriptor) -> None:
 
 @pytest.mark.medium
 @EVERY
-def test_weights_are_saved_and_restored(network: NetworkDescriptor, tmp_path: pathlib.Path) -> None:
+def test_weights_are_saved_and_restored(network, tmp_path):
     one, other = built(network, 7), built(network, 8)
     tf.train.Checkpoint(module=one).write(str(tmp_path / "weights"))
     tf.train.Checkpoint(module=other).read(str(tmp_path / "weights")).assert_consumed()
@@ -66,7 +65,7 @@ def test_weights_are_saved_and_restored(network: NetworkDescriptor, tmp_path: pa
 
 
 @EVERY
-def test_gradients_are_what_small_steps_say(network: NetworkDescriptor) -> None:
+def test_gradients_are_what_small_steps_say(network):
     module = built(network)
     variables = module.trainable_variables
     weights = tf.random.stateless_normal(network.call(module).shape, seed=[1, 2])
@@ -97,7 +96,7 @@ def test_gradients_are_what_small_steps_say(network: NetworkDescriptor) -> None:
 
 
 @EVERY_LOSS
-def test_a_loss_has_the_gradient_that_small_steps_say(loss: LossDescriptor) -> None:
+def test_a_loss_has_the_gradient_that_small_steps_say(loss):
     log_prob = tf.Variable([-1.0, -0.5, -2.0, -0.1])
     with tf.GradientTape() as tape:
         value = loss.loss(log_prob, *loss.others)
@@ -115,7 +114,7 @@ def test_a_loss_has_the_gradient_that_small_steps_say(loss: LossDescriptor) -> N
 
 
 @EVERY_LOSS
-def test_nothing_but_the_policy_is_differentiated(loss: LossDescriptor) -> None:
+def test_nothing_but_the_policy_is_differentiated(loss):
     others = [tf.Variable(value) for value in loss.others]
     with tf.GradientTape() as tape:
         value = loss.loss(tf.constant([-1.0, -0.5, -2.0, -0.1]), *others)

@@ -1,4 +1,4 @@
-"""What is imported, what is declared and what is pinned agree."""
+"""What is imported, declared and pinned agree, and the build asks for TensorFlow only where there is none that fits."""
 
 import ast
 import importlib.metadata
@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tools import wheel_backend
 from tools.compile_libraries import all_libraries
 from tools.module_map import SOURCE_ROOTS, source_modules
 
@@ -30,7 +31,7 @@ def pins(root: pathlib.Path) -> dict[str, str]:
     return {canonicalize_name(name): version for name, _, version in pairs}
 
 
-def test_every_import_is_declared(root: pathlib.Path, project: dict) -> None:
+def test_every_import_is_declared(root, project):
     declared = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
     distributions_of = importlib.metadata.packages_distributions()
     undeclared = []
@@ -56,7 +57,7 @@ def imported_packages(tree: ast.Module) -> set[str]:
     return names
 
 
-def test_every_requirement_is_pinned_within_its_range(project: dict, pins: dict[str, str]) -> None:
+def test_every_requirement_is_pinned_within_its_range(project, pins):
     texts = [*project["dependencies"], *project["optional-dependencies"]["test"]]
     wrong = [
         text
@@ -67,7 +68,7 @@ def test_every_requirement_is_pinned_within_its_range(project: dict, pins: dict[
     assert wrong == [], "requirements.txt has no pin, or one outside the range, for these"
 
 
-def test_pins_are_complete_and_installed(pins: dict[str, str]) -> None:
+def test_pins_are_complete_and_installed(pins):
     installed = {
         canonicalize_name(distribution.name): distribution
         for distribution in importlib.metadata.distributions()
@@ -86,13 +87,13 @@ def test_pins_are_complete_and_installed(pins: dict[str, str]) -> None:
     assert sorted(needed - pins.keys()) == [], "needed by a pinned package, but not pinned"
 
 
-def test_the_command_exists(root: pathlib.Path, project: dict) -> None:
+def test_the_command_exists(root, project):
     module_name, _, function = project["scripts"]["tf-placer"].partition(":")
     tree = source_modules(root)[module_name].tree
     assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
-def test_the_environment_of_a_build_has_what_compiling_imports(root: pathlib.Path) -> None:
+def test_the_environment_of_a_build_has_what_compiling_imports(root):
     code = "import sys, tools.compile_libraries; print(*{name.partition('.')[0] for name in sys.modules})"
     printed = subprocess.check_output([sys.executable, "-c", code], cwd=root)
     packages = importlib.metadata.packages_distributions()
@@ -105,9 +106,7 @@ def test_the_environment_of_a_build_has_what_compiling_imports(root: pathlib.Pat
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
-    root: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(root, tmp_path):
     # A copy: setuptools leaves build/ in the source, and what an earlier build left there would be packed.
     source = tmp_path / "source"
     installed = sorted(set(SOURCE_ROOTS) - {"tools"})
@@ -147,3 +146,22 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
         "tf_placer/cluster/models.toml",
         "tf_placer/cluster/presets/k40x2.toml",
     } <= packed
+
+
+def test_where_tensorflow_is_installed_it_is_not_asked_for(tmp_path, monkeypatch):
+    # As pip hides what is installed: a path of its own, which empties Python's.
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.path[:] = sys.path[:4]")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert wheel_backend.missing_tensorflow() == []
+    assert "PYTHONPATH" not in wheel_backend.environment_with_tensorflow()
+
+
+@pytest.mark.parametrize("version", ["", "2.20.0", "2.210.0"])
+def test_where_there_is_none_that_fits_it_is_of_the_build(version, tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nprintf '{version}'\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PYTHONPATH", "of-the-build")
+    assert wheel_backend.missing_tensorflow() == ["tensorflow==2.21.*"]
+    assert wheel_backend.environment_with_tensorflow()["PYTHONPATH"] == "of-the-build"

@@ -71,7 +71,7 @@ def bound_names(module: Module) -> dict[str, str]:
     return {name: origin for name, origin in origins.items() if not name.startswith("_")}
 
 
-def test_all_agrees_with_the_imports(modules: dict[str, Module]) -> None:
+def test_all_agrees_with_the_imports(modules):
     wrong = []
     for module in faces(modules):
         names, listed = set(bound_names(module)), exported(module) or []
@@ -82,12 +82,12 @@ def test_all_agrees_with_the_imports(modules: dict[str, Module]) -> None:
     assert wrong == [], "\n".join(wrong)
 
 
-def test_a_package_that_imports_has_all(modules: dict[str, Module]) -> None:
+def test_a_package_that_imports_has_all(modules):
     packages = [module for module in modules.values() if module.is_package and bound_names(module)]
     assert [str(package.path) for package in packages if exported(package) is None] == []
 
 
-def test_one_name_per_line(modules: dict[str, Module]) -> None:
+def test_one_name_per_line(modules):
     crowded = [
         f"{module.path}:{node.lineno}"
         for module in faces(modules)
@@ -97,7 +97,7 @@ def test_one_name_per_line(modules: dict[str, Module]) -> None:
     assert crowded == [], "\n".join(crowded)
 
 
-def test_public_names_have_docstrings(modules: dict[str, Module]) -> None:
+def test_public_names_have_docstrings(modules):
     origins = {origin for module in faces(modules) for origin in bound_names(module).values()}
     assert sorted(origin for origin in origins if not is_documented(origin, modules)) == []
 
@@ -122,12 +122,12 @@ def is_documented(origin: str, modules: dict[str, Module]) -> bool:
     return next_origin == origin or is_documented(next_origin, modules)
 
 
-def test_modules_have_docstrings(modules: dict[str, Module]) -> None:
+def test_modules_have_docstrings(modules):
     full = [module for module in modules.values() if module.tree.body]
     assert [str(module.path) for module in full if not ast.get_docstring(module.tree)] == []
 
 
-def test_public_functions_and_classes_have_docstrings(modules: dict[str, Module]) -> None:
+def test_public_functions_and_classes_have_docstrings(modules):
     bare = [
         f"{module.path}:{node.lineno} {node.name}"
         for module in modules.values()
@@ -139,7 +139,7 @@ def test_public_functions_and_classes_have_docstrings(modules: dict[str, Module]
     assert bare == [], "\n".join(bare)
 
 
-def test_a_missing_docstring_is_seen(tmp_path: pathlib.Path) -> None:
+def test_a_missing_docstring_is_seen(tmp_path):
     package = tmp_path / "colocation"
     package.mkdir()
     (package / "__init__.py").write_text(

@@ -93,7 +93,7 @@ def private_attributes(module: Module, ours: set[str]) -> Iterator[tuple[int, st
             yield node.lineno, ast.unparse(node)
 
 
-def test_one_module_imports_what_is_private(modules: dict[str, Module]) -> None:
+def test_one_module_imports_what_is_private(modules):
     others = [
         f"{module.path}:{line} imports {source} {name}".strip()
         for module in modules.values()
@@ -103,7 +103,7 @@ def test_one_module_imports_what_is_private(modules: dict[str, Module]) -> None:
     assert others == [], f"put a function for it into {modules[INTERNALS].path}:\n" + "\n".join(others)
 
 
-def test_one_module_touches_private_attributes(modules: dict[str, Module]) -> None:
+def test_one_module_touches_private_attributes(modules):
     ours = set().union(*(defined_names(module) for module in modules.values()))
     others = [
         f"{module.path}:{line} {text}"
@@ -114,7 +114,7 @@ def test_one_module_touches_private_attributes(modules: dict[str, Module]) -> No
     assert others == [], f"put a function for it into {modules[INTERNALS].path}:\n" + "\n".join(others)
 
 
-def test_the_list_of_others_is_needed(modules: dict[str, Module]) -> None:
+def test_the_list_of_others_is_needed(modules):
     used = {
         (name, node.attr)
         for name, module in modules.items()
@@ -124,7 +124,7 @@ def test_the_list_of_others_is_needed(modules: dict[str, Module]) -> None:
     assert OF_OTHERS.keys() - used == set()
 
 
-def test_the_installed_tensorflow_has_each_name(modules: dict[str, Module]) -> None:
+def test_the_installed_tensorflow_has_each_name(modules):
     # Without importing our module, which fails as a whole when one name is gone.
     imports = list(private_imports(modules[INTERNALS]))
     assert imports, "no import found: the test looks in the wrong place"
@@ -146,14 +146,14 @@ def exists(source: str, name: str) -> bool:
     return False
 
 
-def test_the_installed_tensorflow_lacks_a_name_that_is_not_there() -> None:
+def test_the_installed_tensorflow_lacks_a_name_that_is_not_there():
     assert exists("tensorflow.python.eager", "context")
     assert exists("tensorflow.python.framework.func_graph", "FuncGraph")
     assert not exists("tensorflow.python.framework.func_graph", "FunkGraph")
     assert not exists("tensorflow.python.no_such_folder", "context")
 
 
-def test_the_rules_see_a_violation() -> None:
+def test_the_rules_see_a_violation():
     text = """
         import importlib
         import tensorflow.python.ops as a

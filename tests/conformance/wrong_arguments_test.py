@@ -4,7 +4,6 @@ Wrong values follow from the annotations; ``wrong_arguments/wrong.py`` has those
 """
 
 import inspect
-import pathlib
 import re
 from typing import Any
 
@@ -36,12 +35,12 @@ def by_hand(scene: Scene) -> dict[str, tuple[Any, ...]]:
     return wrong_by_hand(scene)
 
 
-def test_every_public_call_has_good_arguments(calls: dict[str, Good]) -> None:
+def test_every_public_call_has_good_arguments(calls):
     assert sorted(CALLS.keys() - calls.keys()) == [], "add arguments for it to wrong_arguments/good.py"
     assert sorted(calls.keys() - CALLS.keys()) == [], "no such call; take it out of wrong_arguments/good.py"
 
 
-def test_every_argument_has_wrong_values_and_every_value_an_argument(by_hand: dict[str, tuple]) -> None:
+def test_every_argument_has_wrong_values_and_every_value_an_argument(by_hand):
     without = [name for name, kind in ARGUMENTS.items() if not list(wrong_values(name, kind, by_hand))]
     assert without == [], "add wrong values for it to wrong_arguments/wrong.py"
     there = ARGUMENTS.keys() | {f".{name.rpartition('.')[2]}" for name in ARGUMENTS}
@@ -49,15 +48,13 @@ def test_every_argument_has_wrong_values_and_every_value_an_argument(by_hand: di
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_the_good_call_works(scene: Scene, calls: dict[str, Good], name: str) -> None:
+def test_the_good_call_works(scene, calls, name):
     if calls[name].runs:
         _call(scene, calls[name], {})
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_a_wrong_argument_is_one_line(
-    scene: Scene, calls: dict[str, Good], by_hand: dict[str, tuple], name: str
-) -> None:
+def test_a_wrong_argument_is_one_line(scene, calls, by_hand, name):
     complaints = []
     for argument, annotation in CALLS[name].items():
         for given in wrong_values(f"{name}.{argument}", annotation, by_hand):
@@ -97,11 +94,11 @@ def _call(scene: Scene, good: Good, changed: dict[str, Any]) -> Any:
     return good.call(*(given.pop(name) for name in names), *positional, **given)
 
 
-def test_nothing_was_started(scene: Scene) -> None:
+def test_nothing_was_started(scene):
     assert scene.runtime.worker_pids == ()
 
 
-def test_what_the_walk_reaches(tmp_path: pathlib.Path) -> None:
+def test_what_the_walk_reaches(tmp_path):
     assert {"search", "Problem.from_arrays", "Cluster", "auto_place", "Placement.load"} <= CALLS.keys()
     assert {"fn", "cluster", "budget_s"} <= CALLS["auto_place"].keys()
     assert "self" not in CALLS["SimulatedEvaluator.evaluate"] and "cls" not in CALLS["Cluster.preset"]

@@ -45,14 +45,7 @@ OF_NAME = {
     "clusters": ("k40x3", "nowhere.toml", "k40x2,local:1"),
     "weights": ("nowhere", "FOLDER"),
     "cluster": (
-        "k40x3",
-        "nowhere.toml",
-        "FOLDER/",
-        "local:two",
-        "local:0",
-        "local:1000000",
-        "local:",
-        "logical:0",
+        "k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:", "logical:0",
     ),
     "memory_limit": ("a", "CPU:0=", "CPU:0=5 apples", "CPU:0=0", "GPU:7=1GB", "CPU:0=9999TB"),
     "out": ("FILE", "FILE/out"),
@@ -68,7 +61,7 @@ OF_NAME = {
     "layer": ("nowhere",),
     "budget_s": ("0", "-1", "inf"),
     "budget_evaluations": ("0", "-1"),
-}
+}  # fmt: skip
 # What a message may name instead of the flag.
 _TOLD_BY = {
     "saved_model": "saved_model|file.txt",
@@ -155,13 +148,7 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
 
 
 @pytest.mark.parametrize(("command", "name"), EVERY_FLAG)
-def test_a_wrong_flag_is_one_line(
-    command: str,
-    name: str,
-    folder: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_flag_is_one_line(command, name, folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))
     for value in wrong_values(name):
@@ -182,7 +169,7 @@ def quiet() -> rich.console.Console:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_a_flag_that_there_is_not(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flag_that_there_is_not(command, capsys):
     for name in ("sead", "clustre", "plann"):
         assert run([command, f"--{name}=1"], quiet()) == 2
         error = capsys.readouterr().err
@@ -192,14 +179,14 @@ def test_a_flag_that_there_is_not(command: str, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(("command", "name"), EVERY_FLAG)
-def test_a_flag_without_a_value(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flag_without_a_value(command, name, capsys):
     if kind_of(name) is not bool and name != "clear":
         assert run([command, f"--{name}"], quiet()) == 2
         error = capsys.readouterr().err
         assert error == f"tf-placer: Missing value for flag --{name}; write --flag=value\n"
 
 
-def test_numpy_numbers_are_numbers() -> None:
+def test_numpy_numbers_are_numbers():
     # What the library takes from other programs; the command line has only texts.
     problem = tf_placer.build_problem(workloads.build("dense_small"), tf_placer.Cluster.preset("k40x2"))
     results = [

@@ -16,7 +16,7 @@ from tests.corpus.running import Outcome, outcome_of
 from tests.logical_devices import REPOSITORY
 
 CORPUS = programs()
-EVERY = 16  # so many programs, one is in the quick suite
+EVERY = 12  # so many programs, one is in the quick suite
 in_own_process = pytest.mark.own_process(exact="soft", timeout_s=1800)
 
 
@@ -36,14 +36,14 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], Out
     )
 
 
-def test_it_is_large_enough() -> None:
+def test_it_is_large_enough():
     assert len(CORPUS) >= 273
 
 
 @in_own_process
 @pytest.mark.medium
 @pytest.mark.parametrize("program", cases())
-def test_it_runs_as_undecorated(outcome: Callable[[Program], Outcome], program: Program) -> None:
+def test_it_runs_as_undecorated(outcome, program):
     found = outcome(program)
     assert not found.difference
     if program.why:
@@ -55,13 +55,13 @@ def test_it_runs_as_undecorated(outcome: Callable[[Program], Outcome], program: 
 
 @in_own_process
 @pytest.mark.slow
-def test_most_are_placed_on_several_devices(outcome: Callable[[Program], Outcome]) -> None:
+def test_most_are_placed_on_several_devices(outcome):
     placed = {name: outcome(program) for name, program in CORPUS.items() if not program.why}
     on_one = [name for name, found in placed.items() if max(found.devices) < 2]
     assert len(on_one) <= 0.1 * len(placed), on_one
 
 
-def test_the_results_page_says_which() -> None:
+def test_the_results_page_says_which():
     page = (REPOSITORY / PAGE).read_text(encoding="utf-8")
     table = (REPOSITORY / TABLE).read_text(encoding="utf-8")
     assert as_it_is(CORPUS.values()) in page, "run python -m tests.corpus.results_page"
@@ -77,13 +77,13 @@ def outcome_under(decorate: Callable, folder: pathlib.Path) -> Outcome:
     return outcome_of(Program("test", "a_sum", "", a_sum), folder, lambda function, *_: decorate(function))
 
 
-def test_a_bit_that_differs_is_seen(tmp_path: pathlib.Path) -> None:
+def test_a_bit_that_differs_is_seen(tmp_path):
     assert not outcome_under(lambda function: function, tmp_path / "same").difference
     wrong = outcome_under(lambda function: lambda x: tf.math.nextafter(function(x), 9.0), tmp_path / "wrong")
     assert wrong.difference
 
 
-def test_a_warning_is_seen(tmp_path: pathlib.Path) -> None:
+def test_a_warning_is_seen(tmp_path):
     def warning(function: Callable) -> Callable:
         warnings.warn("too hard", tf_placer.RunsAsItIs, stacklevel=1)
         return function

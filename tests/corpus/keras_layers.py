@@ -139,15 +139,9 @@ def a_layer_of_ones_own(make: Make) -> Any:
 def three_dimensional_and_separable(make: Make) -> Any:
     """Convolutions in one and three dimensions, separable ones, cropping, padding, permutation and reshapes."""
     stack = [
-        layers.Conv3D(3, 2),
-        layers.Cropping3D(1),
-        layers.Reshape((-1, 3)),
-        layers.ZeroPadding1D(1),
-        layers.SeparableConv1D(4, 3),
-        layers.Permute((2, 1)),
-        layers.Flatten(),
-        layers.Dense(2),
-    ]
+        layers.Conv3D(3, 2), layers.Cropping3D(1), layers.Reshape((-1, 3)), layers.ZeroPadding1D(1),
+        layers.SeparableConv1D(4, 3), layers.Permute((2, 1)), layers.Flatten(), layers.Dense(2),
+    ]  # fmt: skip
     return called_and_differentiated(make, stack, data(2, 6, 6, 6, 2))
 
 

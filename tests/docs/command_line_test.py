@@ -93,12 +93,12 @@ def flag_rows(root: pathlib.Path) -> list[list[str]]:
     return [row for row in table_rows(root / PAGE) if row[0].startswith("`--")]
 
 
-def test_the_page_has_the_flags_that_there_are(root: pathlib.Path) -> None:
+def test_the_page_has_the_flags_that_there_are(root):
     wrong = flag_faults(flag_rows(root))
     assert wrong == [], "\n".join(wrong)
 
 
-def test_other_flags_defaults_and_commands_are_seen(root: pathlib.Path) -> None:
+def test_other_flags_defaults_and_commands_are_seen(root):
     rows = flag_rows(root)
     [seed] = [row for row in rows if row[0] == "`--seed`"]
     without = [row for row in rows if row is not seed]
@@ -113,26 +113,26 @@ def test_other_flags_defaults_and_commands_are_seen(root: pathlib.Path) -> None:
         assert flag_faults([*without, changed]), changed
 
 
-def test_the_page_has_the_commands_that_there_are(root: pathlib.Path) -> None:
+def test_the_page_has_the_commands_that_there_are(root):
     listed = {code(row[0])[0]: row[1] for row in table_rows(root / PAGE) if row[0].startswith("[`")}
     assert listed == {name: command.help for name, command in command_line.COMMANDS.items()}
     headings = ", ".join(re.findall(r"^## (.*)$", read(root / PAGE), re.MULTILINE)).split(", ")
     assert set(listed) <= set(headings)
 
 
-def test_the_page_has_the_exit_statuses(root: pathlib.Path) -> None:
+def test_the_page_has_the_exit_statuses(root):
     listed = [int(row[0]) for row in table_rows(root / PAGE) if row[0].isdecimal()]
     assert listed == [command_line.OK, command_line.OUR_FAILURE, command_line.BAD_INPUT]
 
 
-def test_the_page_has_the_files_of_a_run(root: pathlib.Path) -> None:
+def test_the_page_has_the_files_of_a_run(root):
     rows = table_rows(root / PAGE)
     first = next(i for i, row in enumerate(rows) if row[0] == "file in `--out`")
     listed = {code(row[0])[0] for row in rows[first + 1 :][: len(RESULTS)]}
     assert listed == set(RESULTS)
 
 
-def test_the_page_has_the_keys_of_a_cluster_file(root: pathlib.Path) -> None:
+def test_the_page_has_the_keys_of_a_cluster_file(root):
     rows = table_rows(root / PAGE)
     for table, keys in (("[[device]]", cluster_file.DeviceTable), ("[[link]]", cluster_file.LinkTable)):
         first = next(i for i, row in enumerate(rows) if row[0] == f"key of `{table}`")
@@ -144,7 +144,7 @@ def test_the_page_has_the_keys_of_a_cluster_file(root: pathlib.Path) -> None:
         assert listed | {"type"} == {field.name for field in dataclasses.fields(keys)}, table
 
 
-def test_the_pages_cluster_file_is_one(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_the_pages_cluster_file_is_one(root, tmp_path):
     [block] = blocks(root / PAGE, "toml")
     (tmp_path / "box.toml").write_text(block.text)
     cluster = tf_placer.Cluster.from_file(tmp_path / "box.toml")
@@ -152,7 +152,7 @@ def test_the_pages_cluster_file_is_one(root: pathlib.Path, tmp_path: pathlib.Pat
     assert cluster.devices[0].memory_bytes == 12_000_000_000  # replaces the model's
 
 
-def test_command_lines_on_the_pages_parse(root: pathlib.Path) -> None:
+def test_command_lines_on_the_pages_parse(root):
     found = [(page, line) for page in pages(root) for line in command_lines(read(page))]
     found = [(page, line) for page, line in found if line[0] != "COMMAND"]
     assert {line[0] for page, line in found if page == root / PAGE} == command_line.COMMANDS.keys()

@@ -99,12 +99,7 @@ def in_small(words: list[str], number: int) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_command_line_runs(
-    root: pathlib.Path,
-    folder: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_every_command_line_runs(root, folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.syspath_prepend(folder)
@@ -133,7 +128,7 @@ def test_every_command_line_runs(
         assert status == command_line.OK, f"{' '.join(words)}: {capfd.readouterr().err[-1000:]}"
 
 
-def test_lines_in_small_are_lines(root: pathlib.Path) -> None:
+def test_lines_in_small_are_lines(root):
     """The flags are there, and nothing of the pages' full size is left."""
     for number, line in enumerate(lines_of(root)):
         words = in_small(line, number)

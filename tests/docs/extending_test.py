@@ -41,7 +41,7 @@ def followed(root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.medium
-def test_the_page_is_true(followed: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_true(followed, monkeypatch):
     assert set(methods.names()) >= NEW_METHODS and set(workloads.names()) >= NEW_WORKLOADS
     for run in ("cut_once", "two_heads", "my_box"):
         assert (followed / "out" / run / "placement.json").is_file()
@@ -52,6 +52,6 @@ def test_the_page_is_true(followed: pathlib.Path, monkeypatch: pytest.MonkeyPatc
     assert tf_placer.Cluster.preset("my_box").devices == tf_placer.Cluster.from_file("my_box.toml").devices
 
 
-def test_what_the_page_adds_is_not_there_without_it() -> None:
+def test_what_the_page_adds_is_not_there_without_it():
     assert not NEW_METHODS & set(methods.names())
     assert not NEW_WORKLOADS & set(workloads.names())

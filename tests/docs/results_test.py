@@ -64,12 +64,12 @@ def unknown_in_commands(root: pathlib.Path, text: str) -> list[str]:
     return wrong
 
 
-def test_every_page_says_command_seed_machine_and_date(root: pathlib.Path) -> None:
+def test_every_page_says_command_seed_machine_and_date(root):
     wrong = [f"{page.name}: {fault}" for page in result_pages(root) for fault in faults(read(page))]
     assert wrong == [], "\n".join(wrong)
 
 
-def test_the_commands_exist(root: pathlib.Path) -> None:
+def test_the_commands_exist(root):
     wrong = [
         f"{page.name}: {fault}"
         for page in result_pages(root)
@@ -78,19 +78,19 @@ def test_the_commands_exist(root: pathlib.Path) -> None:
     assert wrong == [], "\n".join(wrong)
 
 
-def test_the_index_lists_every_page(root: pathlib.Path) -> None:
+def test_the_index_lists_every_page(root):
     listed = re.findall(r"\]\((\w+\.md)\)", read(root / "docs" / "results" / "README.md"))
     assert sorted(listed) == [page.name for page in result_pages(root)]
 
 
-def test_the_readmes_table_links_its_results(root: pathlib.Path) -> None:
+def test_the_readmes_table_links_its_results(root):
     rows = [row for row in table_rows(root / "README.md") if len(row) == 3][1:]
     assert len(rows) >= 3, "the README has one table: what, result, page"
     for *_, page in rows:
         assert re.fullmatch(r"\[\w+\]\(docs/results/\w+\.md\)", page), page
 
 
-def test_the_readme_and_the_page_quote_the_same_minutes(root: pathlib.Path) -> None:
+def test_the_readme_and_the_page_quote_the_same_minutes(root):
     page, readme = (read(root / name).replace(",", "") for name in ("docs/results/split.md", "README.md"))
     for row in csv.DictReader(read(root / "docs" / "results" / "split_minute.csv").splitlines()):
         parallel, parts = row["data_parallel_ms"], row["parts_ms"]
@@ -108,7 +108,7 @@ def test_the_readme_and_the_page_quote_the_same_minutes(root: pathlib.Path) -> N
         ("`make demo`", "the demo", "Command"),
     ],
 )
-def test_a_page_that_leaves_something_out_is_seen(old: str, new: str, fault: str) -> None:
+def test_a_page_that_leaves_something_out_is_seen(old, new, fault):
     page = (
         "# Title\n\n- Command: `make demo`\n- Seed: 0\n"
         "- Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11\n- Date: 2026-11-22\n"
@@ -118,12 +118,12 @@ def test_a_page_that_leaves_something_out_is_seen(old: str, new: str, fault: str
     assert fault in seen
 
 
-def test_a_command_that_does_not_exist_is_seen(root: pathlib.Path) -> None:
+def test_a_command_that_does_not_exist_is_seen(root):
     assert unknown_in_commands(root, "- Command: `python -m experiments.demo --seed=1`") == []
     for command in ("make demon", "python -m experiments.demon", "python -m experiments.demo --sede=1"):
         assert unknown_in_commands(root, f"- Command: `{command}`"), command
 
 
-def test_the_page_of_workloads_is_what_the_command_prints(root: pathlib.Path) -> None:
+def test_the_page_of_workloads_is_what_the_command_prints(root):
     page = read(root / "docs" / "results" / "workloads.md")
     assert f"\n\n{as_markdown(workloads.names())}\n\n" in page

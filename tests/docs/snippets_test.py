@@ -104,7 +104,7 @@ PLACED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["logical:2", "local:2"])
 @pytest.mark.parametrize("kind", PLACED)
-def test_a_page_of_place(root: pathlib.Path, folder: pathlib.Path, kind: str, cluster: str) -> None:
+def test_a_page_of_place(root, folder, kind, cluster):
     asked, name, count = PLACED[kind]
     if cluster == "local:2" and kind in ("wrapped", "network"):
         pytest.skip("its snippets differ by the script's kind, not by the devices")

@@ -42,14 +42,14 @@ def complaints_of(seed: int, number: int) -> list[str]:
 
 @in_own_process
 @pytest.mark.equivalence
-def test_without_a_bug_all_is_well() -> None:
+def test_without_a_bug_all_is_well():
     assert [line for seed in range(PROGRAMS) for line in complaints_of(seed, 0)] == []
 
 
 @in_own_process
 @pytest.mark.equivalence
 @pytest.mark.parametrize("name", BUGS)
-def test_the_bug_is_caught(name: str) -> None:
+def test_the_bug_is_caught(name):
     # Another placement for every bug, else the variables would be where they belong already; and not those that leave
     # most units on one device.
     number = 3 * list(BUGS).index(name) + 1
@@ -64,6 +64,6 @@ def test_the_bug_is_caught(name: str) -> None:
     pytest.fail(f"{name} was not noticed")
 
 
-def test_there_are_40_bugs_and_each_has_its_own_words() -> None:
+def test_there_are_40_bugs_and_each_has_its_own_words():
     assert len(BUGS) >= 40
     assert len({bug.what for bug in BUGS.values()}) == len(BUGS)

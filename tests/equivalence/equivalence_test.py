@@ -50,12 +50,12 @@ def report() -> dict:
     return check(FIRST_SEED, FEWER_PLACEMENTS)
 
 
-def test_100_pairs_agree(report: dict) -> None:
+def test_100_pairs_agree(report):
     assert not report["failures"], failures(report)
     assert report["pairs"] == FEWER_PLACEMENTS * CHUNK_PROGRAMS
 
 
-def test_the_programs_are_diverse(report: dict) -> None:
+def test_the_programs_are_diverse(report):
     op_types = report["op_types"]
     print(f"{len(op_types)} op types in {report['programs']} programs")
     assert len(op_types) >= 100, sorted(op_types)
@@ -64,12 +64,12 @@ def test_the_programs_are_diverse(report: dict) -> None:
     assert wanted <= op_types.keys(), sorted(wanted - op_types.keys())
 
 
-def test_placements_use_several_devices(report: dict) -> None:
+def test_placements_use_several_devices(report):
     assert report["on_several_devices"] >= 0.9 * report["pairs"]
 
 
 @pytest.mark.equivalence
-def test_10000_pairs_agree(capsys: pytest.CaptureFixture[str]) -> None:
+def test_10000_pairs_agree(capsys):
     seeds = [
         FIRST_SEED + chunk * CHUNK_PROGRAMS for chunk in range(10_000 // (PLACEMENTS * CHUNK_PROGRAMS) + 1)
     ]

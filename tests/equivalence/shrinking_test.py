@@ -14,13 +14,13 @@ SIGNATURES = {
 FAMILIES = (tuple(SIGNATURES),)
 
 
-def test_a_seed_gives_the_same_program_and_others_give_others() -> None:
+def test_a_seed_gives_the_same_program_and_others_give_others():
     programs = [random_program(seed, SIGNATURES, FAMILIES) for seed in range(20)]
     assert programs == [random_program(seed, SIGNATURES, FAMILIES) for seed in range(20)]
     assert len({to_text(program) for program in programs}) == 20
 
 
-def test_every_step_of_a_drawn_or_smaller_program_reads_values_of_its_kinds() -> None:
+def test_every_step_of_a_drawn_or_smaller_program_reads_values_of_its_kinds():
     for seed in range(10):
         program = random_program(seed, SIGNATURES, FAMILIES)
         for one in [program, *smaller_programs(program, SIGNATURES)]:
@@ -41,7 +41,7 @@ def _check(steps: tuple[Step, ...]) -> None:
         kinds += signature.gives
 
 
-def test_the_one_step_that_fails_is_left() -> None:
+def test_the_one_step_that_fails_is_left():
     inner = Block((Step("negate", (0,)), Step("sum", (6,)), Step("scale", (6, 7))), 8)
     steps = (
         Step("negate", (0,)),
@@ -67,14 +67,14 @@ def _inside(program: Program) -> list[Step]:
     return [inner for step in program.steps for block in step.blocks for inner in all_steps(block.steps)]
 
 
-def test_only_the_units_that_matter_stay_away_from_the_first_device() -> None:
+def test_only_the_units_that_matter_stay_away_from_the_first_device():
     row = np.random.default_rng(0).integers(1, 4, size=50)
     smallest = smallest_row(row, lambda one: bool(one[7] and one[31]))
     assert np.flatnonzero(smallest).tolist() == [7, 31]
     assert smallest[7] == row[7]
 
 
-def test_a_program_prints_every_step_in_its_place() -> None:
+def test_a_program_prints_every_step_in_its_place():
     block = Block((Step("negate", (0,)),), 6)
     text = to_text(Program(5, (Step("branch", (0, 4), 3, (block, block)),), (6,), 2))
     assert text.splitlines() == [

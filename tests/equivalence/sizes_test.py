@@ -89,13 +89,13 @@ def check(seed: int, count: int, folder: pathlib.Path) -> str:
 
 
 @pytest.mark.medium
-def test_programs_are_served_alike_for_other_batches(tmp_path: pathlib.Path) -> None:
+def test_programs_are_served_alike_for_other_batches(tmp_path):
     kinds = collections.Counter(check(seed, 8, tmp_path) for seed in range(4))
     assert kinds["of one batch"] and not kinds["of any batch"]
 
 
 @pytest.mark.equivalence
 @pytest.mark.parametrize("first", range(1_000, 1_100, 10))
-def test_many_programs_are_served_alike_at_forty_batches(first: int, tmp_path: pathlib.Path) -> None:
+def test_many_programs_are_served_alike_at_forty_batches(first, tmp_path):
     for seed in range(first, first + 10):
         check(seed, 40, tmp_path)

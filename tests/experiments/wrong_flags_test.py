@@ -43,13 +43,7 @@ def flags_by_name() -> dict[str, flags.FlagValues]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wrong_flag_is_one_line(
-    flags_by_name: dict[str, flags.FlagValues],
-    name: str,
-    tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_flag_is_one_line(flags_by_name, name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     values = flags_by_name[name]
@@ -73,12 +67,7 @@ def no_work(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_good_flags_begin_the_work(
-    flags_by_name: dict[str, flags.FlagValues],
-    name: str,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_good_flags_begin_the_work(flags_by_name, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values, begun = flags_by_name[name], []
     for one in values:
@@ -87,9 +76,7 @@ def test_good_flags_begin_the_work(
     assert begun == [[name]]
 
 
-def test_columns_of_a_table_are_methods_there(
-    flags_by_name: dict[str, flags.FlagValues], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_of_a_table_are_methods_there(flags_by_name, capsys):
     values, begun = flags_by_name["study"], []
     for columns, status in (("hdp_paper,single", 0), ("hdp_papr", 2)):
         for one in values:
@@ -100,9 +87,7 @@ def test_columns_of_a_table_are_methods_there(
     assert "no candidate 'hdp_papr'; did you mean 'hdp_paper'" in capsys.readouterr().err
 
 
-def test_a_flag_that_there_is_not_and_help(
-    flags_by_name: dict[str, flags.FlagValues], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flag_that_there_is_not_and_help(flags_by_name, capsys):
     assert status_of(no_work, flags_by_name["demo"], ["demo", "--sead=1"]) == 2
     assert capsys.readouterr().err == "demo: demo has no flag --sead; did you mean '--seed'?\n"
     assert status_of(no_work, flags_by_name["demo"], ["demo", "--help"]) == 0

@@ -1,4 +1,4 @@
-"""Small files of every format, sound and faulty: each is placed, or refused in one line that says what to do."""
+"""Small files of every format, sound and faulty, of TensorFlow 1, too: each is placed, or refused in one line."""
 
 import dataclasses
 import io
@@ -8,12 +8,19 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import rich.console
 import tensorflow as tf
 from google.protobuf import text_format
 
 from tf_placer.__main__ import run
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.rewrite.rewrite import place_meta_graph
+from tf_placer.search.search import search
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -111,9 +118,7 @@ def made_files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     ("kind", "row"),
     [pytest.param(kind, row, id=" ".join([row.file, *row.flags])) for kind in ROWS for row in ROWS[kind]],
 )
-def test_a_file_is_placed_or_refused_in_one_line(
-    kind: str, row: Row, made_files: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_placed_or_refused_in_one_line(kind, row, made_files, tmp_path, capsys):
     file = FOLDER / row.file if (FOLDER / row.file).exists() else made_files / row.file
     out = tmp_path / "out"
     given = [f"--{kind}={file}", *row.flags, "--cluster=k40x2", "--method=single", "--budget_evaluations=2"]
@@ -128,7 +133,7 @@ def test_a_file_is_placed_or_refused_in_one_line(
         assert json.loads((out / "summary.json").read_text())["status"] == "OK"
 
 
-def test_every_file_has_a_row() -> None:
+def test_every_file_has_a_row():
     sources = {".py", ".cc", ""}
     there = {path.name for path in FOLDER.iterdir() if path.suffix not in sources and path.name != "BUILD"}
     there = {name for name in there if not name.startswith(OF_TENSORFLOW_1)}
@@ -136,7 +141,7 @@ def test_every_file_has_a_row() -> None:
     assert there <= named
 
 
-def test_a_text_stays_a_text(tmp_path: pathlib.Path) -> None:
+def test_a_text_stays_a_text(tmp_path):
     file = FOLDER / "text_graph_def.pbtxt"
     flags = [f"--meta_graph={file}", *Y, "--cluster=k40x2", "--method=single", f"--out={tmp_path / 'out'}"]
     assert run(["place", *flags, "--budget_evaluations=2"], rich.console.Console(file=io.StringIO())) == 0
@@ -149,7 +154,7 @@ def test_a_text_stays_a_text(tmp_path: pathlib.Path) -> None:
     assert placed == text_format.Parse(file.read_text(), tf.compat.v1.GraphDef())
 
 
-def test_a_model_in_a_text_is_exported(tmp_path: pathlib.Path) -> None:
+def test_a_model_in_a_text_is_exported(tmp_path):
     flags = [f"--saved_model={FOLDER / 'text_saved_model'}", "--cluster=k40x2", "--method=cpu_only"]
     assert run(["place", *flags, f"--out={tmp_path}"], rich.console.Console(file=io.StringIO())) == 0
     exported = tmp_path / "saved_model"
@@ -159,20 +164,15 @@ def test_a_model_in_a_text_is_exported(tmp_path: pathlib.Path) -> None:
     assert served(rows=tf.ones([1, 3]))["y"].numpy().tolist() == [[9.0, 12.0]]
 
 
-def test_a_plan_remembers_shapes_and_tags(tmp_path: pathlib.Path) -> None:
+def test_a_plan_remembers_shapes_and_tags(tmp_path):
     graph = [f"--meta_graph={FOLDER / 'unneeded_inputs.pbtxt'}", "--fetches=y:0,rate:0"]
     shapes = ["--input_shape=rate:2,2", "--input_shape=x:5,3"]
     model = [f"--saved_model={FOLDER / 'tags_of_tpu_alone'}", "--tags=serve,tpu"]
     for name, given in {"graph": [*graph, *shapes], "model": model}.items():
         out = tmp_path / name
         command = [
-            "place",
-            *given,
-            "--cluster=k40x2",
-            "--method=single",
-            "--budget_evaluations=2",
-            f"--out={out}",
-        ]
+            "place", *given, "--cluster=k40x2", "--method=single", "--budget_evaluations=2", f"--out={out}",
+        ]  # fmt: skip
         assert run(command, rich.console.Console(file=io.StringIO())) == 0
         explained = rich.console.Console(file=(text := io.StringIO()), width=200)
         assert run(["explain", f"--plan={out / 'placement.json'}", "--op=product"], explained) == 0
@@ -182,7 +182,7 @@ def test_a_plan_remembers_shapes_and_tags(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_op_of_somebody_else_is_read_and_measured(tmp_path: pathlib.Path) -> None:
+def test_an_op_of_somebody_else_is_read_and_measured(tmp_path):
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     library = tmp_path / "rows.so"
@@ -193,13 +193,8 @@ def test_an_op_of_somebody_else_is_read_and_measured(tmp_path: pathlib.Path) -> 
     )
     for cluster in ("k40x2", "local:1"):
         command = [
-            sys.executable,
-            "-m",
-            "tf_placer",
-            "place",
-            f"--op_library={library}",
-            f"--cluster={cluster}",
-        ]
+            sys.executable, "-m", "tf_placer", "place", f"--op_library={library}", f"--cluster={cluster}",
+        ]  # fmt: skip
         graph = [f"--meta_graph={FOLDER / 'unregistered_op.pbtxt'}", *Y, "--method=single", "--budget_s=10"]
         done = subprocess.run(
             [*command, *graph, f"--out={tmp_path / 'out'}"], capture_output=True, text=True, check=False
@@ -207,3 +202,58 @@ def test_an_op_of_somebody_else_is_read_and_measured(tmp_path: pathlib.Path) -> 
         assert done.returncode == 0, done.stderr
         summary = json.loads((tmp_path / "out" / "summary.json").read_text())
         assert summary["status"] == "OK" and (summary["measured_s"] is not None) == (cluster != "k40x2")
+
+
+FILES = sorted(path.name for kind in ("tf1", "ref", "nchw") for path in FOLDER.glob(f"{kind}_*.pbtxt"))
+
+
+def meta_graph_of(name: str) -> tf.compat.v1.MetaGraphDef:
+    return text_format.Parse((FOLDER / name).read_text(), tf.compat.v1.MetaGraphDef())
+
+
+def item_of(meta_graph: tf.compat.v1.MetaGraphDef) -> Item:
+    return Item.from_meta_graph(meta_graph, meta_graph.collection_def["fetches"].node_list.value)
+
+
+def test_every_kind_is_there():
+    assert {name.partition("_")[0] for name in FILES} == {"tf1", "ref", "nchw"}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", FILES)
+def test_a_graph_is_placed(name):
+    meta_graph = meta_graph_of(name)
+    item = item_of(meta_graph)
+    problem = analytic_problem(item, Cluster.preset("k40x2"))
+    result = search(problem, method="random", budget_s=0.2, seed=0)
+    assert 0 < lower_bounds(problem).best_s <= result.runtime_s
+    placed = place_meta_graph(meta_graph, result.placement)
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(placed.graph_def, name="")
+        devices = {op.name: op.device for op in graph.get_operations()}
+    planned = result.placement.device_names
+    written = {op: devices[op] for op in planned if op in devices}
+    assert written == {op: planned[op] for op in written}
+    assert len(written) > len(planned) / 2  # the rest are copies of constants, made for their readers
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tf1_")])
+def test_a_loop_is_on_one_device(name):
+    item = item_of(meta_graph_of(name))
+    problem = analytic_problem(item, Cluster.preset("k40x2"))
+    frames = {}
+    for node, unit in zip(item.graph_def.node, problem.unit_of_op, strict=True):
+        if node.op == "Enter":
+            frames.setdefault(node.attr["frame_name"].s, set()).add(int(unit))
+    assert all(len(units) == 1 for units in frames.values())
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("nchw_")])
+def test_no_plan_puts_channels_first_on_a_cpu(name):
+    problem = analytic_problem(item_of(meta_graph_of(name)), Cluster.preset("k40x2"))
+    cpu = problem.cluster.host
+    rng = np.random.default_rng(0)
+    rows = problem.legalized(rng.integers(0, problem.cluster.num_devices, (50, problem.num_units)))
+    on_cpu = {problem.op_types[op] for row in rows for op in np.flatnonzero(row[problem.unit_of_op] == cpu)}
+    assert "FusedBatchNormV3" in on_cpu
+    assert not on_cpu & {"AvgPool", "AvgPoolGrad", "Conv2D", "Conv2DBackpropFilter", "MaxPool", "MaxPoolGrad"}

@@ -59,15 +59,8 @@ CONTENTS = {
     "notes": ("", ""),
 }
 NAMES = (
-    "model",
-    "model/saved_model.pb",
-    "model/saved_model.pbtxt",
-    "x.pb",
-    "x.pbtxt",
-    "x.meta",
-    "x.json",
-    "x",
-)
+    "model", "model/saved_model.pb", "model/saved_model.pbtxt", "x.pb", "x.pbtxt", "x.meta", "x.json", "x",
+)  # fmt: skip
 FLAGS = ("saved_model", "meta_graph", "graph")
 
 
@@ -183,14 +176,7 @@ def refusal(flag: str, path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("content", CONTENTS)
-def test_the_bytes_tell_and_not_the_name(
-    content: str,
-    name: str,
-    flag: str,
-    contents: dict[str, bytes],
-    tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_bytes_tell_and_not_the_name(content, name, flag, contents, tmp_path, capsys):
     path = put(tmp_path, name, contents[content])
     words, taker = CONTENTS[content]
     if flag == taker and path.is_dir() == (flag == "saved_model"):
@@ -209,9 +195,7 @@ def test_the_bytes_tell_and_not_the_name(
         assert words in str(told.value) and "\n" not in str(told.value)
 
 
-def test_folders_tell_what_is_in_them(
-    contents: dict[str, bytes], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_tell_what_is_in_them(contents, tmp_path, capsys):
     (tmp_path / "variables" / "variables").mkdir(parents=True)
     (tmp_path / "variables" / "variables" / "variables.index").write_bytes(contents["checkpoint"])
     (tmp_path / "keras").mkdir()
@@ -233,9 +217,7 @@ def test_folders_tell_what_is_in_them(
             assert words in refusal(flag, tmp_path / name, capsys)
 
 
-def test_no_beginning_of_a_file_is_taken_for_a_whole_one(
-    contents: dict[str, bytes], tmp_path: pathlib.Path
-) -> None:
+def test_no_beginning_of_a_file_is_taken_for_a_whole_one(contents, tmp_path):
     for name in ("saved_model", "meta_graph", "graph_def"):
         whole = contents[name]
         for size in range(1, len(whole), max(1, len(whole) // 50)):
@@ -249,7 +231,7 @@ def test_no_beginning_of_a_file_is_taken_for_a_whole_one(
                 assert kind is None or not {*kind.flags} & {*FLAGS}
 
 
-def test_bytes_without_meaning_have_no_kind(tmp_path: pathlib.Path) -> None:
+def test_bytes_without_meaning_have_no_kind(tmp_path):
     draws = np.random.default_rng(0)
     for size in (1, 2, 3, 7, 20, 100, 1000):
         for _ in range(50):
@@ -259,9 +241,7 @@ def test_bytes_without_meaning_have_no_kind(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.medium
-def test_a_graph_under_the_name_of_a_saved_model_is_placed(
-    contents: dict[str, bytes], tmp_path: pathlib.Path
-) -> None:
+def test_a_graph_under_the_name_of_a_saved_model_is_placed(contents, tmp_path):
     file, out = put(tmp_path, "model/saved_model.pb", contents["graph_def"]), tmp_path / "out"
     flags = [f"--meta_graph={file}", "--fetches=y:0", "--cluster=k40x2", "--budget_evaluations=2"]
     console = rich.console.Console(file=io.StringIO())

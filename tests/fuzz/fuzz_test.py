@@ -23,12 +23,12 @@ def check(folder: pathlib.Path, inputs: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.medium
-def test_a_sample_and_what_was_once_wrong(tmp_path: pathlib.Path) -> None:
+def test_a_sample_and_what_was_once_wrong(tmp_path):
     # Together, for one process.
     sample = [(kind, seed) for kind, count in SAMPLE.items() for seed in range(count)]
     check(tmp_path, [*ONCE_WRONG, *sample])
 
 
 @pytest.mark.slow
-def test_all(tmp_path: pathlib.Path) -> None:
+def test_all(tmp_path):
     check(tmp_path, [(kind, seed) for kind, count in ALL.items() for seed in range(SAMPLE[kind], count)])

@@ -28,13 +28,13 @@ def interpreters(minor: int) -> list[str]:
     ]
 
 
-def test_the_package_is_for_the_pythons_of_tensorflow() -> None:
+def test_the_package_is_for_the_pythons_of_tensorflow():
     assert MINORS == [11, 12, 13]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_first_use(minor: int, tmp_path: pathlib.Path) -> None:
+def test_a_first_use(minor, tmp_path):
     able = [
         path
         for path in interpreters(minor)

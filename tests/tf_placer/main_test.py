@@ -44,22 +44,9 @@ from tf_placer.workloads.spec import WorkloadSpec
 Refused = Callable[..., None]
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _KEYS = {
-    "workload",
-    "cluster",
-    "method",
-    "seed",
-    "ops",
-    "units",
-    "runtime_s",
-    "measured_s",
-    "lower_bound_s",
-    "single_device_s",
-    "baselines",
-    "peak_bytes",
-    "status",
-    "evaluations",
-    "search_s",
-}
+    "workload", "cluster", "method", "seed", "ops", "units", "runtime_s", "measured_s", "lower_bound_s",
+    "single_device_s", "baselines", "peak_bytes", "status", "evaluations", "search_s",
+}  # fmt: skip
 
 _A_PLAN = json.dumps({"schema_version": 1, "fingerprint": 64 * "0", "devices": {"x": "/device:CPU:0"}})
 
@@ -102,17 +89,13 @@ def command(*argv: str) -> tuple[int, str]:
 def place_arguments(folder: pathlib.Path, **changed: str | None) -> list[str]:
     """A good `place` command, with some flags changed, or left out where None."""
     values: dict[str, str | None] = {
-        "workload": "dense_small",
-        "cluster": "k40x2",
-        "method": "random",
-        "budget_evaluations": "32",
-        "out": str(folder),
-        **changed,
-    }
+        "workload": "dense_small", "cluster": "k40x2", "method": "random", "budget_evaluations": "32",
+        "out": str(folder), **changed,
+    }  # fmt: skip
     return ["place", *(f"--{name}={value}" for name, value in values.items() if value is not None)]
 
 
-def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> None:
+def test_place_writes_summary_placement_and_graph(tmp_path):
     out = tmp_path / "deep" / "out"
     status, text = command(*place_arguments(out, seed="3", write="method"))
     assert status == 0, text
@@ -120,12 +103,8 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
         assert row in text
     assert f"wrote {out / 'summary.json'}" in text
     assert sorted(path.name for path in out.iterdir()) == [
-        "placed_graph.pb",
-        "placement.json",
-        "report.html",
-        "summary.json",
-        "timeline.json",
-    ]
+        "placed_graph.pb", "placement.json", "report.html", "summary.json", "timeline.json",
+    ]  # fmt: skip
 
     summary = json.loads((out / "summary.json").read_text())
     events = json.loads((out / "timeline.json").read_text())["traceEvents"]
@@ -150,9 +129,7 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
 
 @pytest.mark.medium
 @pytest.mark.parametrize("write", [None, "method"])
-def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
-    write: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(write, tmp_path, monkeypatch):
     def scattered(context: Context) -> Iterator[Round]:
         """Neighbors on different devices."""
         devices = np.arange(context.problem.num_units) % 2
@@ -181,7 +158,7 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
 
 
 @pytest.mark.medium
-def test_compare_tells_of_every_planner_what_it_found(tmp_path: pathlib.Path) -> None:
+def test_compare_tells_of_every_planner_what_it_found(tmp_path):
     arguments = place_arguments(tmp_path, method=None)[1:]
     everyone = ("single", "topological_fill", "list_schedule", "random", "local_search")
     status, text = command("compare", *arguments, f"--methods={','.join(everyone)}")
@@ -198,7 +175,7 @@ def test_compare_tells_of_every_planner_what_it_found(tmp_path: pathlib.Path) ->
     assert summary["runtime_s"] == min(times_s.values())
 
 
-def test_compare_gives_every_method_the_same_evaluations(tmp_path: pathlib.Path) -> None:
+def test_compare_gives_every_method_the_same_evaluations(tmp_path):
     arguments = place_arguments(tmp_path, method=None)[1:]
     status, _ = command("compare", *arguments, "--methods=single,random")
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -233,9 +210,7 @@ def refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Refus
     [(-5, "true", "latency_ns"), (1000, "false", "link")],
     ids=["negative number", "missing link"],
 )
-def test_bad_cluster_files(
-    latency_ns: int, duplex: str, expected: str, tmp_path: pathlib.Path, refused: Refused
-) -> None:
+def test_bad_cluster_files(latency_ns, duplex, expected, tmp_path, refused):
     file = tmp_path / "box.toml"
     file.write_text(_TWO_GPUS.format(latency_ns=latency_ns, duplex=duplex))
     argv = place_arguments(tmp_path / "out", cluster=str(file))
@@ -243,24 +218,20 @@ def test_bad_cluster_files(
 
 
 @pytest.mark.parametrize("name", ["place", "compare"])
-def test_an_output_folder_that_cannot_be_made_is_told_before_the_search(name: str, refused: Refused) -> None:
+def test_an_output_folder_that_cannot_be_made_is_told_before_the_search(name, refused):
     argv = place_arguments(pathlib.Path("/proc/out"), method=None, budget_s="3600", budget_evaluations=None)
     refused([name, *argv[1:]], "--out=/proc/out", "cannot be written to")
 
 
 @pytest.mark.parametrize("name", ["place", "compare"])
-def test_a_second_run_into_one_folder_is_refused_before_the_search(
-    name: str, tmp_path: pathlib.Path, refused: Refused
-) -> None:
+def test_a_second_run_into_one_folder_is_refused_before_the_search(name, tmp_path, refused):
     out = tmp_path / "out"
     argv = place_arguments(out, method=None, budget_s="3600", budget_evaluations=None)
     with reserved(out, "the first run"):
         refused([name, *argv[1:]], f"--out={out}: another run is writing there")
 
 
-def test_workers_that_cannot_be_kept_off_the_network_are_refused(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_workers_that_cannot_be_kept_off_the_network_are_refused(tmp_path, monkeypatch, refused):
     library = dataclasses.replace(
         loopback.LOOPBACK_LIBRARY, name="_never_compiled", prebuilt="NEVER_PREBUILT"
     )
@@ -278,10 +249,7 @@ def test_workers_that_cannot_be_kept_off_the_network_are_refused(
 
 
 def unknown_shapes() -> workloads.Workload:
-    @tf.function
-    def positive(x: tf.Tensor) -> tf.Tensor:
-        return tf.boolean_mask(x, x > 0.0)
-
+    positive = tf.function(lambda x: tf.boolean_mask(x, x > 0.0))
     return workloads.Workload(positive, (tf.constant([1.0, -1.0]),))
 
 
@@ -297,26 +265,19 @@ def iterator() -> workloads.Workload:
 
 
 def strings() -> workloads.Workload:
-    @tf.function
-    def joined(words: tf.Tensor) -> tf.Tensor:
-        return tf.strings.reduce_join(words)
-
+    joined = tf.function(lambda words: tf.strings.reduce_join(words))
     return workloads.Workload(joined, (tf.constant(["a", "b"]),))
 
 
 @pytest.mark.parametrize("family", [unknown_shapes, table, iterator])
-def test_a_workload_that_depends_on_data_or_on_this_process(
-    family: Callable[[], workloads.Workload], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workload_that_depends_on_data_or_on_this_process(family, tmp_path, monkeypatch):
     monkeypatch.setitem(registry._TABLE, family.__name__, WorkloadSpec(family.__name__, family, "of a test"))
     assert run(place_arguments(tmp_path / "out", workload=family.__name__)) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert bool(summary["estimated_sizes"]) == (family is unknown_shapes)
 
 
-def test_an_op_that_no_device_has_a_kernel_for(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_an_op_that_no_device_has_a_kernel_for(tmp_path, monkeypatch, refused):
     monkeypatch.setitem(registry._TABLE, "strings", WorkloadSpec("strings", strings, "of a test"))
     file = tmp_path / "box.toml"
     file.write_text(_TWO_GPUS.format(latency_ns=1000, duplex="true"))
@@ -329,9 +290,7 @@ def uninitialized() -> workloads.Workload:
     return workloads.Workload(tf.function(lambda x: x + empty), (tf.ones([2]),))
 
 
-def test_a_workload_whose_values_cannot_be_restored(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_a_workload_whose_values_cannot_be_restored(tmp_path, monkeypatch, refused):
     monkeypatch.setitem(
         registry._TABLE, "uninitialized", WorkloadSpec("uninitialized", uninitialized, "of a test")
     )
@@ -339,16 +298,14 @@ def test_a_workload_whose_values_cannot_be_restored(
     refused(argv, "'empty' has no value", "initialize it")
 
 
-def test_a_cluster_file_of_live_and_described_devices(tmp_path: pathlib.Path, refused: Refused) -> None:
+def test_a_cluster_file_of_live_and_described_devices(tmp_path, refused):
     file = tmp_path / "mixed.toml"
     file.write_text(_TWO_SERVERS.format('address = "127.0.0.1:1"', ""))
     argv = place_arguments(tmp_path / "out", cluster=str(file))
     refused(argv, "mixed.toml", "task:1", "has no address", "or none")
 
 
-def test_an_address_that_does_not_answer_is_told_before_the_search(
-    tmp_path: pathlib.Path, refused: Refused
-) -> None:
+def test_an_address_that_does_not_answer_is_told_before_the_search(tmp_path, refused):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -362,7 +319,7 @@ def test_an_address_that_does_not_answer_is_told_before_the_search(
         refused(argv, f"no server answers at {address}", "correct the cluster file")
 
 
-def test_measure_refuses_a_plan_for_another_graph(tmp_path: pathlib.Path, refused: Refused) -> None:
+def test_measure_refuses_a_plan_for_another_graph(tmp_path, refused):
     other = analytic_problem(workloads.build("dense_small", layers=4), Cluster.logical(1))
     plan = tmp_path / "placement.json"
     Placement(other, [0] * other.num_units).save(plan)
@@ -370,9 +327,7 @@ def test_measure_refuses_a_plan_for_another_graph(tmp_path: pathlib.Path, refuse
     refused(argv, "placement.json", "was made for another graph")
 
 
-def test_nothing_is_profiled_for_what_cannot_be(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_nothing_is_profiled_for_what_cannot_be(tmp_path, monkeypatch, refused):
     monkeypatch.setattr(calibration, "profile", lambda *_, **__: pytest.fail("it was profiled"))
     small = ["--workload=dense_small", "--cluster=local:1"]
     item = workloads.build("dense_small")
@@ -396,7 +351,7 @@ def test_nothing_is_profiled_for_what_cannot_be(
     refused([*place, "--pin=nowhere/.*=/device:CPU:0"], "nowhere")
 
 
-def test_pinned_ops_are_where_they_are_pinned(tmp_path: pathlib.Path) -> None:
+def test_pinned_ops_are_where_they_are_pinned(tmp_path):
     status, text = command(
         *place_arguments(tmp_path), "--pin=.*MatMul.*=/device:GPU:1", "--pin=x=/device:CPU:0"
     )
@@ -428,7 +383,7 @@ def edited(plan: pathlib.Path, **changes: object) -> pathlib.Path:
     return plan
 
 
-def test_a_plan_is_applied_as_it_is(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_plan_is_applied_as_it_is(plan, tmp_path):
     out = tmp_path / "applied"
     status, text = command(*place_arguments(out, method="hdp"), f"--plan={plan}")
     assert status == 0, text
@@ -438,7 +393,7 @@ def test_a_plan_is_applied_as_it_is(plan: pathlib.Path, tmp_path: pathlib.Path) 
     assert summary["baselines"].keys() == {"single"}
 
 
-def test_a_part_of_a_plan_is_completed_when_asked(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_part_of_a_plan_is_completed_when_asked(plan, tmp_path):
     devices = json.loads(plan.read_text())["devices"]
     kept = {op: device for op, device in devices.items() if op.startswith("MatMul")}
     edited(plan, devices=kept | {"an op of yesterday": "/device:CPU:0"}, fingerprint="0" * 64)
@@ -468,14 +423,7 @@ def test_a_part_of_a_plan_is_completed_when_asked(plan: pathlib.Path, tmp_path: 
         ({}, ["--pin=.*=GPU:0"], "--plan and --pin are given"),
     ],
 )
-def test_a_plan_that_does_not_fit_is_refused(
-    changes: dict[str, object],
-    flags: list[str],
-    expected: str,
-    plan: pathlib.Path,
-    tmp_path: pathlib.Path,
-    refused: Refused,
-) -> None:
+def test_a_plan_that_does_not_fit_is_refused(changes, flags, expected, plan, tmp_path, refused):
     edited(plan, **changes)
     refused([*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags], expected)
 
@@ -488,15 +436,15 @@ def test_a_plan_that_does_not_fit_is_refused(
     ],
 )
 def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(
-    what: str, flags: list[str], expected: str, plan: pathlib.Path, tmp_path: pathlib.Path, refused: Refused
-) -> None:
+    what, flags, expected, plan, tmp_path, refused
+):
     ops = json.loads(plan.read_text())["devices"]
     edited(plan, schema_version=2, **{what: dict.fromkeys(ops, 1)})
     argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags]
     refused(argv, expected)
 
 
-def test_a_plans_order_is_applied_and_written_again(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_plans_order_is_applied_and_written_again(plan, tmp_path):
     ops = json.loads(plan.read_text())["devices"]
     priorities = {op: -number for number, op in enumerate(ops)}
     edited(plan, schema_version=2, priorities=priorities)
@@ -509,7 +457,7 @@ def test_a_plans_order_is_applied_and_written_again(plan: pathlib.Path, tmp_path
     assert status == 0 and f"{op} (" in text, text
 
 
-def test_an_op_is_explained_by_the_plan_alone(plan: pathlib.Path) -> None:
+def test_an_op_is_explained_by_the_plan_alone(plan):
     devices = json.loads(plan.read_text())["devices"]
     op = next(name for name in devices if name.endswith("MatMul"))
     status, text = command("explain", f"--plan={plan}", f"--op={op}")
@@ -519,7 +467,7 @@ def test_an_op_is_explained_by_the_plan_alone(plan: pathlib.Path) -> None:
     assert all(f"device:{name}" in text for name in ("GPU:0", "GPU:1", "CPU:0"))
 
 
-def test_the_unit_of_an_op_is_explained_by_its_rules(plan: pathlib.Path) -> None:
+def test_the_unit_of_an_op_is_explained_by_its_rules(plan):
     item = workloads.build("dense_small")
     status, text = command("explain", f"--plan={plan}", f"--op={item.variables[0].node}")
     assert status == 0, text
@@ -535,13 +483,11 @@ def test_the_unit_of_an_op_is_explained_by_its_rules(plan: pathlib.Path) -> None
         (["--op=x", "--workload=branches_small"], "made for another graph"),
     ],
 )
-def test_what_cannot_be_explained(
-    argv: list[str], expected: str, plan: pathlib.Path, refused: Refused
-) -> None:
+def test_what_cannot_be_explained(argv, expected, plan, refused):
     refused(["explain", f"--plan={plan}", *argv], expected)
 
 
-def test_a_plan_that_remembers_nonsense_is_told(plan: pathlib.Path, refused: Refused) -> None:
+def test_a_plan_that_remembers_nonsense_is_told(plan, refused):
     edited(plan, made_for={"workload": "dense_small", "cluster": "k40x2", "batch_size": "many"})
     refused(["explain", f"--plan={plan}", "--op=x"], "batch_size")
     edited(plan, made_for={"workload": "dense_small"})
@@ -549,7 +495,7 @@ def test_a_plan_that_remembers_nonsense_is_told(plan: pathlib.Path, refused: Ref
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["MetaGraphDef", "GraphDef"])
-def test_a_meta_graph_comes_back_with_devices(bare: bool, tmp_path: pathlib.Path) -> None:
+def test_a_meta_graph_comes_back_with_devices(bare, tmp_path):
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [None, 4], name="x")
         tf.reduce_sum(tf.tanh(x) @ tf.ones([4, 2]), name="y")
@@ -572,7 +518,7 @@ def test_a_meta_graph_comes_back_with_devices(bare: bool, tmp_path: pathlib.Path
 
 @pytest.mark.medium
 @pytest.mark.parametrize("wrong", ["a preset", "a plan"])  # told before TensorFlow is loaded, and after it
-def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong: str, tmp_path: pathlib.Path) -> None:
+def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text("no plan")
     changed, told = {
@@ -596,7 +542,7 @@ def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong: str, tmp_path: 
 
 
 @pytest.mark.slow
-def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_path: pathlib.Path) -> None:
+def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_path):
     status, text = command(*place_arguments(tmp_path, cluster="local"))
     assert status == 0, text
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -616,7 +562,7 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
 
 
 @pytest.mark.slow
-def test_a_profile_is_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     status, text = command("profile", "--workload=branches_small", "--cluster=local:2")
     assert status == 0
@@ -628,7 +574,7 @@ def test_a_profile_is_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     assert len(list((tmp_path / "tf_placer" / "profiles").glob("*.json"))) == 4
 
 
-def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path: pathlib.Path) -> None:
+def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path):
     model, out = several_signatures(tmp_path).path, tmp_path / "out"
     unknown = place_arguments(out, workload=None, saved_model=str(model), signature="power,train")
     assert command(*unknown)[0] == 2
@@ -647,9 +593,7 @@ def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path: pat
 
 
 @pytest.mark.parametrize(("compute", "expected"), [(None, 1), (2.0, 2), (0.5, 0.5)])
-def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(
-    compute: float | None, expected: float, tmp_path: pathlib.Path
-) -> None:
+def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(compute, expected, tmp_path):
     """On live devices these are fitted to what was measured, and the plan remembers the factors."""
     item = workloads.build("dense_small")
     problem = build_problem(item, Cluster.preset("k40x2"))
@@ -667,7 +611,7 @@ def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(
     assert told["compute_s"] == pytest.approx(1e-9 * searched.compute_ns[:, 0].max())
 
 
-def test_damaged_factors_are_one_line(tmp_path: pathlib.Path, refused: Refused) -> None:
+def test_damaged_factors_are_one_line(tmp_path, refused):
     problem = build_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
     file = tmp_path / "placement.json"
     for factors in ([1.0], [0.0] * 5, ["a"] * 5, "x"):

@@ -81,13 +81,9 @@ def _beyond(limit: Any) -> Iterator[Any]:
 def wrong_by_hand(scene: Scene) -> dict[str, tuple[Any, ...]]:
     """Call and argument, or an argument of any call -> what its annotation does not exclude."""
     return {
-        **_of_any_call(),
-        **_of_clusters(scene),
-        **_of_programs(scene),
-        **_of_plans(scene),
-        **_of_problems(scene),
-        **_timing(scene),
-    }
+        **_of_any_call(), **_of_clusters(scene), **_of_programs(scene), **_of_plans(scene),
+        **_of_problems(scene), **_timing(scene),
+    }  # fmt: skip
 
 
 def _of_any_call() -> dict[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Studies are taken as they are written, the shipped ones are good, and what is wrong is one line that names it."""
+"""Studies, and random graphs and networks for them, are as written; what is wrong is one line that names it."""
 
 import dataclasses
 import math
@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 import tf_placer
+from experiments.studies.edits import scores, told_apart, trained
+from experiments.studies.random_arrays import FREE_FRACTION, random_layered_arrays
 from experiments.studies.study import STUDIES, TABLES, VARIANTS, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.ops.simulator import SimulatorInputs, simulate
 from tf_placer.search import methods
 
 GOOD = """
@@ -267,3 +270,81 @@ def test_colocation_groups_hold_whole_units_and_cost_nothing():
     np.testing.assert_array_equal(
         coarse.evaluate(rows).runtime_s, fine.evaluate(rows[:, group_of_unit]).runtime_s
     )
+
+
+@pytest.mark.parametrize(("num_ops", "num_devices"), [(1, 1), (2, 3), (1000, 4)])
+def test_arrays_can_be_simulated(num_ops, num_devices):
+    arrays = random_layered_arrays(num_ops, num_devices, seed=0)
+    # The op refuses arrays that are out of range, unsorted or not in topological order.
+    cost = simulate(SimulatorInputs(**arrays._asdict()), np.zeros((1, num_ops), np.int32))
+    assert cost.peak_bytes.shape == (1, num_devices)
+    # One device of 8 streams is busy at least an eighth of the total work, and no longer than all of it.
+    work_ns = int(arrays.compute_ns[:, 0].sum())
+    assert work_ns / 8 <= int(cost.runtime_ns[0]) <= work_ns
+
+
+def test_equal_seeds_give_equal_arrays():
+    first, again, other = (random_layered_arrays(500, 2, seed) for seed in (3, 3, 4))
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert first.compute_ns.tolist() != other.compute_ns.tolist()
+
+
+def test_shape_of_the_graph():
+    arrays = random_layered_arrays(20_000, 3, seed=0)
+    free = (arrays.compute_ns == 0).all(axis=1).mean()
+    # 20,000 independent draws: the standard error is 0.0035.
+    assert abs(free - FREE_FRACTION) < 0.015
+    # A fifth of the ops are constants and read nothing; the others ask for two tensors on average, and lose
+    # the few that they ask for twice or that lie before the beginning: 0.8 * 2 = 1.6 at most.
+    assert 1.5 < len(arrays.consumer_op) / 20_000 < 1.6
+
+
+FEATURES = 34
+
+
+def test_how_well_moves_are_told_apart():
+    is_gain = np.array([True, False, True, False])
+    # Of the four pairs of a gain and another the gain has more in two; then in all; then in none; then ties.
+    assert told_apart(np.array([3.0, 2.0, 0.0, -1.0]), is_gain) == 0.75
+    assert told_apart(np.array([3.0, 0.0, 2.0, -1.0]), is_gain) == 1.0
+    assert told_apart(np.array([0.0, 3.0, 1.0, 4.0]), is_gain) == 0.0
+    assert told_apart(np.array([1.0, 1.0, 1.0, 1.0]), is_gain) == 0.5
+
+
+def test_scores_by_hand():
+    weights = np.zeros((FEATURES + 1) * 16 + 17 * 16 + 17, np.float32)
+    weights[0] = 2.0
+    weights[FEATURES * 16] = 1.0
+    second = (FEATURES + 1) * 16
+    weights[second] = 3.0
+    weights[second + 16 * 16] = -1.0
+    weights[-17], weights[-1] = -2.0, 0.5
+    features = np.full((2, FEATURES), 7.0, np.float32)
+    features[:, 0] = 0.25, -1.0
+    # As in edit_scorer_cc_test.cc: h = relu(2 f + 1), g = relu(3 h - 1), 0.5 - 2 g.
+    np.testing.assert_allclose(scores(weights, features), [-6.5, 0.5])
+
+
+@pytest.fixture(scope="module")
+def examples() -> np.ndarray:
+    """A move gains where the product of two features is above 0, which neither of them tells; the features are of
+    other scales than the network's."""
+    random = np.random.default_rng(0)
+    features = random.normal(3.0, 0.05, (6000, FEATURES))
+    gain = ((features[:, 0] - 3) * (features[:, 1] - 3) > 0) * 0.01
+    return np.column_stack([features, gain]).astype(np.float32)
+
+
+def test_it_learns_what_no_single_feature_tells(examples):
+    learned, held_out = examples[:5000], examples[5000:]
+    is_gain = held_out[:, -1] > 0
+    assert told_apart(scores(trained(learned, seed=0), held_out[:, :-1]), is_gain) > 0.9
+    shuffled = learned.copy()
+    shuffled[:, -1] = np.random.default_rng(1).permutation(shuffled[:, -1])
+    assert 0.4 < told_apart(scores(trained(shuffled, seed=0), held_out[:, :-1]), is_gain) < 0.6
+
+
+def test_a_seed_says_all(examples):
+    few = examples[:600]
+    np.testing.assert_array_equal(trained(few, seed=3), trained(few, seed=3))
+    assert (trained(few, seed=3) != trained(few, seed=4)).any()

@@ -1,11 +1,29 @@
-"""Steps down a loss, whose parts add up to the whole; and the best plans of three, by hand."""
+"""What holds of every learner, step by step, of its losses and best plans, and of weights in a file."""
+
+import dataclasses
+import functools
 
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from tests.tf_placer.agents.small_learners import (
+    OTHER,
+    PROBLEM,
+    SMALL,
+    moved,
+    off_device,
+    small_learner,
+    update,
+    weighted_devices,
+    weights,
+)
 from tf_placer.agents.learner import Best, adam, descend, summed_gradients
+from tf_placer.agents.post import PostConfig
+from tf_placer.agents.weights import PolicyKind, restore_weights, weights_bytes, weights_header
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import array_file_bytes
 
 INF = float("inf")
 
@@ -75,3 +93,236 @@ def test_decisions_of_several_arrays_are_replaced_by_faster_ones_alone():
         best.take([tf.constant([[row, 1]]), tf.constant([[row]])], tf.constant([runtime_s]))
         assert [rows.numpy().tolist() for rows in best.fastest] == [[3, 1], [3]]
         assert best.runtime_s.numpy().tolist() == [2.0]
+
+
+KIND = PolicyKind("ToyPolicy", {"features": 2, "network": 1}, {"width": 4, "norm": "layer"})
+
+
+def policy(width=4, value=None):
+    """A network whose two layers have weights of one name."""
+    made = snt.nets.MLP([width, 3])
+    made(tf.zeros([1, 2]))
+    for variable in made.trainable_variables:
+        if value is not None:
+            variable.assign(tf.fill(variable.shape, value))
+    return made
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "toy.npz"
+
+
+def test_a_policy_gets_back_what_another_had(path):
+    one, other = policy(), policy(value=7.0)
+    path.write_bytes(weights_bytes(KIND, one, {"seed": 3}))
+    assert restore_weights(path, KIND, other) == {"seed": 3}
+    for ours, theirs in zip(one.trainable_variables, other.trainable_variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_who_made_the_policy_is_no_matter(path):
+    class Maker(snt.Module):
+        def __init__(self):
+            super().__init__()
+            self.made = policy(value=2.0)
+
+    made = Maker().made
+    assert [v.name for v in made.trainable_variables] != [v.name for v in policy().trainable_variables]
+    path.write_bytes(weights_bytes(KIND, made, {}))
+    restore_weights(path, KIND, policy())
+
+
+def test_a_file_of_weights_is_told_from_others(path):
+    path.write_bytes(weights_bytes(KIND, policy(), {}))
+    assert weights_header(path)["policy"] == KIND.policy
+    path.write_bytes(b"no weights")
+    with pytest.raises(InputError, match="damaged, or no file of weights"):
+        weights_header(path)
+
+
+def test_equal_weights_are_equal_bytes():
+    one, other = policy(value=1.5), policy(value=1.5)
+    assert weights_bytes(KIND, one, {}) == weights_bytes(KIND, other, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"policy": "OtherPolicy"}, "has weights of a ToyPolicy; give some of a OtherPolicy"),
+        (
+            {"versions": {"features": 3, "network": 1}},
+            "was taught with version 2 of features, .* has 3; teach it",
+        ),
+        (
+            {"versions": {**KIND.versions, "devices": 1}},
+            "with version None of devices, .* has 1; teach it anew",
+        ),
+        (
+            {"settings": {"width": 8, "norm": "layer"}},
+            "was taught with width=4, this policy has 8; set width=4",
+        ),
+        (
+            {"settings": {"width": 4, "norm": "batch"}},
+            "was taught with norm=layer, .* has batch; set norm=layer",
+        ),
+    ],
+)
+def test_weights_of_something_else_are_refused(path, changes, line):
+    kind = dataclasses.replace(KIND, **changes)
+    path.write_bytes(weights_bytes(KIND, policy(), {}))
+    untouched = policy(value=7.0)
+    with pytest.raises(InputError, match=line) as told:
+        restore_weights(path, kind, untouched)
+    assert str(path) in str(told.value) and "\n" not in str(told.value)
+    assert all((variable.numpy() == 7).all() for variable in untouched.trainable_variables)
+
+
+def test_a_file_that_says_one_size_and_has_another_is_refused(path):
+    path.write_bytes(weights_bytes(KIND, policy(width=5), {}))
+    with pytest.raises(InputError, match="other weights than a ToyPolicy"):
+        restore_weights(path, KIND, policy())
+
+
+def test_what_is_no_number_is_refused_before_anything_is_changed(path):
+    bad = policy(value=1.0)
+    bad.trainable_variables[-1].assign([[np.nan] * 3] * 4)
+    path.write_bytes(weights_bytes(KIND, bad, {}))
+    untouched = policy(value=7.0)
+    with pytest.raises(InputError, match="no finite numbers"):
+        restore_weights(path, KIND, untouched)
+    assert all((variable.numpy() == 7).all() for variable in untouched.trainable_variables)
+
+
+@pytest.mark.parametrize("header", [{}, {"policy": ["toy"]}, {"policy": "ToyPolicy", "versions": 3}])
+def test_a_header_of_anything_is_one_line(path, header):
+    path.write_bytes(array_file_bytes("weights of a tf_placer policy", 1, header, {}))
+    with pytest.raises(InputError, match=r"toy\.npz"):
+        restore_weights(path, KIND, policy())
+
+
+# Changes of small settings, and placements of an update; 0: as many as differ.
+LEARNERS = {
+    "colocrl": ({"controllers": 2}, 6),
+    "go": ({}, 6),
+    "hdp": ({}, 16),
+    "mars": ({"pretrain_iterations": 0}, 7),
+    "placeto": ({}, 0),
+    "post": ({"epochs": 1, "smoothing": 1.0}, 64),
+    "tabular": ({}, 32),
+}
+EVERY = pytest.mark.parametrize("method", LEARNERS)
+
+
+def of_method(method):
+    return small_learner(method, **LEARNERS[method][0])
+
+
+def best_of(learner):
+    """The best plans so far and their times, of a learner that keeps any."""
+    best = getattr(learner, "best", None)
+    return [] if best is None else [*best.decisions, best.runtime_s]
+
+
+@pytest.fixture(scope="module")
+def learner_of():
+    """One of each method, for tests that do not mind how far it is."""
+    return functools.cache(of_method)
+
+
+def test_the_list_is_complete():
+    assert LEARNERS.keys() == SMALL.keys()
+
+
+@pytest.mark.medium
+@EVERY
+def test_a_proposal_stays_until_it_is_learned_from(method, learner_of):
+    learner = learner_of(method)
+    first, again = learner.propose(), learner.propose()
+    count = LEARNERS[method][1] or len(np.unique(first.placements, axis=0))
+    assert first.placements.shape == (count, PROBLEM.num_units)
+    for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(first), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    before, updates = weights(learner.policy), int(learner.updates)
+    update(learner)
+    assert moved(learner.policy, before) and int(learner.updates) == updates + 1
+    following = learner.propose().placements
+    assert following.shape != first.placements.shape or (following != first.placements).numpy().any()
+
+
+@pytest.mark.medium
+@EVERY
+def test_calls_are_traced_once(method, learner_of):
+    learner = learner_of(method)
+    for _ in range(3):
+        update(learner)
+    names = {
+        "go": ("_refined", "learn"),
+        "mars": ("propose", "_step"),
+        "placeto": ("_episodes", "_step"),
+        "post": ("_drawn", "_proximal_step"),
+        "tabular": ("learn",),
+    }.get(method, ("propose", "learn"))
+    for name in names:
+        assert getattr(learner, name).experimental_get_tracing_count() == 1, name
+
+
+@pytest.mark.medium
+@EVERY
+def test_failures_of_any_cause_leave_numbers_behind(method, learner_of):
+    learner = learner_of(method)
+
+    def nothing_runs(placements):
+        return tf.fill([len(placements)], np.nan), tf.zeros(len(placements), tf.bool)
+
+    kept = [variable.numpy() for variable in best_of(learner)]
+    for _ in range(2):
+        update(learner, nothing_runs)
+    for variable in learner.policy.trainable_variables:
+        assert np.isfinite(variable.numpy()).all(), variable.name
+    for variable, value in zip(best_of(learner), kept, strict=True):
+        np.testing.assert_array_equal(variable, value, err_msg="what did not run is not the best")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("method", ["go", "hdp", "mars"])
+def test_how_sure_it_is_changes_nothing(method, learner_of):
+    learner = learner_of(method)
+    before = [variable.numpy() for variable in learner.variables]
+    assert 0 < float(learner.entropy()) <= np.log(2) + 1e-6
+    for variable, value in zip(learner.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["go", "hdp", "mars", "placeto"])
+def test_weights_go_on_with_another_problem(method):
+    first = of_method(method)
+    update(first)
+    second = small_learner(method, OTHER, policy=first.policy, **LEARNERS[method][0])
+    before = weights(first.policy)
+    assert second.policy is first.policy
+    for row in update(second, off_device(0)).placements.numpy():
+        OTHER.check_legal(row)
+    assert moved(first.policy, before)
+
+
+@pytest.mark.slow
+@EVERY
+def test_a_learner_is_its_variables(method, tmp_path, monkeypatch):
+    """Another learner does what the first one goes on to do, once it has its variables."""
+    monkeypatch.setattr(PostConfig, "elites", 2 / 64)
+    first, second = (small_learner(method, seed=5, **LEARNERS[method][0]) for _ in range(2))
+    evaluate = off_device(0) if method == "post" else weighted_devices
+    for _ in range(3):
+        update(first, evaluate)
+    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
+    expected = [update(first, evaluate) for _ in range(3)]
+    for variable in second.variables:
+        variable.assign(tf.zeros_like(variable))
+    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
+    for proposal in expected:
+        np.testing.assert_array_equal(update(second, evaluate).placements, proposal.placements)
+    for ours, theirs in zip(second.variables, first.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
+    assert method != "post" or int(first.level) == 1, "it reaches the finer level"

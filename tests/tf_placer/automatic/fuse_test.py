@@ -41,7 +41,7 @@ class Chain(tf.Module):
         return tf.reduce_mean(x)
 
 
-def test_same_and_kept() -> None:
+def test_same_and_kept():
     expected, chain = Chain(), Chain()
     step = tf_placer.auto_place(chain.step, keep_unplaced=False, **SETTINGS)
     x = tf.random.stateless_normal([1 << 20], [1, 2])
@@ -58,7 +58,7 @@ def test_same_and_kept() -> None:
     assert (clusters == step.placement.cluster_of_op).all()
 
 
-def test_never_worse() -> None:
+def test_never_worse():
     """Products alone: whatever the verdict, the step is right and the report says which."""
     weight = tf.Variable(tf.eye(64))
 
@@ -74,7 +74,7 @@ def test_never_worse() -> None:
     assert "fused" in placed.report()
 
 
-def test_keras_fit() -> None:
+def test_keras_fit():
     keras.utils.set_random_seed(1)
 
     def losses(place: bool) -> list[float]:
@@ -89,6 +89,6 @@ def test_keras_fit() -> None:
     assert np.allclose(losses(True), losses(False), 1e-4)
 
 
-def test_with_memory_is_refused() -> None:
+def test_with_memory_is_refused():
     with pytest.raises(InputError, match="fuse and objective are given; leave one of them out"):
         tf_placer.auto_place(Chain().step, objective="memory", **SETTINGS)

@@ -153,11 +153,7 @@ def the_first_calls_have_the_last_word() -> bool:
 def a_verdict_that_is_an_error_runs_no_step_again() -> bool:
     """The warning of the verdict is an error where the user says so; the step that it comes with has run once."""
     weights = tf.Variable(0.0)
-
-    @tf.function
-    def strictly_tried(x):
-        return weights.assign_add(x) + 0.0
-
+    strictly_tried = tf.function(lambda x: weights.assign_add(x) + 0.0)
     placed = tf_placer.auto_place(strictly_tried, **SETTINGS, pins={".*": "task:1/device:CPU:0"})
     calls, raised = 2 * (WARMUP_STEPS + TIMED_STEPS) + 2, 0
     with unittest.mock.patch("tf_placer.planning.outcome.clearly_slower", lambda *_: True):

@@ -42,7 +42,7 @@ def kept_bytes(*own: object) -> int:
     return sum(size for size in found.values() if size > MEGABYTE)
 
 
-def test_values_of_variables_and_inputs() -> None:
+def test_values_of_variables_and_inputs():
     weights = tf.Variable(tf.ones([1000, 2600]))  # 10 MB
 
     @auto_place
@@ -58,7 +58,7 @@ def test_values_of_variables_and_inputs() -> None:
     assert kept_bytes() == before
 
 
-def test_captured_constants() -> None:
+def test_captured_constants():
     table = tf.ones([1000, 2600])
     other = tf.constant(np.arange(2_600_000, dtype=np.float32).reshape(1000, 2600))
 
@@ -79,7 +79,7 @@ def test_captured_constants() -> None:
     assert max(sizes) < MEGABYTE
 
 
-def test_one_copy_of_a_constant_serves_all_signatures() -> None:
+def test_one_copy_of_a_constant_serves_all_signatures():
     table = tf.ones([1000, 2600])
     step = auto_place(tf.function(lambda x: tf.reduce_sum(x @ tf.transpose(table))), pins={".*": "CPU:1"})
     for length in (1, 2, 3):
@@ -97,7 +97,7 @@ def _captured(step) -> Iterator[tf.Tensor]:
         yield from concrete.captured_inputs
 
 
-def test_everything_that_a_user_asks_for_later() -> None:
+def test_everything_that_a_user_asks_for_later():
     weights = tf.Variable(tf.ones([300, 400]))
     table = tf.constant(np.arange(120_000, dtype=np.float32).reshape(300, 400) % 7.0)
     inside = np.arange(60_000, dtype=np.float32) % 5.0

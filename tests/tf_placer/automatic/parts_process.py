@@ -198,11 +198,7 @@ def a_batch_that_is_not_known_is_looked_at() -> bool:
 
 def grappler_takes_no_size_of_one_branch_for_another() -> bool:
     """It infers the sizes of both at once, and computes what they seem to say before the step runs."""
-
-    @tf.function
-    def scaled(x):
-        return tf.tanh(x) / tf.cast(tf.shape(x)[0], tf.float32)
-
+    scaled = tf.function(lambda x: tf.tanh(x) / tf.cast(tf.shape(x)[0], tf.float32))
     placed = auto_place(scaled, parts=2, batch_size=8)
     outer = tf.function(lambda x: placed(x), input_signature=[tf.TensorSpec([None, 6])])
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})

@@ -24,14 +24,9 @@ del older[0]
 
 for parts in (1, 2):
     model.train_step = tf_placer.auto_place(
-        model.train_step,
-        cluster="local:2",
-        budget_s=3,
-        batch_size=32,
-        parts=parts,
-        keep_unplaced=False,
+        model.train_step, cluster="local:2", budget_s=3, batch_size=32, parts=parts, keep_unplaced=False,
         cache_dir=sys.argv[1],
-    )
+    )  # fmt: skip
     model.fit(x, x[:, :1], batch_size=32, epochs=2, verbose=0)
     assert model.train_step.report()
     del model.train_step

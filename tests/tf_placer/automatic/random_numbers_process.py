@@ -50,10 +50,7 @@ def the_four_distributions(make: Make) -> list:
 def in_loops_branches_and_calls(make: Make) -> list:
     """How often an op draws, and how much, depends on the call."""
     tf.random.set_seed(5)
-
-    @tf.function
-    def inner(x, count):
-        return tf.reduce_sum(tf.random.normal([count])) + x
+    inner = tf.function(lambda x, count: tf.reduce_sum(tf.random.normal([count])) + x)
 
     @tf.function
     def loops(x, count):
@@ -175,19 +172,10 @@ def without_a_seed(make: Make) -> list:
 
 
 PROGRAMS = (
-    dropout_with_a_seed,
-    the_four_distributions,
-    in_loops_branches_and_calls,
-    a_gan,
-    seeds_set_again,
-    a_generator,
-    keras_dropout,
-    around_the_function,
-    several_signatures_in_turn,
-    inside_another_function,
-    what_only_kernels_can_draw,
-    without_a_seed,
-)
+    dropout_with_a_seed, the_four_distributions, in_loops_branches_and_calls, a_gan, seeds_set_again,
+    a_generator, keras_dropout, around_the_function, several_signatures_in_turn, inside_another_function,
+    what_only_kernels_can_draw, without_a_seed,
+)  # fmt: skip
 
 
 def main(kind: str, folder: str, *names: str) -> None:

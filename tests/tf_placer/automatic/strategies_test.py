@@ -43,7 +43,7 @@ def says(call: Callable[[], object], pattern: str) -> None:
     assert "\n" not in message
 
 
-def test_in_scope() -> None:
+def test_in_scope():
     strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), placed(double), []
 
     def call() -> None:
@@ -54,7 +54,7 @@ def test_in_scope() -> None:
     assert float(found[0]) == 6.0
 
 
-def test_run_in_each_replica() -> None:
+def test_run_in_each_replica():
     strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), placed(double), []
     values = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(1.0 + context.replica_id_in_sync_group)
@@ -67,7 +67,7 @@ def test_run_in_each_replica() -> None:
     assert [float(x) for x in found] == [2, 4]
 
 
-def test_called_by_a_function_in_each_replica() -> None:
+def test_called_by_a_function_in_each_replica():
     strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), placed(double), []
 
     @tf.function
@@ -81,7 +81,7 @@ def test_called_by_a_function_in_each_replica() -> None:
     assert [float(x) for x in found] == [5, 5]
 
 
-def test_variables_of_a_strategy() -> None:
+def test_variables_of_a_strategy():
     with tf.distribute.MirroredStrategy(DEVICES).scope():
         variable = tf.Variable(2.0, name="mirrored")
     f, found = placed(lambda x: x * variable), []
@@ -93,7 +93,7 @@ def test_variables_of_a_strategy() -> None:
     assert float(found[0]) == 6
 
 
-def test_a_keras_model_of_a_strategy() -> None:
+def test_a_keras_model_of_a_strategy():
     with tf.distribute.MirroredStrategy(DEVICES).scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     f, found = placed(lambda x: model(x)), []
@@ -105,7 +105,7 @@ def test_a_keras_model_of_a_strategy() -> None:
     assert found[0].shape == (4, 2)
 
 
-def test_values_of_several_replicas() -> None:
+def test_values_of_several_replicas():
     strategy, f = tf.distribute.MirroredStrategy(DEVICES), placed(lambda values: tf.constant(1.0))
     values = strategy.experimental_distribute_values_from_function(lambda context: tf.constant(1.0))
 
@@ -118,7 +118,7 @@ def test_values_of_several_replicas() -> None:
     says(call, "given values of several replicas")
 
 
-def test_strict_is_an_error() -> None:
+def test_strict_is_an_error():
     f = tf_placer.auto_place(double, **SETTINGS, strict=True)
     with (
         tf.distribute.MirroredStrategy(DEVICES).scope(),
@@ -127,7 +127,7 @@ def test_strict_is_an_error() -> None:
         f(tf.constant(1.0))
 
 
-def test_outside_of_the_scope_it_is_placed() -> None:
+def test_outside_of_the_scope_it_is_placed():
     strategy, f = tf.distribute.MirroredStrategy(DEVICES), placed(lambda x: tf.exp(x) * 2.0)
     with strategy.scope():
         pass

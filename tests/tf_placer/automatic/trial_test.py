@@ -48,7 +48,7 @@ class Tried:
             self.trial.call([])
 
 
-def test_the_first_steps_run_as_they_are_and_as_many_by_the_plan_each_once() -> None:
+def test_the_first_steps_run_as_they_are_and_as_many_by_the_plan_each_once():
     tried = Tried(0.3, 0.2)
     tried.run(2 * STEPS)
     assert tried.calls == ["as it is"] * STEPS + ["placed"] * STEPS
@@ -59,14 +59,14 @@ def test_the_first_steps_run_as_they_are_and_as_many_by_the_plan_each_once() -> 
 
 
 @pytest.mark.parametrize("placed_s", [0.3, 0.31])
-def test_what_is_not_faster_goes_back(placed_s: float) -> None:
+def test_what_is_not_faster_goes_back(placed_s):
     tried = Tried(0.3, placed_s)
     tried.run(2 * STEPS + 3)
     assert tried.trial.verdict == Verdict(False, pytest.approx(placed_s), pytest.approx(0.3))
     assert tried.calls[2 * STEPS :] == ["as it is"] * 3 and tried.moves == ["there", "back"]
 
 
-def test_where_steps_cannot_be_timed_the_plan_is_used() -> None:
+def test_where_steps_cannot_be_timed_the_plan_is_used():
     tried = Tried(0.3, 0.4)
     tried.run(3)
     tried.trial.end()
@@ -76,7 +76,7 @@ def test_where_steps_cannot_be_timed_the_plan_is_used() -> None:
     assert tried.moves == ["there"]
 
 
-def test_steps_that_overlap_are_not_timed_and_nothing_moves_while_one_runs() -> None:
+def test_steps_that_overlap_are_not_timed_and_nothing_moves_while_one_runs():
     depth = [0]
 
     def inside() -> None:
@@ -95,7 +95,7 @@ def test_steps_that_overlap_are_not_timed_and_nothing_moves_while_one_runs() -> 
     assert tried.trial.verdict == Verdict(True), "after so many the race has the last word"
 
 
-def test_a_step_that_fails_is_no_time_and_the_trial_goes_on() -> None:
+def test_a_step_that_fails_is_no_time_and_the_trial_goes_on():
     fails = [True]
 
     def inside() -> None:
@@ -109,7 +109,7 @@ def test_a_step_that_fails_is_no_time_and_the_trial_goes_on() -> None:
     assert tried.trial.verdict is not None and tried.trial.verdict.is_used
 
 
-def test_what_cannot_be_moved_is_told_before_the_step_runs() -> None:
+def test_what_cannot_be_moved_is_told_before_the_step_runs():
     tried = Tried(0.3, 0.2)
     tried.run(STEPS)
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_moved_is_told_before_the_step_runs() -> None:
     assert other.moves == ["there"], "it waits for none that failed"
 
 
-def test_one_trial_at_a_time_has_its_variables_moved() -> None:
+def test_one_trial_at_a_time_has_its_variables_moved():
     """Functions share variables: what one has moved the other would put back to."""
     one, other = Tried(0.3, 0.2), Tried(0.3, 0.4)
     one.run(STEPS + 1)
@@ -139,7 +139,7 @@ def test_one_trial_at_a_time_has_its_variables_moved() -> None:
     )
 
 
-def test_no_trial_waits_for_ever() -> None:
+def test_no_trial_waits_for_ever():
     left, other = Tried(0.3, 0.2), Tried(0.3, 0.2)
     left.run(STEPS + 1)  # and is never called again
     other.run(MOST_STEPS + 1)

@@ -2,7 +2,6 @@
 
 import functools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -73,7 +72,7 @@ def under_a_strategy(script: Script) -> None:
         (under_a_strategy, "step runs as it is: a tf.distribute strategy "),
     ],
 )
-def test_why_nothing_is_placed(calls: Callable[[Script], None], why: str) -> None:
+def test_why_nothing_is_placed(calls, why):
     script = Script()
     calls(script)
     assert not script.said
@@ -81,7 +80,7 @@ def test_why_nothing_is_placed(calls: Callable[[Script], None], why: str) -> Non
     assert "\n" not in script.watcher.nothing_placed()
 
 
-def test_a_few_functions_stand_for_all() -> None:
+def test_a_few_functions_stand_for_all():
     script = Script()
     for name in "abcde":
         function = tf.function(lambda x: x)
@@ -90,7 +89,7 @@ def test_a_few_functions_stand_for_all() -> None:
     assert script.watcher.nothing_placed().endswith("; and 2 more")
 
 
-def test_what_is_told_of_one_function_is_enough() -> None:
+def test_what_is_told_of_one_function_is_enough():
     script = Script()
     compiled = tf.function(lambda x: x, jit_compile=True)
     script.watcher.say("<lambda> runs as it is: jit_compile=True")

@@ -53,23 +53,12 @@ def test_what_is_known_is_rounded():
 @pytest.mark.parametrize(
     ("number", "text"),
     [
-        (12345.6, "12300"),
-        (1168.0, "1170"),
-        (999.6, "1000"),
-        (413.4, "413"),
-        (99.96, "100"),
-        (99.94, "99.9"),
-        (10.0, "10.0"),
-        (9.996, "10.0"),
-        (4.8188, "4.82"),
-        (1.0, "1.00"),
-        (0.12345, "0.123"),
-        (0.0123, "0.012"),
-        (0.0006, "0.001"),
-        (0.0004, "0"),
+        (12345.6, "12300"), (1168.0, "1170"), (999.6, "1000"), (413.4, "413"), (99.96, "100"),
+        (99.94, "99.9"), (10.0, "10.0"), (9.996, "10.0"), (4.8188, "4.82"), (1.0, "1.00"),
+        (0.12345, "0.123"), (0.0123, "0.012"), (0.0006, "0.001"), (0.0004, "0"),
         (np.float32(0.25), "0.250"),
     ],
-)
+)  # fmt: skip
 def test_three_digits_count(number, text):
     assert ratio(number) == text
     assert milliseconds(number / 1e3) == f"{text} ms"
@@ -78,13 +67,8 @@ def test_three_digits_count(number, text):
 
 def test_shares_and_sizes_have_three_digits():
     assert [percentage(share) for share in (0.0004, 0.163, 0.9994, 0.9999, 2.4, -1.234)] == [
-        "0.0%",
-        "16.3%",
-        "99.9%",
-        "100%",
-        "240%",
-        "-123%",
-    ]
+        "0.0%", "16.3%", "99.9%", "100%", "240%", "-123%",
+    ]  # fmt: skip
     assert [size(n * 2**20) for n in (1.5, 99.94, 99.96, 512.4)] == [
         "1.5 MiB",
         "99.9 MiB",
@@ -105,15 +89,8 @@ def test_sizes_of_a_column_have_one_unit():
 def test_sizes_have_the_unit_that_leaves_fewest_digits():
     numbers = (0, 1023, 1024, 3.1 * 2**30, 2**20 * 1023.99, 5 * 2**40, None, math.inf)
     assert [size(n) for n in numbers] == [
-        "0 B",
-        "1023 B",
-        "1.0 KiB",
-        "3.1 GiB",
-        "1.0 GiB",
-        "5.0 TiB",
-        "-",
-        "-",
-    ]
+        "0 B", "1023 B", "1.0 KiB", "3.1 GiB", "1.0 GiB", "5.0 TiB", "-", "-",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -138,7 +115,7 @@ def test_what_is_no_size_is_told(text):
         parse_size(text)
 
 
-def test_the_share_by_which_a_time_is_longer() -> None:
+def test_the_share_by_which_a_time_is_longer():
     assert excess(3.0, 2.0) == 0.5 and excess(1.0, 2.0) == -0.5
     assert excess(0.0, 2.0) == -1.0
     # Steps of no time.

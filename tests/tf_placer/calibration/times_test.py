@@ -1,5 +1,6 @@
-"""Times of ops from step stats, brought to the untraced step, and links fitted to hops."""
+"""Times of ops from step stats, profiles put into a problem, links and factors that are found again."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -8,16 +9,31 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tf_placer.base.files import Cache, Durations
+from tf_placer.calibration import build_problem as profile
 from tf_placer.calibration.build_problem import (
     Hop,
+    OpTimes,
+    Profile,
+    awaited_s,
     busy_ns,
+    calibrated,
     corrected,
     fit_link,
     median_times_ns,
     op_times_ns,
 )
+from tf_placer.calibration.refit import Correction, refit
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
+from tf_placer.cluster.local import local_devices
+from tf_placer.costs.formulas import OpWork
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.planners.plain import RandomBlocks
 from tf_placer.runtime.audit import owner
+from tf_placer.runtime.timing import RuntimeConfig
 
 
 def trace(*nodes):
@@ -108,3 +124,113 @@ def test_processor_time_of_another_process_is_seen():
             pass
         process.communicate(b"\n")
     assert busy_ns(os.getpid()) > 0
+
+
+def test_op_times_replace_estimates_and_work_stays():
+    work = OpWork(flops=np.array([1e9, 0]), num_bytes=np.array([8e6, 4e6]), launches=np.array([1, 0]))
+    estimated = dataclasses.replace(
+        problem_of([10, 20], [(0, 1)], 4, names=["a", "b"]), work=work, guessed_op_types={"Cholesky": 1}
+    )
+    times = OpTimes(op_ns={"a": 700}, step_s=7e-7, tracing_ns=0.0, unmeasured=("b",))
+    profiled = calibrated(estimated, Profile({"toy": times}, pair=None, traffic=None))
+    # What no trace shows is free; both devices are of one model.
+    assert profiled.compute_ns.tolist() == [[700, 700], [0, 0]]
+    assert profiled.guessed_op_types == {}
+    assert profiled.work is work
+    # The graph between ops is of the new times.
+    assert estimated.op_graph.bottom_level_ns.tolist() == [30, 20]
+    assert profiled.op_graph.bottom_level_ns.tolist() == [700, 0]
+
+
+@pytest.fixture
+def durations(tmp_path, monkeypatch):
+    monkeypatch.setattr("tf_placer.base.files.durations_file", lambda: tmp_path / "durations.json")
+    return Durations()
+
+
+def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, tmp_path):
+    item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
+    config, cache = RuntimeConfig(), Cache(tmp_path)
+    one = Cluster("local", *local_devices(1), kind="local")
+    rules = profile._PROFILING_S
+    assert awaited_s(item, one, config, cache) == rules["profiling ops"]
+    durations.keep("profiling ops", 4.0)
+    assert awaited_s(item, one, config, cache) == 4.0
+    cache.save(profile._ops_key(item, one, 0, config), {})
+    assert awaited_s(item, one, config, cache) == 0.0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
+def test_links_are_awaited_once_for_a_machine(durations, tmp_path):
+    item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
+    config, cache = RuntimeConfig(), Cache(tmp_path)
+    two = Cluster("local", *local_devices(2), kind="local")
+    assert awaited_s(item, two, config, cache) == sum(profile._PROFILING_S.values())
+    # One of each model is profiled.
+    cache.save(profile._ops_key(item, two, 0, config), {})
+    cache.save(profile._pair_key(two, config), {})
+    assert awaited_s(item, two, config, cache) == profile._PROFILING_S["profiling traffic"]
+    cache.save(profile._traffic_key(two, config), {})
+    assert awaited_s(item, two, config, cache) == 0.0
+    other = Item.from_function(tf.function(lambda x: tf.sin(x)), tf.ones([4]), name="other")
+    assert awaited_s(other, two, config, cache) == profile._PROFILING_S["profiling ops"]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    problem = branches_problem(4, 6)
+    links = tuple(
+        dataclasses.replace(
+            link, latency_ns=200, send_ns=100, receive_ns=100, send_ps_per_byte=50, receive_ps_per_byte=50
+        )
+        for link in problem.cluster.links
+    )
+    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+
+
+def simulated_s(problem, placements):
+    return SimulatedEvaluator(problem).evaluate(placements).runtime_s
+
+
+def test_a_correction_scales_what_it_says(problem):
+    corrected = Correction(compute=2.0, alone=3.0, ends=0.5, per_byte=5.0).apply(problem)
+    np.testing.assert_array_equal(corrected.compute_ns, 2 * problem.compute_ns)
+    link = corrected.cluster.links[0]
+    assert (link.latency_ns, link.send_ns, link.receive_ns) == (3 * 400 - 2 * 150, 150, 150)
+    assert (link.send_ps_per_byte, link.receive_ps_per_byte) == (250, 250)
+    assert link.bytes_per_s == problem.cluster.links[0].bytes_per_s
+
+
+def test_what_the_ends_are_spared_a_tensor_is_longer_on_its_way(problem):
+    link = problem.cluster.links[0]
+    corrected = Correction(ends=0.25).apply_to_cluster(problem.cluster).links[0]
+    assert (corrected.send_ns, corrected.receive_ns) == (25, 25)
+    alone_ns = [one.send_ns + one.latency_ns + one.receive_ns for one in (link, corrected)]
+    assert alone_ns == [400, 400]
+
+
+def test_a_correction_scales_what_joining_takes(problem):
+    devices = tuple(
+        dataclasses.replace(device, join_ns=500 * d) for d, device in enumerate(problem.cluster.devices)
+    )
+    cluster = dataclasses.replace(problem.cluster, devices=devices)
+    assert Correction(join=1.5).apply_to_cluster(cluster).join_ns().tolist() == [0, 750]
+
+
+def test_a_simulator_that_was_off_is_nearer_on_placements_it_has_not_seen(problem):
+    truth = Correction(compute=1.2, alone=1.7, ends=1.2, per_byte=1.0).apply(problem)
+    placements = RandomBlocks(problem, 0).draw(40)
+    measured_s = simulated_s(truth, placements)
+    found = refit(problem, placements[:20], measured_s[:20])
+    before = np.abs(np.log(simulated_s(problem, placements[20:]) / measured_s[20:]))
+    after = np.abs(np.log(simulated_s(found.apply(problem), placements[20:]) / measured_s[20:]))
+    assert np.median(before) > 0.15
+    assert after.max() < 0.05
+    assert found.compute == pytest.approx(1.2, rel=0.05)
+
+
+def test_one_measurement_moves_the_factors_little(problem):
+    single = np.zeros((1, problem.num_units), int)
+    found = refit(problem, single, simulated_s(problem, single) * 1.05)
+    assert 1.0 < found.compute < 1.06
+    assert found.ends == pytest.approx(1.0, abs=0.02)

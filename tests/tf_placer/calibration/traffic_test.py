@@ -17,15 +17,11 @@ def problem():
     cluster = small_cluster()
     links = tuple(
         dataclasses.replace(
-            link,
-            latency_ns=20_000,
-            send_ns=90_000,
-            receive_ns=90_000,
-            send_ps_per_byte=300,
+            link, latency_ns=20_000, send_ns=90_000, receive_ns=90_000, send_ps_per_byte=300,
             receive_ps_per_byte=300,
         )
         for link in cluster.links
-    )
+    )  # fmt: skip
     return analytic_problem(traffic_item(), dataclasses.replace(cluster, links=links))
 
 

@@ -1,9 +1,25 @@
-"""Cluster files: what may be left out, and one clear line for every mistake."""
+"""Cluster files, hardware models and this machine: sources of numbers, and one clear line for every mistake."""
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
 
 import pytest
 
 from tf_placer.base.arguments import InputError
+from tf_placer.cluster import device as preset
+from tf_placer.cluster import local, probe
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device, preset_names, preset_path
+from tf_placer.cluster.local import PROBED_SHARES, local_devices
+from tf_placer.costs.formulas import WorkClass
+from tf_placer.costs.shares import efficiencies
 
 _GOOD = """
 [[device]]
@@ -130,3 +146,224 @@ def test_a_missing_file_is_named(tmp_path):
 def test_links_listed_twice_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"GPU:0 -> .*CPU:0 is listed twice"):
         _read(tmp_path, _GOOD + _GOOD[_GOOD.index("[[link]]") :])
+
+
+MODELS = pathlib.Path(preset.__file__).parent / "models.toml"
+
+_TABLE = re.compile(r"\[+(?P<table>[\w.]+)\]+\s*(?:#(?P<comment>.*))?")
+_NUMBER = re.compile(r"(?P<key>\w+)\s*=\s*(?P<value>[-+.\d][-+.\w]*)\s*(?:#(?P<comment>.*))?")
+
+# One comment for many tables, by key and value; each stands in a comment line of its own.
+SHARED_SOURCES = {
+    (
+        "streams",
+        "1",
+    ): "#   streams             1 for a GPU: TensorFlow runs all ops of a GPU on one compute stream",
+    ("streams", "2"): "# Host CPUs run two ops at once, each on half of the cores: estimate of how far",
+}
+# What the comment on a table's own line says where it is the source of all numbers below.
+WHOLE_TABLE = re.compile(r"'s numbers\b|\bestimate\b")
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """One ``key = number`` line; ``source`` is the comment that explains it, "" where there is none."""
+
+    line: int
+    table: str
+    key: str
+    value: str
+    source: str
+
+
+def numbers_of(text: str) -> list[Number]:
+    """Every number of a TOML file with its source: on the line, on the table's line, or shared."""
+    numbers = []
+    table, table_source = "", ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if match := _TABLE.fullmatch(line):
+            table = match["table"]
+            table_source = match["comment"] if WHOLE_TABLE.search(match["comment"] or "") else ""
+        elif match := _NUMBER.fullmatch(line):
+            shared = SHARED_SOURCES.get((match["key"], match["value"]), "")
+            shared = shared if shared and re.search("^" + re.escape(shared), text, re.MULTILINE) else ""
+            source = (match["comment"] or "").strip() or table_source or shared
+            numbers.append(Number(number, table, match["key"], match["value"], source))
+    return numbers
+
+
+def files():
+    return [MODELS, *(preset_path(name) for name in preset_names())]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+def test_every_number_has_a_source(path):
+    text = path.read_text(encoding="utf-8")
+    bare = [f"{path.name}:{n.line} [{n.table}] {n.key} = {n.value}" for n in numbers_of(text) if not n.source]
+    assert bare == [], "say in a comment where these numbers come from:\n" + "\n".join(bare)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+def test_no_number_is_overlooked(path):
+    """The lines that the test above reads against what a TOML parser finds."""
+    text = path.read_text(encoding="utf-8")
+
+    def count(value):
+        if isinstance(value, dict):
+            return sum(map(count, value.values()))
+        if isinstance(value, list):
+            return sum(map(count, value))
+        return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+    assert len(numbers_of(text)) == count(tomllib.loads(text))
+    if path == MODELS:
+        assert collections.Counter(n.key for n in numbers_of(text))["peak_flops"] == 24
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_begins_with_the_machine_it_describes(name):
+    first, *_ = preset_path(name).read_text(encoding="utf-8").splitlines()
+    assert re.match(r"# \w+", first), f"{name}.toml: say on top which published machine this is"
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("[device.x]\nlaunch_ns = 5", ["launch_ns"]),
+        ("[device.x]\nlaunch_ns = 5  # estimate", []),
+        ("[device.x]  # a board of two\nlaunch_ns = 5_000", ["launch_ns"]),
+        ("[device.x]  # estimate, 8 cores\nlaunch_ns = 5e3", []),
+        ("[device.x]  # estimate\na = 1\n[device.y]\nb = 2.5", ["b"]),
+        ("[[link]]\nlatency_ns = 5  #", ["latency_ns"]),
+        # The shared comment must be in the file.
+        ("[device.x]\nstreams = 1", ["streams"]),
+        ("# Host CPUs run two ops at once, each on half of the cores: estimate of how far\nstreams = 2", []),
+        (
+            "# Host CPUs run two ops at once, each on half of the cores: estimate of how far\nstreams = 3",
+            ["streams"],
+        ),
+        ('[device.x]\ntype = "GPU"', []),
+    ],
+)
+def test_a_number_without_a_source_is_seen(text, bare):
+    assert [number.key for number in numbers_of(text) if not number.source] == bare
+
+
+def test_memory_is_what_its_comment_computes():
+    """The header's rule, MiB that nvidia-smi reports less 5 %; the comment of each GPU gives the MiB."""
+    computed = 0
+    for number in numbers_of(MODELS.read_text(encoding="utf-8")):
+        if match := re.match(r"([\d,]+) MiB x 0\.95", number.source):
+            mebibytes = int(match[1].replace(",", ""))
+            assert int(number.value) == mebibytes * 2**20 * 95 // 100, number
+            computed += 1
+    assert computed == 16
+
+
+def test_arithmetic_in_comments_gives_the_number():
+    """``18 cores x 2.3 GHz x 32``: cores, cycles, fp32 operations a cycle."""
+    computed = 0
+    for number in numbers_of(MODELS.read_text(encoding="utf-8")):
+        if match := re.match(r"(?:(\d+) x )?(\d+) cores x ([\d.]+) GHz x (\d+)", number.source):
+            sockets, cores, clock, operations = (float(text or 1) for text in match.groups())
+            assert float(number.value) == pytest.approx(sockets * cores * clock * 1e9 * operations, rel=3e-3)
+            computed += 1
+    assert computed == 6  # every CPU that is a real one
+
+
+def test_the_generic_gpu_is_a_p100_as_its_comment_says():
+    devices = tomllib.loads(MODELS.read_text(encoding="utf-8"))["device"]
+    assert devices["generic_gpu"] == devices["p100"]
+
+
+def test_gpus_run_one_op_at_a_time_and_cpus_two():
+    devices = tomllib.loads(MODELS.read_text(encoding="utf-8"))["device"]
+    assert {(device["type"], device["streams"]) for device in devices.values()} == {("GPU", 1), ("CPU", 2)}
+
+
+def _local_cluster(cores: int | None = None) -> Cluster:
+    return Cluster("local", *local_devices(cores or len(os.sched_getaffinity(0))), kind="local")
+
+
+def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
+    file = tmp_path / "deep" / "cluster.toml"
+    first = Cluster.local(kept_in=file)
+    # As in another process: other probes, other free memory.
+    monkeypatch.setattr(local, "_available_memory_bytes", lambda: 10**9)
+    assert Cluster.local().fingerprint() != first.fingerprint()
+    second = Cluster.local(kept_in=file)
+    assert second.fingerprint() == first.fingerprint()
+    assert (second.name, second.kind, second.devices) == (first.name, first.kind, first.devices)
+    assert Cluster.from_file(file).kind == "described", "only who asks for this machine gets its workers"
+    other = len(first.devices) + 1
+    with pytest.raises(InputError, match=f"cluster.toml holds {other - 1} devices, not cores={other}"):
+        Cluster.local(cores=other, kept_in=file)
+
+
+def test_one_device_per_core_and_a_link_each_way():
+    cluster = _local_cluster()
+    cores = len(os.sched_getaffinity(0))
+    assert cluster.kind == "local"
+    assert [device.name for device in cluster.devices] == [
+        f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(cores)
+    ]
+    pairs = {(link.source, link.target) for link in cluster.links}
+    assert pairs == {(a, b) for a in range(cores) for b in range(cores) if a != b}
+    assert len({link.channel for link in cluster.links}) == len(cluster.links)
+    # A core of any machine of this century does 0.1 GFLOP/s and none does 10 TFLOP/s.
+    assert 1e8 < cluster.devices[0].peak_flops < 1e13
+    assert 1e8 < cluster.devices[0].memory_bytes_per_s < 1e13
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < sum(device.memory_bytes for device in cluster.devices) < total_bytes
+
+
+@pytest.mark.parametrize("cores", [0, 10_000])
+def test_a_number_of_cores_that_is_not_there_is_refused(cores):
+    with pytest.raises(InputError, match=f"cores={cores}"):
+        local_devices(cores)
+
+
+def test_gpus_come_before_the_host_cpu(monkeypatch):
+    gpu = {
+        "memory_bytes": 1 << 34,
+        "peak_flops": 1.234e13,
+        "memory_bytes_per_s": 9.87e11,
+        "model": "Tesla T9",
+    }
+    core = {"peak_flops": 1e11, "memory_bytes_per_s": 1e10}
+    probed = {"devices": [gpu, gpu], "core": core}
+    monkeypatch.setattr(local, "_run_probe", lambda kind, *_: probed[kind])
+    monkeypatch.setattr(local.glob, "glob", lambda pattern: ["/dev/nvidia0", "/dev/nvidia1"])
+    cluster = Cluster("local", *local_devices(), kind="local")
+    assert [device.name for device in cluster.devices] == [
+        f"/job:worker/replica:0/task:0/device:{name}" for name in ("GPU:0", "GPU:1", "CPU:0")
+    ]
+    assert cluster.devices[0].peak_flops == 1.5e13  # 1.234e13 / 0.83, two digits
+    assert cluster.devices[0].model == "local_tesla_t9"
+    assert cluster.devices[2].streams == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("file", ["/proc/cluster.toml", "{tmp}/file/cluster.toml"])
+def test_a_cluster_that_cannot_be_kept_is_told_before_the_machine_is_probed(monkeypatch, tmp_path, file):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tf_placer.cluster.cluster.local_devices", lambda cores: pytest.fail("probed"))
+    with pytest.raises(InputError, match=r"^kept_in=.*cluster\.toml: .*; give another folder"):
+        Cluster.local(kept_in=file.format(tmp=tmp_path))
+
+
+@pytest.mark.parametrize("device_type", ["CPU", "GPU"])
+def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
+    device = Device("GPU:0", device_type, "local", 1, 1, 1e12, 1e11, 0)
+    found = efficiencies(device.type, device.model)
+    charged = (found.compute[WorkClass.PRODUCT_WIDE], found.memory[WorkClass.STREAMING])
+    assert charged == PROBED_SHARES[device_type]
+
+
+@pytest.mark.medium
+def test_the_probe_measures_any_device_type():
+    # There may be no GPU here; the host CPU stands for one.
+    command = [sys.executable, "-P", probe.__file__, "devices", "CPU", "256"]
+    (report,) = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert report["memory_bytes"] > 0
+    assert 1e8 < report["peak_flops"] < 1e14
+    assert 1e7 < report["memory_bytes_per_s"] < 1e14

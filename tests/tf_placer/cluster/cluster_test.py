@@ -1,12 +1,24 @@
-"""Cluster: presets, the simulator's arrays, logical devices, writing back to TOML."""
+"""Cluster: presets, words for one, the simulator's arrays, logical devices, memory limits, writing back to TOML."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
 
+import tf_placer
+from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster.cluster import Cluster, Device, Link
+from tf_placer.cluster import local
+from tf_placer.cluster.cluster import (
+    Cluster,
+    Device,
+    Link,
+    choose_cluster,
+    limits_by_device,
+    limits_of_texts,
+    local_cores,
+)
 from tf_placer.cluster.device import device_labels, preset_names
 
 _PRESETS = (
@@ -70,11 +82,6 @@ def test_nvlinks_join_each_pair_alone_and_the_host_is_reached_by_one_uplink():
     assert {int(bytes_per_s[a, b]) for a in gpus for b in gpus if a != b} == {47_900_000_000}
     assert {int(bytes_per_s[a, cpu]) for a in gpus} == {int(bytes_per_s[cpu, a]) for a in gpus}
     assert bytes_per_s[0, cpu] == 10_000_000_000
-
-
-def test_a_device_type_without_known_costs_is_refused():
-    with pytest.raises(InputError, match="type is 'TPU'; give one of CPU, GPU"):
-        dataclasses.replace(_device(0), type="TPU")
 
 
 def test_arrays_hold_the_links_of_a_hand_written_cluster():
@@ -147,11 +154,6 @@ def test_unknown_preset_names_the_nearest():
         Cluster.preset("k4x2")
 
 
-def test_no_logical_device_is_refused():
-    with pytest.raises(InputError, match="n is 0; give a whole number from 1 to 64"):
-        Cluster.logical(0)
-
-
 def test_labels_are_as_long_as_it_takes():
     gpus = [f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2)]
     assert device_labels(gpus) == ("GPU:0", "GPU:1")
@@ -161,3 +163,106 @@ def test_labels_are_as_long_as_it_takes():
     streams = [f"{gpus[0]}/stream:{name}" for name in ("all", "1")]
     assert device_labels(streams) == ("GPU:0/stream:all", "GPU:0/stream:1")
     assert device_labels(["GPU:0", "second"]) == ("GPU:0", "second")
+
+
+def test_presets_and_files(tmp_path):
+    assert choose_cluster("p100x2", "here").fingerprint() == tf_placer.Cluster.preset("p100x2").fingerprint()
+    file = tmp_path / "box.toml"
+    file.write_text(tf_placer.Cluster.preset("k40x2").to_toml())
+    assert choose_cluster(str(file), "here").num_devices == 3
+
+
+def test_local_workers():
+    assert local_cores("local", "here") is None
+    assert local_cores("p100x2", "here") is None
+    assert local_cores("local:1", "here") == 1
+    assert choose_cluster("local:1", "here").num_devices == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("local:two", "here: 'two' is no number of CPU workers; write local:2"),
+        ("local:", "here: '' is no number of CPU workers"),
+        ("local:0", "here: cores=0, but this process may use"),
+        (f"local:{'9' * 9000}", "here: "),
+        ("p100x3", "here: unknown cluster preset 'p100x3'; did you mean"),
+        ("nowhere.toml", "here: cannot read the cluster file"),
+        ("localhost", "here: unknown cluster preset 'localhost'"),
+    ],
+)
+def test_what_is_refused_says_how_it_was_given(word, message):
+    with pytest.raises(InputError) as error:
+        choose_cluster(word, "here")
+    assert str(error.value).startswith(message)
+
+
+def test_auto_place_takes_the_words_of_the_command_line(tmp_path):
+    servers = (
+        tf_placer.Cluster.preset("p100x1").to_toml().replace('type = "', 'address = "127.0.0.1:1"\ntype = "')
+    )
+    file = tmp_path / "servers.toml"
+    file.write_text(servers)
+    assert AutoPlaceConfig(cluster="local:1").chosen_cluster().num_devices == 1
+    assert AutoPlaceConfig(cluster=str(file)).chosen_cluster().kind == "remote"
+
+
+def test_auto_place_probes_nothing_before_its_first_call(monkeypatch):
+    monkeypatch.setattr(local, "_run_probe", None)
+    for word in ("local", f"local:{len(os.sched_getaffinity(0))}"):
+        assert AutoPlaceConfig(cluster=word).cluster == word
+
+
+def test_a_limit_caps_one_device_and_leaves_the_rest():
+    cluster = tf_placer.Cluster.preset("p100x2")
+    limited = cluster.with_memory_limit({"GPU:1": "10GB", "/device:CPU:0": 4096})
+    assert [device.memory_bytes for device in limited.devices] == [
+        cluster.devices[0].memory_bytes,
+        10 * 10**9,
+        4096,
+    ]
+    assert limited.links == cluster.links
+    assert limited.fingerprint() != cluster.fingerprint()
+    assert cluster.with_memory_limit({}) == cluster
+
+
+def test_a_limit_is_never_above_what_the_device_has():
+    cluster = tf_placer.Cluster.preset("p100x2")
+    has = cluster.devices[0].memory_bytes
+    assert cluster.with_memory_limit({"GPU:0": has}) == cluster
+    with pytest.raises(InputError, match=rf"GPU:0 has {has} bytes .* give no more than it has"):
+        cluster.with_memory_limit({"GPU:0": has + 1})
+
+
+def test_a_name_must_mean_one_device():
+    one = tf_placer.Cluster.preset("p100x2").devices[2]
+    names = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in (0, 1)]
+    devices = tuple(dataclasses.replace(one, name=name) for name in names)
+    links = tuple(Link(a, 1 - a, 0, 1e9, f"{a}") for a in (0, 1))
+    cluster = tf_placer.Cluster("two workers", devices, links)
+    assert cluster.with_memory_limit({"/task:1/device:CPU:0": "1MB"}).devices[1].memory_bytes == 10**6
+    with pytest.raises(InputError, match="more than one device"):
+        cluster.with_memory_limit({"CPU:0": "1MB"})
+    with pytest.raises(InputError, match="are the same device"):
+        cluster.with_memory_limit({"/task:1/device:CPU:0": 1, "/job:worker/task:1/device:CPU:0": 2})
+
+
+def test_texts_name_the_flag():
+    assert limits_of_texts("--memory_limit", ["GPU:0=10GB", "gpu:1=7"]) == {"GPU:0": 10**10, "gpu:1": 7}
+    with pytest.raises(InputError, match=r"--memory_limit=GPU:0=2GB: GPU:0 has a limit already, 1GB"):
+        limits_of_texts("--memory_limit", ["GPU:0=1GB", "GPU:0=2GB"])
+    with pytest.raises(InputError, match=r"--memory_limit: '1 cup' is no size"):
+        limits_of_texts("--memory_limit", ["GPU:0=1 cup"])
+    with pytest.raises(InputError, match=r"memory_limit: .*'a' is not a TensorFlow device name"):
+        limits_by_device("memory_limit", {"a": 1})
+
+
+def test_a_limit_is_kept_by_the_search():
+    # 2 ops of 100 resident bytes each: a device of 150 bytes takes one of them.
+    cluster = tf_placer.Cluster.preset("p100x2").with_memory_limit({"GPU:0": 150, "GPU:1": 150})
+    problem = tf_placer.Problem.from_arrays(
+        compute_ns=[[1000, 1000, 10**9]] * 2, edges=[[0, 1]], edge_bytes=[0], resident_bytes=[100, 100],
+        output_bytes=[0, 0], allowed=[[True, True, True]] * 2, cluster=cluster,
+    )  # fmt: skip
+    result = tf_placer.search(problem, "local_search", budget_evaluations=64)
+    assert sorted(result.placement.device_of_unit) == [0, 1]

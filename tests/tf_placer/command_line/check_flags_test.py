@@ -47,19 +47,10 @@ WRONG = {
     f"{_TOWERS} {_ON} --sead=1": "place has no flag --sead; did you mean '--seed'",
     f"{_TOWERS} {_ON} --budget=10": "did you mean '--budget_s'",
     f"place --saved-model=model {_ON}": "did you mean '--saved_model'?",
-    f"{_TOWERS} {_ON} --seed=x": "--seed is 'x'; give a whole number from 0 to 2147483647",
     f"{_TOWERS} {_ON} --json=maybe": "--json is 'maybe'; give True or False",
     f"{_TOWERS} {_ON} --budget_s=10s": "--budget_s is '10s'; give a finite number above 0",
-    f"{_TOWERS} {_ON} --budget_s=0": "--budget_s is '0'; give a finite number above 0",
-    f"{_TOWERS} {_ON} --budget_evaluations=0": "--budget_evaluations is '0'; give",
-    f"{_TOWERS} {_ON} --by=ops": "--by is 'ops'; give one of op, layer",
-    f"{_TOWERS} {_ON} --objective=speed": "give one of time, memory",
     f"{_TOWERS} --cluster=k40x2 --out": "Missing value for flag --out",
-    f"{_TOWERS} {_ON} --method=": "--method is empty",
-    f"compare --workload=two_towers {_ON} --methods=": "--methods is empty; give a value",
     f"{_TOWERS} {_ON} --seed={2**31}": "--seed is '2147483648'",
-    f"{_TOWERS} {_ON} --write=best": "--write is 'best'; give one of fastest, method",
-    f"place --workload= {_ON}": "--workload is empty",
     f"{_TOWERS} --saved_model=model {_ON}": "--workload and --saved_model are given; give one of them",
     f"{_TOWERS} --args=f {_ON}": "--args is given without --script; give both",
     "explain --plan=g.json --op=x --layer=y": "--op and --layer are given; give one of them",
@@ -203,9 +194,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_command_line_is_one_line_with_a_remedy(
-    line: str, answers: dict[str, dict[str, Any]]
-) -> None:
+def test_a_wrong_command_line_is_one_line_with_a_remedy(line, answers):
     found, expected = answers[line], WRONG[line]
     assert found["status"] == 2
     if expected is None:  # nothing at all was typed
@@ -217,20 +206,20 @@ def test_a_wrong_command_line_is_one_line_with_a_remedy(
 
 
 @pytest.mark.parametrize("line", RIGHT)
-def test_what_needs_no_tensorflow_is_answered(line: str, answers: dict[str, dict[str, Any]]) -> None:
+def test_what_needs_no_tensorflow_is_answered(line, answers):
     found = answers[line]
     assert (found["status"], found["errors"]) == (0, "")
     assert any(text.startswith(RIGHT[line]) for text in found["output"].splitlines()), found["output"]
 
 
-def test_none_of_it_loads_tensorflow_or_leaves_anything(answers: dict[str, dict[str, Any]]) -> None:
+def test_none_of_it_loads_tensorflow_or_leaves_anything(answers):
     loading = [line for line, found in answers.items() if line != "left" and found["loaded"]]
     assert loading == []
     assert answers["left"]["paths"] == []
 
 
 @pytest.mark.medium
-def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
+def test_what_is_right_loads_tensorflow(tmp_path):
     # The test above passes where nothing is ever seen as loaded; this one shows that it is.
     asked = tmp_path / "lines.json"
     asked.write_text(json.dumps([["explain", "--plan=p.json", "--op=x"]]))
@@ -247,14 +236,14 @@ def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
     assert found["status"] == 2 and {"tensorflow", "sonnet"} <= set(found["loaded"])
 
 
-def test_names_that_are_known_without_tensorflow_are_those_of_the_tables() -> None:
+def test_names_that_are_known_without_tensorflow_are_those_of_the_tables():
     assert set(known_workloads.built_in()) == set(registry._BUILT_IN)
     assert [row["name"] for row in methods.descriptions()] == list(methods.BUILT_IN)
     for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
         assert methods.the(role).name == getattr(methods, role.name)
 
 
-def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_registered_is_known(monkeypatch):
     monkeypatch.setattr(registry, "_TABLE", {**registry._TABLE, "mine": registry.find("dense_small")})
     monkeypatch.setattr(methods, "_METHODS", {**methods._METHODS, "mine": methods.find("single")})
     known_workloads.check_name("mine")
@@ -262,7 +251,7 @@ def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "mine" in known_workloads.names() and "mine" in methods.names()
 
 
-def test_descriptions_of_methods_that_ship_are_those_of_the_table() -> None:
+def test_descriptions_of_methods_that_ship_are_those_of_the_table():
     shipped = json.loads(methods.DESCRIPTIONS.read_text(encoding="utf8"))
     rows = [json.dumps(methods.about(spec.name)) for spec in map(methods.find, methods.BUILT_IN)]
     assert shipped == [json.loads(row) for row in rows], "write them anew: [\n" + ",\n".join(rows) + "\n]\n"

@@ -26,7 +26,7 @@ def wait_for(process: subprocess.Popen[bytes], file: pathlib.Path, text: str) ->
 @pytest.mark.parametrize(
     ("first_s", "second_s"), [(0.0, 0.05), (3.0, 0.2), (12.0, 0.0), (12.0, 1.0)]
 )  # while it traces, and while it learns
-def test_the_best_of_a_search_is_written(first_s: float, second_s: float, tmp_path: pathlib.Path) -> None:
+def test_the_best_of_a_search_is_written(first_s, second_s, tmp_path):
     command = [sys.executable, "-m", "tf_placer", "place", "--workload=dense_small", "--cluster=k40x2"]
     command += ["--method=hdp", "--budget_s=600", "--write=method", f"--out={tmp_path / 'out'}"]
     out, error = tmp_path / "stdout", tmp_path / "stderr"

@@ -35,9 +35,7 @@ def ctrl_c_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> li
 
 
 @pytest.mark.parametrize("name", ["put_in_parts", "data_parallel_row", "where_it_pays", "starts"])
-def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(
-    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(name, tmp_path, monkeypatch):
     """While the batch is split and while the search in parts begins; once more as it is reported changes nothing."""
     owner = find if name in ("put_in_parts", "data_parallel_row") else forms.Form
     pressed = ctrl_c_when(monkeypatch, owner, name)
@@ -49,18 +47,14 @@ def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(
 
 
 @pytest.mark.parametrize("name, flag", [("with_simulated_clusters", "--fuse"), ("in_layers", "--by=layer")])
-def test_ctrl_c_in_what_follows_a_search_keeps_its_plan(
-    name: str, flag: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_what_follows_a_search_keeps_its_plan(name, flag, tmp_path, monkeypatch):
     pressed = ctrl_c_when(monkeypatch, find, name)
     summary = summary_of(tmp_path, "place", "--method=local_search", "--parts=1", flag)
     assert pressed and summary["evaluations"] >= 400 and summary["runtime_s"] is not None
     assert ("by_layer_s" in summary) == (name == "in_layers")
 
 
-def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_the_search_leaves_nothing_but_writing(tmp_path, monkeypatch):
     """Pressed once more before anything is written, it is ignored."""
     show = recorder.ConsoleProgress.show
     shown: list[recorder.HistoryEntry] = []
@@ -79,9 +73,7 @@ def test_ctrl_c_in_the_search_leaves_nothing_but_writing(
     assert summary["evaluations"] < 400
 
 
-def test_ctrl_c_before_a_method_finds_anything_keeps_what_others_found(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_before_a_method_finds_anything_keeps_what_others_found(tmp_path, monkeypatch):
     search, begun = find.search, []
 
     def pressed(problem: object, method: str, *args: object, **named: object) -> object:

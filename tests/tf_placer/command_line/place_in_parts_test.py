@@ -20,7 +20,7 @@ def summary_of(tmp_path: pathlib.Path, *flags: str) -> dict:
 
 
 @pytest.mark.medium
-def test_the_faster_form_is_written(tmp_path: pathlib.Path) -> None:
+def test_the_faster_form_is_written(tmp_path):
     told = summary_of(tmp_path)
     times = {**told["baselines"], told["written"]: told["runtime_s"]}
     assert {"data_parallel", "split", "local_search"} <= times.keys()
@@ -40,9 +40,7 @@ def test_the_faster_form_is_written(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.medium
 @pytest.mark.parametrize("parts", ["1", "4"])
-def test_so_many_parts_as_are_asked_for(
-    parts: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_so_many_parts_as_are_asked_for(parts, tmp_path, capsys):
     told = summary_of(tmp_path, f"--parts={parts}")
     assert told["parts"] == int(parts) and "split" not in told["baselines"]
     plan = json.loads((tmp_path / "out" / "placement.json").read_text())
@@ -61,9 +59,7 @@ def test_so_many_parts_as_are_asked_for(
         (["--workload=two_towers", "--parts=100000"], "parts is 100000"),
     ],
 )
-def test_bad_input_is_one_line(
-    flags: list[str], message: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line(flags, message, tmp_path, capsys):
     out = tmp_path / "out"
     assert run(["place", *flags, "--cluster=p100x2", "--budget_evaluations=4", f"--out={out}"]) == 2
     assert message in capsys.readouterr().err
@@ -86,7 +82,7 @@ x = tf.ones([8, 4])
 DEVICES = ["--cluster=p100x2", "--method=local_search", "--budget_evaluations=60"]
 
 
-def test_a_script_is_tried_in_parts(tmp_path: pathlib.Path) -> None:
+def test_a_script_is_tried_in_parts(tmp_path):
     script, out = tmp_path / "script.py", tmp_path / "out"
     script.write_text(SCRIPT)
     given = ["place", f"--script={script}:step", "--args=x", *DEVICES, f"--out={out}"]
@@ -98,9 +94,7 @@ def test_a_script_is_tried_in_parts(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.medium
-def test_a_plan_says_how_many_parts_it_is_of(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_says_how_many_parts_it_is_of(tmp_path, capsys):
     """Also one that does not say for which flags it was made."""
     wanted = summary_of(tmp_path, "--parts=3", "--batch_statistics=part")
     file = tmp_path / "out" / "placement.json"
@@ -121,7 +115,7 @@ def test_a_plan_says_how_many_parts_it_is_of(
     assert "was made for another graph" in capsys.readouterr().err
 
 
-def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path: pathlib.Path) -> None:
+def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path):
     model, out = tmp_path / "model", tmp_path / "out"
     keras.Sequential([keras.Input([4]), keras.layers.Dense(4, "relu")]).export(model, verbose=False)
     given = ["place", f"--saved_model={model}", "--batch_size=8", *DEVICES, f"--out={out}"]
@@ -141,9 +135,7 @@ def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path: pathlib.Path) 
 
 
 @pytest.mark.medium
-def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(tmp_path, capsys, monkeypatch):
     """What is kept whole is fixed here: of small programs the estimates keep nothing."""
     kept: list[str] = []
 

@@ -79,7 +79,7 @@ def lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("tf-placer: ")]
 
 
-def test_the_script_is_run_as_python_runs_it(folder: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_script_is_run_as_python_runs_it(folder, capfd):
     assert run(["run", "light.py", "3", "", "--cluster=mine", "--help"]) == 3
     out, err = capfd.readouterr()
     words = ["light.py", "3", "", "--cluster=mine", "--help"]
@@ -87,25 +87,19 @@ def test_the_script_is_run_as_python_runs_it(folder: pathlib.Path, capfd: pytest
     assert err == ""
 
 
-def test_it_can_be_switched_off(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_can_be_switched_off(folder, capfd, monkeypatch):
     monkeypatch.setenv(DISABLE, "1")
     assert run(["run", "light.py", "0"]) == 0
     assert lines(capfd.readouterr().err) == ["tf-placer: TF_PLACER_DISABLE=1: light.py runs as it is"]
 
 
-def test_a_script_in_which_nothing_is_watched_says_so(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_in_which_nothing_is_watched_says_so(folder, capfd):
     assert run(["run", "light.py", "0"]) == 0
     assert capfd.readouterr().err == "tf-placer: nothing is placed: light.py does not load TensorFlow\n"
 
 
 @pytest.mark.slow
-def test_a_session_of_tensorflow_1_is_not_watched(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_of_tensorflow_1_is_not_watched(folder, capfd):
     (folder / "session.py").write_text(
         "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\nprint(tf.Session().run(tf.constant(2)))\n"
     )
@@ -115,9 +109,7 @@ def test_a_session_of_tensorflow_1_is_not_watched(
     assert lines(err) == ["tf-placer: nothing is placed: session.py calls no tf.function"]
 
 
-def test_an_error_of_the_script_is_told_as_python_tells_it(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_script_is_told_as_python_tells_it(folder, capfd):
     (folder / "fails.py").write_text("def f():\n    raise ValueError('mine')\n\n\nf()\n")
     assert run(["run", "fails.py"]) == 1
     error = capfd.readouterr().err
@@ -147,9 +139,7 @@ def test_an_error_of_the_script_is_told_as_python_tells_it(
         ([], r"run needs --program .*; for example: tf-placer run"),
     ],
 )
-def test_a_mistake_is_one_line(
-    words: list[str], message: str, folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(words, message, folder, capfd):
     (folder / "broken.py").write_text("def")
     split = {"fingerprint": 64 * "0", "batch": 4, "parts": 2, "batch_statistics": "whole"}
     plan = {"schema_version": 1, "fingerprint": 64 * "1", "devices": {"x": "/device:CPU:0"}, "split": split}
@@ -167,14 +157,7 @@ def test_a_mistake_is_one_line(
         (LOADED_BY, "other.so", r"TF_PLUGGABLE_DEVICE_LIBRARY_PATH is other\.so, .*; unset it"),
     ],
 )
-def test_a_wrong_plug_in_is_one_line(
-    variable: str,
-    value: str,
-    message: str,
-    folder: pathlib.Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_plug_in_is_one_line(variable, value, message, folder, capfd, monkeypatch):
     (folder / "other.so").write_bytes(b"tf_placer plug-in for TensorFlow 1.2.3;")
     monkeypatch.setenv(variable, value)
     assert run(["run", "light.py", "0"]) == 2
@@ -183,16 +166,10 @@ def test_a_wrong_plug_in_is_one_line(
 
 
 @pytest.mark.slow
-def test_a_script_runs_by_a_plan_and_computes_the_same(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_runs_by_a_plan_and_computes_the_same(folder, capfd, monkeypatch):
     words = [
-        "--cluster=logical:2",
-        "--parts=1",
-        "--budget_evaluations=8",
-        "--write=method",
-        "--method=random",
-    ]
+        "--cluster=logical:2", "--parts=1", "--budget_evaluations=8", "--write=method", "--method=random",
+    ]  # fmt: skip
     place = ["-m", "tf_placer", "place", "trains.py:model", *words, "--order=heft_rank", "--out=plan"]
     _in_a_process_of_its_own(*place)
     placement = json.loads((folder / "plan" / "placement.json").read_text())
@@ -222,9 +199,7 @@ def _in_a_process_of_its_own(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_plan_for_another_program_is_told_at_the_end(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_for_another_program_is_told_at_the_end(folder, capfd):
     plan = {"schema_version": 1, "fingerprint": 64 * "0", "devices": {"x": "/device:CPU:0"}}
     (folder / "plan.json").write_text(json.dumps(plan))
     assert run(["run", "--cluster=logical:2", "--plan=plan.json", "trains.py"]) == 2
@@ -236,7 +211,7 @@ def test_a_plan_for_another_program_is_told_at_the_end(
 
 
 @pytest.mark.slow
-def test_without_a_plan_one_is_found(folder: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_plan_one_is_found(folder, capfd):
     script = folder / "costly.py"
     script.write_text(
         "import time\nimport tensorflow as tf\nv = tf.Variable(tf.ones([1024, 1024]) / 1024)\n"
@@ -251,7 +226,7 @@ def test_without_a_plan_one_is_found(folder: pathlib.Path, capfd: pytest.Capture
 
 
 @pytest.mark.slow
-def test_keras_steps_are_opened(folder: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_keras_steps_are_opened(folder, capfd):
     assert run(["run", "compiled.py"]) == 0
     out, err = capfd.readouterr()
     assert out == "False\n"

@@ -92,7 +92,7 @@ def shapes(script: pathlib.Path, name: str, args: str | None = None) -> list[tup
 
 
 @pytest.mark.medium
-def test_arguments_are_what_the_script_says(script: pathlib.Path) -> None:
+def test_arguments_are_what_the_script_says(script):
     assert shapes(script, "step") == [(32, 8)]  # the signature's open size is the batch size
     assert shapes(script, "Holder.inner") == [(32, 8)]
     assert shapes(script, "concrete") == [(32, 8)]
@@ -104,7 +104,7 @@ def test_arguments_are_what_the_script_says(script: pathlib.Path) -> None:
     assert shapes(script, "model") == [(32, 8)]
 
 
-def test_a_compiled_model_is_placed_with_its_whole_training_step(script: pathlib.Path) -> None:
+def test_a_compiled_model_is_placed_with_its_whole_training_step(script):
     item = script_item(Script.named(f"{script}:trained"), "batch", 32)
     assert [feed.shape for feed in item.feeds] == [(7, 8), (7,)]
     trained = {variable.node for variable in item.variables if "kernel" in variable.node}
@@ -112,12 +112,12 @@ def test_a_compiled_model_is_placed_with_its_whole_training_step(script: pathlib
     assert "SparseSoftmaxCrossEntropyWithLogits" in item.index.op_types
 
 
-def test_a_script_runs_once(script: pathlib.Path) -> None:
+def test_a_script_runs_once(script):
     source = Source(script=f"{script}:trained", args="batch")
     assert source.item() is source.item()
 
 
-def test_example_args_stand_for_all_functions(script: pathlib.Path) -> None:
+def test_example_args_stand_for_all_functions(script):
     script.write_text(
         "import tensorflow as tf\ndef f(x): return x\ndef example_args(): return tf.ones([4])\n"
     )
@@ -143,9 +143,7 @@ def test_example_args_stand_for_all_functions(script: pathlib.Path) -> None:
         ("wrong", None, "line 30 of my_script.py: NameError: name 'undefined' is not defined"),
     ],
 )
-def test_what_cannot_be_placed_is_one_line(
-    name: str, args: str | None, expected: str, script: pathlib.Path
-) -> None:
+def test_what_cannot_be_placed_is_one_line(name, args, expected, script):
     with pytest.raises(InputError, match=expected) as error:
         shapes(script, name, args)
     assert len(str(error.value).splitlines()) == 1
@@ -164,15 +162,13 @@ def test_what_cannot_be_placed_is_one_line(
         ),
     ],
 )
-def test_a_script_that_fails_is_told_with_its_line(text: str, expected: str, script: pathlib.Path) -> None:
+def test_a_script_that_fails_is_told_with_its_line(text, expected, script):
     script.write_text(text)
     with pytest.raises(InputError, match=expected):
         shapes(script, "f")
 
 
-def test_a_module_is_looked_for_in_the_working_folder(
-    script: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_is_looked_for_in_the_working_folder(script, monkeypatch):
     monkeypatch.chdir(script.parent)
     item = script_item(Script.named("my_script:step"), None, 4)
     assert item.name == "step" and item.feeds[0].shape == (4, 8)
@@ -180,7 +176,7 @@ def test_a_module_is_looked_for_in_the_working_folder(
         script_item(Script.named("nowhere.at_all:step"), None, 4)
 
 
-def test_a_script_named_as_a_module_that_is_there_does_not_replace_it(tmp_path: pathlib.Path) -> None:
+def test_a_script_named_as_a_module_that_is_there_does_not_replace_it(tmp_path):
     import tensorflow as tf
 
     file = tmp_path / "tensorflow.py"
@@ -192,7 +188,7 @@ def test_a_script_named_as_a_module_that_is_there_does_not_replace_it(tmp_path: 
     sys.path.remove(str(tmp_path))
 
 
-def test_nothing_is_left_beside_a_script(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_beside_a_script(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file = tmp_path / "left_alone.py"
     file.write_text("def f(): return 1.0\n")
@@ -202,9 +198,7 @@ def test_nothing_is_left_beside_a_script(tmp_path: pathlib.Path, monkeypatch: py
     sys.path.remove(str(tmp_path))
 
 
-def test_a_plan_remembers_the_script(
-    script: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_remembers_the_script(script, tmp_path, capsys):
     out = tmp_path / "out"
     base = ["--cluster=k40x2", "--method=single", "--budget_evaluations=4", f"--out={out}", "--batch_size=6"]
     assert run(["place", f"{script}:bare", "--args=one", *base]) == 0
@@ -218,7 +212,7 @@ def test_a_plan_remembers_the_script(
 
 
 @pytest.mark.medium
-def test_as_a_process_json_is_all_of_standard_output(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_as_a_process_json_is_all_of_standard_output(script, tmp_path):
     script.write_text(
         _SCRIPT + 'import os\nos.system("echo printed by a child")\nos.write(1, b"by the system\\n")\n'
     )
@@ -285,23 +279,14 @@ def fed(script: pathlib.Path, text: str, name: str = "train_step") -> list[tuple
         ("\n    while True:\n        try: train_step(x, y)\n        except Exception: pass", [_X, _Y]),
     ],
 )
-def test_the_first_call_in_a_script_gives_the_arguments(
-    decorators: str,
-    begin: str,
-    call: str,
-    expected: list,
-    script: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_first_call_in_a_script_gives_the_arguments(decorators, begin, call, expected, script, capsys):
     text = _STEP.format(decorators=decorators, call=call) + begin
     assert sorted(fed(script, text)) == sorted(expected)
     printed = capsys.readouterr().out
     assert "trained to the end" not in printed and "called by the script" not in printed
 
 
-def test_the_script_of_the_readme(
-    script: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_of_the_readme(script, tmp_path, capsys):
     readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
     script.write_text(readme.split("```python\n")[1].split("```")[0])
     flags = ["--cluster=logical:2", "--method=single", "--budget_evaluations=2", "--parts=1"]
@@ -309,7 +294,7 @@ def test_the_script_of_the_readme(
     assert "train_step on logical2: " in capsys.readouterr().out
 
 
-def test_a_method_is_awaited_on_its_own_object(script: pathlib.Path) -> None:
+def test_a_method_is_awaited_on_its_own_object(script):
     text = """
 import tensorflow as tf
 class Trainer:
@@ -324,7 +309,7 @@ one.step(tf.ones([5]), tf.ones([5]), z=tf.zeros([5]))
         sys.modules.pop("my_script")
 
 
-def test_a_decorator_of_the_script_is_looked_through(script: pathlib.Path) -> None:
+def test_a_decorator_of_the_script_is_looked_through(script):
     text = """
 import functools
 import tensorflow as tf
@@ -345,7 +330,7 @@ step(tf.ones([5]))
     assert fed(script, text, "trainer.step") == [(2,)]
 
 
-def test_a_call_in_a_graph_gives_shapes_where_they_are_known(script: pathlib.Path) -> None:
+def test_a_call_in_a_graph_gives_shapes_where_they_are_known(script):
     text = """
 import tensorflow as tf
 @tf.function
@@ -372,9 +357,7 @@ outer(tf.ones([7]))
         ("model.train_on_batch(x[:3], y[:3])", [(3, 5), (3,)]),
     ],
 )
-def test_the_first_batch_of_fit_is_that_of_a_model(
-    eagerly: bool, train: str, expected: list, script: pathlib.Path
-) -> None:
+def test_the_first_batch_of_fit_is_that_of_a_model(eagerly, train, expected, script):
     text = f"""
 import keras
 import numpy as np
@@ -390,7 +373,7 @@ if __name__ == "__main__":
     assert kind_of(Script.named(f"{script}:model")) == "", "no other program can import it"
 
 
-def test_a_model_that_fits_in_main_can_be_imported(script: pathlib.Path) -> None:
+def test_a_model_that_fits_in_main_can_be_imported(script):
     text = """
 import keras
 import numpy as np
@@ -404,7 +387,7 @@ def main():
     assert kind_of(Script.named(f"{script}:model")) == "model"
 
 
-def test_a_thread_ends_at_its_call(script: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_thread_ends_at_its_call(script, capfd):
     text = _STEP.format(decorators="@tf.function", call="train_step(x, y)")
     text += "import threading\nthread = threading.Thread(target=main)\nthread.start()\nthread.join()\n"
     assert fed(script, text) == [_X, _Y]
@@ -413,7 +396,7 @@ def test_a_thread_ends_at_its_call(script: pathlib.Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", ["train_step", "other_step"])
-def test_what_is_decorated_is_not_placed_by_a_script_that_is_read(name: str, script: pathlib.Path) -> None:
+def test_what_is_decorated_is_not_placed_by_a_script_that_is_read(name, script):
     text = """
 import tensorflow as tf
 import tf_placer
@@ -430,9 +413,7 @@ other_step(train_step(tf.ones([3])))
 @pytest.mark.parametrize(
     "stated", ["train_step_args = tf.ones([2, 4]), tf.ones([2, 3])", "example_args = None"]
 )
-def test_what_a_script_states_comes_before_its_calls(
-    stated: str, script: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_script_states_comes_before_its_calls(stated, script, capsys):
     text = _STEP.format(decorators="@tf.function", call="train_step(x, y)")
     stated = stated.replace("None", "lambda: (tf.ones([2, 4]), tf.ones([2, 3]))")
     assert fed(script, f"{text}main()\n{stated}") == [(2, 4), (2, 3)]
@@ -462,7 +443,7 @@ def test_what_a_script_states_comes_before_its_calls(
         ("train_step(x)", "line 15 of my_script.py: TypeError: .*missing .*required"),
     ],
 )
-def test_a_script_that_makes_no_call_is_one_line(call: str, expected: str, script: pathlib.Path) -> None:
+def test_a_script_that_makes_no_call_is_one_line(call, expected, script):
     for decorators in ("@tf.function", ""):
         with pytest.raises(InputError, match=expected) as error:
             fed(script, _STEP.format(decorators=decorators, call=call) + _MAIN)
@@ -470,9 +451,7 @@ def test_a_script_that_makes_no_call_is_one_line(call: str, expected: str, scrip
         sys.modules.pop("my_script")
 
 
-def test_a_module_of_a_package_ends_at_its_call_too(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_a_package_ends_at_its_call_too(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     folder = tmp_path / "package_of_steps"
     folder.mkdir()
@@ -488,7 +467,7 @@ def test_a_module_of_a_package_ends_at_its_call_too(
         assert [feed.shape for feed in item.feeds] == [(9,)]
 
 
-def test_a_misspelt_name_runs_nothing_more(script: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_name_runs_nothing_more(script, capsys):
     text = _STEP.format(decorators="@tf.function", call="train_step(x, y)") + _MAIN
     with pytest.raises(InputError, match="did you mean 'train_step'"):
         fed(script, text, "trainstep")

@@ -67,7 +67,7 @@ def assert_refused(answer: tuple[int, str], *expected: str) -> None:
         assert words in error
 
 
-def test_a_signature_that_is_not_there(model: pathlib.Path, place: Place, tmp_path: pathlib.Path) -> None:
+def test_a_signature_that_is_not_there(model, place, tmp_path):
     assert_refused(place(model), "no signature 'serving_default'; it has double, twice")
     assert_refused(place(model, "--signature=doubel"), "no signature 'doubel'; it has double, twice")
     assert not (tmp_path / "out").exists()
@@ -84,7 +84,7 @@ def a_frozen_graph(folder: pathlib.Path) -> pathlib.Path:
     return folder / "frozen.pb"
 
 
-def test_results_are_not_written_into_the_model(model: pathlib.Path, place: Place) -> None:
+def test_results_are_not_written_into_the_model(model, place):
     for out in (model, model / "placed"):
         assert_refused(
             place(model, "--signature=double", f"--out={out}"), "would be written into --saved_model"
@@ -94,9 +94,7 @@ def test_results_are_not_written_into_the_model(model: pathlib.Path, place: Plac
     assert (inner / "saved_model.pb").is_file()
 
 
-def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(
-    model: pathlib.Path, place: Place, tmp_path: pathlib.Path
-) -> None:
+def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(model, place, tmp_path):
     out = tmp_path / "out"
     assert place(model, "--signature=double") == (0, "")
     first = (out / "saved_model" / "saved_model.pb").read_bytes()
@@ -105,13 +103,8 @@ def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(
     (out / ".results.new" / "half").write_text("")
     assert place(model, "--signature=twice", "--seed=5") == (0, "")
     results = [
-        "placed_graph.pb",
-        "placement.json",
-        "report.html",
-        "saved_model",
-        "summary.json",
-        "timeline.json",
-    ]
+        "placed_graph.pb", "placement.json", "report.html", "saved_model", "summary.json", "timeline.json",
+    ]  # fmt: skip
     written = ["notes.txt", *results]
     assert sorted(path.name for path in out.iterdir()) == written
     assert json.loads((out / "summary.json").read_text())["seed"] == 5
@@ -120,7 +113,7 @@ def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(
     assert sorted(path.name for path in out.iterdir()) == sorted({*written} - {"saved_model"})
 
 
-def test_brackets_in_a_name_are_no_markup(model: pathlib.Path, place: Place) -> None:
+def test_brackets_in_a_name_are_no_markup(model, place):
     odd = model.rename(model.parent / "[red]model")
     assert place(odd, "--signature=double", f"--out={model.parent}/a[/b]") == (0, "")
 
@@ -146,9 +139,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
     return calls
 
 
-def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once(
-    model: pathlib.Path, place: Place, counted: collections.Counter[str]
-) -> None:
+def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once(model, place, counted):
     assert place(model, "--signature=double") == (0, "")
     assert counted == {"check_graph": 1, "program_of_saved_model": 1, "clean": 1}
     counted.clear()
@@ -161,7 +152,7 @@ def names_in(model: pathlib.Path, *signatures: str) -> list[list[str]]:
     return [list(Item.from_saved_model(model, name).index.names) for name in signatures]
 
 
-def test_a_pin_may_be_about_one_of_several_signatures(tmp_path: pathlib.Path, place: Place) -> None:
+def test_a_pin_may_be_about_one_of_several_signatures(tmp_path, place):
     model = several_signatures(tmp_path).path
     power, scaled = names_in(model, "power", "scaled")
     (only_scaled, *_) = sorted(set(scaled) - set(power))
@@ -170,9 +161,7 @@ def test_a_pin_may_be_about_one_of_several_signatures(tmp_path: pathlib.Path, pl
     assert plan["devices"][only_scaled].endswith("GPU:1")
 
 
-def test_nothing_is_written_before_all_signatures_are_placed(
-    tmp_path: pathlib.Path, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_before_all_signatures_are_placed(tmp_path, place, monkeypatch):
     model = several_signatures(tmp_path).path
     answer = place(model, "--signature=power,scaled", "--pin=decoder=GPU:1")
     assert_refused(answer, "pin 'decoder' matches no op of any signature", "power: '", "scaled: '")
@@ -189,9 +178,7 @@ def test_nothing_is_written_before_all_signatures_are_placed(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_meta_graph_is_checked_and_cleaned_up_once(
-    tmp_path: pathlib.Path, counted: collections.Counter[str]
-) -> None:
+def test_a_meta_graph_is_checked_and_cleaned_up_once(tmp_path, counted):
     flags = [f"--meta_graph={a_frozen_graph(tmp_path)}", "--fetches=Identity:0", "--cluster=k40x2"]
     assert run(["place", *flags, "--method=single", f"--out={tmp_path / 'out'}"]) == 0
     assert counted == {"check_graph": 1, "program_of_meta_graph": 1, "clean": 1}
@@ -207,12 +194,8 @@ class Tripling(tf.Module):
 
 @pytest.mark.parametrize("module", [Doubling, Tripling])
 def test_a_model_that_is_saved_anew_during_the_search_is_read_anew(
-    module: type[tf.Module],
-    model: pathlib.Path,
-    place: Place,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    module, model, place, tmp_path, monkeypatch
+):
     clean = item.clean
 
     def saved_meanwhile(program: Program) -> Program:
@@ -261,7 +244,7 @@ class Effects(tf.Module):
         return {"y": x, "count": loop[0]}
 
 
-def test_nothing_of_the_model_runs(place: Place, tmp_path: pathlib.Path) -> None:
+def test_nothing_of_the_model_runs(place, tmp_path):
     module = Effects(tmp_path / "written")
     signatures = {"reshaped": module.reshaped, "counted": module.counted}
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=signatures)
@@ -291,9 +274,7 @@ class Lookup(tf.Module):
         return {"found": tf.where(self.table.lookup(words) > 0)}
 
 
-def test_what_no_worker_can_run_is_placed_on_the_word_of_the_simulator(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_no_worker_can_run_is_placed_on_the_word_of_the_simulator(tmp_path, capsys):
     module = Lookup()
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.find)
     flags = ["--cluster=local:2", "--method=single", "--budget_evaluations=2", f"--out={tmp_path / 'out'}"]

@@ -12,13 +12,8 @@ from tf_placer.__main__ import run
 
 WORKLOADS = ("--workloads=dense_small", "--clusters=k40x2", "--held_out=branches_small")
 QUICK = (
-    "--method=go",
-    "--set=num_groups=8",
-    "--set=width=4",
-    "--searches=1",
-    "--evaluations=20",
-    "--epochs=2",
-)
+    "--method=go", "--set=num_groups=8", "--set=width=4", "--searches=1", "--evaluations=20", "--epochs=2",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -33,9 +28,7 @@ def said(*argv: str) -> tuple[int, str]:
 
 
 @pytest.mark.medium
-def test_weights_are_taught_written_and_begun_with(
-    tmp_path: pathlib.Path, cache: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_are_taught_written_and_begun_with(tmp_path, cache, capsys):
     out = tmp_path / "go.npz"
     status, text = said("train", *WORKLOADS, *QUICK, f"--out={out}")
     assert status == 0
@@ -47,12 +40,8 @@ def test_weights_are_taught_written_and_begun_with(
     assert status == 0 and "epoch" not in text and out.read_bytes() == weights
 
     place = (
-        "place",
-        "--workload=branches_small",
-        "--cluster=p100x2",
-        "--method=go",
-        "--budget_evaluations=40",
-    )
+        "place", "--workload=branches_small", "--cluster=p100x2", "--method=go", "--budget_evaluations=40",
+    )  # fmt: skip
     small = ("--set=num_groups=8", "--set=width=4")
     assert said(*place, *small, f"--weights={out}", f"--out={tmp_path / 'a'}")[0] == 0
     assert said(*place, f"--weights={out}", f"--out={tmp_path / 'b'}")[0] == 2
@@ -60,9 +49,7 @@ def test_weights_are_taught_written_and_begun_with(
     assert not (tmp_path / "b").exists()
 
 
-def test_a_method_that_is_not_taught_is_told(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_method_that_is_not_taught_is_told(tmp_path, capsys):
     assert said("train", "--method=hdp", *WORKLOADS, f"--out={tmp_path / 'hdp.npz'}")[0] == 2
     assert "'hdp' is not taught beforehand" in capsys.readouterr().err
     place = (
@@ -77,9 +64,7 @@ def test_a_method_that_is_not_taught_is_told(
     assert "'single' is not; leave it out" in capsys.readouterr().err
 
 
-def test_a_file_of_something_else_is_not_replaced(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_something_else_is_not_replaced(tmp_path, capsys):
     out = tmp_path / "mine.txt"
     out.write_text("mine")
     assert said("train", *WORKLOADS, *QUICK, f"--out={out}")[0] == 2

@@ -122,7 +122,7 @@ def test_no_plan_of_a_channels_first_step_has_its_kernels_on_a_cpu():
         ("NHWC", 2, r"kernel of Conv2DBackprop(Input|Filter) for dilations \[1, 2, 2, 1\]; give a cluster with a GPU$"),
     ],
 )  # fmt: skip
-def test_what_only_a_gpu_runs_is_told_where_there_is_none(layout: str, dilation: int, told: str):
+def test_what_only_a_gpu_runs_is_told_where_there_is_none(layout, dilation, told):
     with pytest.raises(InputError, match=told):
         analytic_problem(convolutional_step(layout, dilation), only_cpu())
 
@@ -143,7 +143,7 @@ def test_an_op_within_a_loop_is_told_of_the_loop():
 
 
 @pytest.mark.parametrize("onednn", [True, False])
-def test_a_cpu_of_this_machine_runs_what_its_kernels_do(onednn: bool, monkeypatch: pytest.MonkeyPatch):
+def test_a_cpu_of_this_machine_runs_what_its_kernels_do(onednn, monkeypatch):
     monkeypatch.setattr(analytic, "is_onednn_on", lambda: onednn)
     if not onednn:
         with pytest.raises(InputError, match="for the layout NCHW"):

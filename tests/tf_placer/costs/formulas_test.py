@@ -1,10 +1,23 @@
-"""Cost formulas: each family against arithmetic done by hand."""
+"""Cost formulas against arithmetic done by hand, the work of ops as arrays, and kernel look-up."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from tf_placer.costs.formulas import FORMULA_OF_TYPE, FORMULAS, FREE, Kind, OpView, Work, WorkClass, work_of
+from tf_placer.base.arguments import InputError
+from tf_placer.costs.analytic import find_kernel
+from tf_placer.costs.formulas import (
+    FORMULA_OF_TYPE,
+    FORMULAS,
+    FREE,
+    Kind,
+    OpView,
+    OpWork,
+    Work,
+    WorkClass,
+    work_of,
+)
 from tf_placer.graph.sizes import OutputSpec
 
 
@@ -233,3 +246,77 @@ def test_batched_products_are_apart(name):
 
     work = _work(make)
     assert (work.work_class, work.tiles) == (WorkClass.BATCHED_PRODUCT_TO_128, 6 * 2 * 2)
+
+
+def test_sums_and_multiples():
+    classes = [WorkClass.STREAMING, WorkClass.CONVOLUTION_1X1]
+    work = OpWork([1, 2], [10, 20], [0, 1], classes)
+    assert work.sum().tolist() == [3, 30, 1]
+    assert work.times(3).sum().tolist() == [9, 90, 3]
+    joined = OpWork.joined([work, work.times(2)])
+    assert joined.flops.tolist() == [1, 2, 2, 4]
+    assert joined.num_bytes.tolist() == [10, 20, 20, 40]
+    assert joined.launches.tolist() == [0, 1, 0, 2]
+    assert joined.work_class.tolist() == 2 * classes
+    assert (joined.flops.dtype, joined.work_class.dtype) == (np.float64, np.int64)
+
+
+@pytest.mark.parametrize("name", ["flops", "num_bytes", "launches", "work_class"])
+def test_what_is_no_work(name):
+    for value in (-1.0, float("nan"), float("inf")) if name != "work_class" else (999,):
+        with pytest.raises(InputError, match="work is no number of at least 0 or no WorkClass for some op"):
+            OpWork(**{"flops": [1], "num_bytes": [1], "launches": [1], name: [value]})
+
+
+def test_work_of_before_classes_has_none():
+    assert OpWork([1, 0], [10, 0], [1, 0]).work_class.tolist() == [WorkClass.UNCLASSIFIED, WorkClass.FREE]
+
+
+def test_every_class_is_of_a_kind():
+    assert {one.kind for one in WorkClass} == set(Kind)
+    assert WorkClass.CONVOLUTION_3X3_WIDE.kind is Kind.CONVOLUTION
+    assert WorkClass.BATCHED_PRODUCT_WIDE.kind is Kind.MATRIX_PRODUCT
+    assert WorkClass.DEPTHWISE_CONVOLUTION.kind is Kind.DEPTHWISE_CONVOLUTION
+    assert WorkClass.SOFTMAX.kind is Kind.REDUCTION
+
+
+def _node(make) -> tf.compat.v1.NodeDef:
+    with tf.Graph().as_default():
+        return make().op.node_def
+
+
+def _placeholder(dtype):
+    return tf.compat.v1.placeholder(dtype, [2])
+
+
+def test_float_arithmetic_runs_on_the_gpu_itself():
+    node = _node(lambda: tf.raw_ops.AddV2(x=_placeholder(tf.float32), y=_placeholder(tf.float32)))
+    assert find_kernel(node, "GPU") is find_kernel(node, "CPU") is False
+
+
+def test_int32_arithmetic_of_a_gpu_is_cpu_code():
+    node = _node(lambda: tf.raw_ops.AddV2(x=_placeholder(tf.int32), y=_placeholder(tf.int32)))
+    assert find_kernel(node, "GPU") is True
+    assert find_kernel(node, "CPU") is False
+
+
+def test_a_type_without_kernel_is_refused_although_the_op_has_others():
+    node = _node(lambda: tf.raw_ops.Add(x=_placeholder(tf.string), y=_placeholder(tf.string)))
+    assert find_kernel(node, "CPU") is not None
+    assert find_kernel(node, "GPU") is None
+
+
+def test_an_op_with_cpu_kernels_only_is_refused_on_the_gpu():
+    node = _node(lambda: tf.raw_ops.StringLength(input=_placeholder(tf.string)))
+    assert find_kernel(node, "CPU") is not None
+    assert find_kernel(node, "GPU") is None
+
+
+def test_default_kernels_serve_every_device_type():
+    node = _node(lambda: tf.raw_ops.Identity(input=_placeholder(tf.float32)))
+    assert find_kernel(node, "GPU") is not None
+
+
+def test_placeholders_take_any_device_and_unknown_ops_none():
+    assert find_kernel(_node(lambda: _placeholder(tf.string)), "GPU") is not None
+    assert find_kernel(tf.compat.v1.NodeDef(name="a", op="NobodyKnowsThis"), "CPU") is None

@@ -147,26 +147,18 @@ def program(nodes: list[tuple[node_def_pb2.NodeDef, list[int]]], shape: tuple[in
 
 
 @pytest.mark.medium
-def test_most_types_are_looked_at(nodes: list[tuple[node_def_pb2.NodeDef, list[int]]]) -> None:
+def test_most_types_are_looked_at(nodes):
     types = {node.op for node, _ in nodes}
     assert len(types) > 900
     assert len(types & set(FORMULA_OF_TYPE)) > 290
     assert {
-        "MatMul",
-        "BatchMatMulV2",
-        "Einsum",
-        "Conv3D",
-        "Where",
-        "NonMaxSuppressionV3",
-        "SegmentSum",
-    } <= types
+        "MatMul", "BatchMatMulV2", "Einsum", "Conv3D", "Where", "NonMaxSuppressionV3", "SegmentSum",
+    } <= types  # fmt: skip
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("shape", SHAPES)
-def test_all_have_sizes_and_costs(
-    nodes: list[tuple[node_def_pb2.NodeDef, list[int]]], shape: tuple[int, ...]
-) -> None:
+def test_all_have_sizes_and_costs(nodes, shape):
     item = Item.from_program("all", program(nodes, shape))
     kept = set(item.index.names)
     assert len(kept & {node.name for node, _ in nodes}) > 0.9 * len(nodes)
@@ -196,14 +188,12 @@ def spec(*shape: int) -> OutputSpec:
         ((), (), 2 * 30),
     ],
 )
-def test_a_product_of_a_shape_that_is_an_estimate(
-    op_type: str, left: tuple[int, ...], right: tuple[int, ...], flops: int
-) -> None:
+def test_a_product_of_a_shape_that_is_an_estimate(op_type, left, right, flops):
     node = node_def_pb2.NodeDef(op=op_type)
     assert work_of(OpView(node, (spec(*left), spec(*right)), (spec(6, 5),))).flops == flops
 
 
-def test_a_tensor_that_is_parsed_before_a_product() -> None:
+def test_a_tensor_that_is_parsed_before_a_product():
     weights = tf.Variable(tf.ones([4, 5]))
     item = Item.from_function(lambda text: tf.io.parse_tensor(text, tf.float32) @ weights, tf.constant(b""))
     costs = analytic_costs(item, Cluster.preset("k40x2"))
@@ -213,7 +203,7 @@ def test_a_tensor_that_is_parsed_before_a_product() -> None:
     assert costs.work.flops[op] == 2 * np.prod(product.shape) * 4
 
 
-def test_the_same_in_a_branch() -> None:
+def test_the_same_in_a_branch():
     weights = tf.Variable(tf.ones([4, 5]))
 
     def parsed(text: tf.Tensor) -> tf.Tensor:
@@ -227,7 +217,7 @@ def test_the_same_in_a_branch() -> None:
     assert (costs.compute_ns >= 0).all() and costs.guessed
 
 
-def test_a_ragged_tensor_that_does_not_say_how_it_is_cut() -> None:
+def test_a_ragged_tensor_that_does_not_say_how_it_is_cut():
     node = node_def_pb2.NodeDef(op="RaggedTensorToTensor")
     output = Unsized(
         node, tf.TensorShape([None, None]), ((2,), (6,), (), (3,)), (None,) * 4, lambda k: None, 32

@@ -1,4 +1,4 @@
-"""Placements timed on real worker processes, and what happens when those die."""
+"""Placements timed on real worker processes, of TensorFlow 1 too, and what happens when those die."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf1_programs import program
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation import attempts, runtime
@@ -383,3 +384,19 @@ def test_variables_of_one_placement_are_gone_before_the_next(cluster):
 def _resident_bytes(pid: int) -> int:
     with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("name", ["two_loops", "arrays", "guarded_update", "nested_training"])
+def test_a_program_runs_where_it_is_put(name, warm_workers):
+    found = program(name)
+    item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
+    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
+    apart = problem.legalized(np.arange(problem.num_units) % 2)
+    assert len(set(apart.tolist())) == 2
+    evaluator = warm_workers.evaluator(item, problem, QUICK)
+    measured = evaluator.evaluate(np.stack([problem.everything_on(0), apart]))
+    assert measured.status.tolist() == [Status.OK, Status.OK]
+    assert (measured.runtime_s > 0).all()
+    audit = evaluator.audit(apart)
+    assert not audit.unexplained
+    assert audit.in_place > item.index.num_ops / 2

@@ -85,7 +85,7 @@ def listeners(pids: set[int]) -> set[str]:
 
 
 @pytest.mark.parametrize("actors", [2, 4])
-def test_actors_and_the_driver_are_killed_at_random(actors: int, tmp_path: pathlib.Path) -> None:
+def test_actors_and_the_driver_are_killed_at_random(actors, tmp_path):
     chance, journal = random.Random(actors), tmp_path / "measured.jsonl"
     begin_s, killed_actors, killed_drivers, heard = time.monotonic(), 0, 0, set()
     driver = started(tmp_path, f"local:{actors}", _PLANS)
@@ -127,7 +127,7 @@ def test_actors_and_the_driver_are_killed_at_random(actors: int, tmp_path: pathl
     assert descendants(driver.pid) == []
 
 
-def test_a_cluster_that_runs_is_joined_with_its_token_and_with_no_other(tmp_path: pathlib.Path) -> None:
+def test_a_cluster_that_runs_is_joined_with_its_token_and_with_no_other(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,7 +1,5 @@
 """A damaged graph is refused in one line that names the node or function; a good one passes as it is."""
 
-from collections.abc import Callable
-
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
@@ -13,10 +11,7 @@ from tf_placer.graph.check import MAX_DEPTH, check_calls, check_graph, is_tensor
 @pytest.fixture
 def graph_def() -> tf.compat.v1.GraphDef:
     """x -> MatMul with a constant -> a call -> a loop, all of one library."""
-
-    @tf.function
-    def doubled(x):
-        return x + x
+    doubled = tf.function(lambda x: x + x)
 
     @tf.function(input_signature=[tf.TensorSpec([2, 2], tf.float32, name="x")])
     def program(x):
@@ -90,7 +85,7 @@ def _many_outputs(graph_def) -> None:
         (_many_outputs, "'split'.* has 1000000000000 outputs"),
     ],
 )
-def test_damage_to_the_main_graph(graph_def, damage: Callable, message: str):
+def test_damage_to_the_main_graph(graph_def, damage, message):
     damage(graph_def)
     with pytest.raises(InputError, match=message) as error:
         check_graph(graph_def)
@@ -114,7 +109,7 @@ def test_damage_to_the_main_graph(graph_def, damage: Callable, message: str):
         (lambda f: setattr(f.signature.input_arg[0], "type", 0), "argument 'x' has the unknown dtype 0"),
     ],
 )
-def test_damage_to_a_function_names_the_function(graph_def, damage: Callable, message: str):
+def test_damage_to_a_function_names_the_function(graph_def, damage, message):
     damaged = body(graph_def)
     damage(damaged)
     with pytest.raises(InputError, match=f"function '{damaged.signature.name}': .*{message}"):

@@ -61,9 +61,7 @@ def nested():
         v.assign(doubled + y)
         return same, v + 1.0, y
 
-    @tf.function
-    def pure(x):
-        return tf.sin(x)
+    pure = tf.function(lambda x: tf.sin(x))
 
     @tf.function
     def only_effect():
@@ -100,10 +98,7 @@ def random_numbers():
 def random_numbers_in_a_branch():
     """A branch that calls a function twice: its stateful random op goes on separately for each call."""
     v = tf.Variable(tf.zeros(5), name="v")
-
-    @tf.function
-    def noise(scale):
-        return scale * tf.random.uniform((5,), seed=5)
+    noise = tf.function(lambda scale: scale * tf.random.uniform((5,), seed=5))
 
     @tf.function
     def step(x):

@@ -182,10 +182,7 @@ def test_a_graph_from_a_file_asks_too():
 
 @pytest.mark.parametrize("text", ["/device:GPU:x", "nowhere"])
 def test_what_is_no_device_is_handed_on_as_it_is(text):
-    @tf.function
-    def inner(x):
-        return tf.exp(x, name="exp")
-
+    inner = tf.function(lambda x: tf.exp(x, name="exp"))
     graph_def = tf.function(lambda x: inner(x)).get_concrete_function(X).graph.as_graph_def()
     for node in [*graph_def.node, *graph_def.library.function[0].node_def]:
         if node.op == "PartitionedCall":

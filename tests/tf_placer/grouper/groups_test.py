@@ -358,33 +358,27 @@ def _side_branch() -> Problem:
     )
 
 
-def test_slack_is_a_share_of_the_critical_path() -> None:
+def test_slack_is_a_share_of_the_critical_path():
     # The path is 300 ns; through op 3 it is 100 + 40, so that it could wait 160.
     np.testing.assert_allclose(unit_slack(_side_branch()), [0, 0, 0, 160 / 300])
 
 
-def test_what_can_wait_is_a_group_of_its_own() -> None:
+def test_what_can_wait_is_a_group_of_its_own():
     assert slack_groups(_side_branch(), 1).tolist() == [0, 0, 0, 1]
     assert slack_groups(_side_branch(), 1, classes=()).tolist() == [0, 0, 0, 0]
     assert slack_groups(_side_branch(), 4).tolist() == [0, 1, 2, 3]
 
 
-def test_what_repeats_is_one_group() -> None:
+def test_what_repeats_is_one_group():
     names = [
-        "layer_0/a",
-        "layer_0/b",
-        "layer_1/a",
-        "layer_1/b_1",
-        "layer_12/a_2",
-        "head/a",
-        "step3/x9",
+        "layer_0/a", "layer_0/b", "layer_1/a", "layer_1/b_1", "layer_12/a_2", "head/a", "step3/x9",
         "step14/x",
-    ]
+    ]  # fmt: skip
     problem = problem_of([100] * len(names), [(i, i + 1) for i in range(len(names) - 1)], names=names)
     assert repeated_groups(problem).tolist() == [0, 1, 0, 1, 0, 2, 3, 3]
 
 
-def test_what_repeats_is_apart_for_each_part_of_the_batch() -> None:
+def test_what_repeats_is_apart_for_each_part_of_the_batch():
     problem = analytic_problem(split(workloads.build("lstm_lm_small"), 2), Cluster.preset("p100x2"))
     groups, (part, _) = repeated_groups(problem), copies_of_units(problem)
     assert groups.max() + 1 < problem.num_units / 2

@@ -1,10 +1,12 @@
-"""Compiling the ops: what is reused, and what the library depends on."""
+"""Compiling the ops, and the C++ tests of the algorithms without TensorFlow."""
 
 import dataclasses
+import pathlib
 
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.ops.compiled import run_compiled
 from tf_placer.base.arguments import InputError
 from tf_placer.ops import build
 
@@ -39,3 +41,17 @@ def test_fingerprint_follows_the_flags_and_tensorflow():
     assert library.depends_on == (tf.__version__,)
     # Where TensorFlow lies on this machine changes nothing.
     assert dataclasses.replace(library, places=()).fingerprint == library.fingerprint
+
+
+# In one file, because the sources are compiled once a process.
+TESTS = sorted(pathlib.Path(__file__).parent.glob("*_cc_test.cc"))
+
+
+@pytest.mark.slow  # compiling takes most of a minute; the op itself is tested beside this
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.stem)
+def test_without_tensorflow(test, tmp_path):
+    run_compiled(test, tmp_path)
+
+
+def test_there_are_such_tests():
+    assert len(TESTS) >= 4

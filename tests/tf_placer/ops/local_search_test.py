@@ -35,7 +35,7 @@ def starting(problem: Problem) -> Chains:
     return Chains.starting(problem.everything_on(0), 5, [1, 2])
 
 
-def test_to_keep_what_is_tried_changes_nothing(problem: Problem, choosing: MoveTables) -> None:
+def test_to_keep_what_is_tried_changes_nothing(problem, choosing):
     search = search_of(problem, choosing)
     expected, _ = search.advance(starting(problem), ROUNDS)
     chains, edits = search.advance(starting(problem), ROUNDS, keep_edits=True)
@@ -51,7 +51,7 @@ def test_to_keep_what_is_tried_changes_nothing(problem: Problem, choosing: MoveT
     assert gain.any(axis=1).all(), "both chains find something"
 
 
-def test_no_edits_where_no_chain_advances(problem: Problem, choosing: MoveTables) -> None:
+def test_no_edits_where_no_chain_advances(problem, choosing):
     chains, edits = search_of(problem, choosing).advance(starting(problem), [0, 0], keep_edits=True)
     assert edits.shape == (2, 0, 35)
     np.testing.assert_array_equal(chains.counts, starting(problem).counts)
@@ -60,9 +60,7 @@ def test_no_edits_where_no_chain_advances(problem: Problem, choosing: MoveTables
 @pytest.mark.parametrize(
     ("name", "value"), [("draws", 0), ("draws", 1025), ("scorer_weights", np.zeros(848, np.float32))]
 )
-def test_refuses_a_network_of_another_size(
-    problem: Problem, choosing: MoveTables, name: str, value: int | np.ndarray
-) -> None:
+def test_refuses_a_network_of_another_size(problem, choosing, name, value):
     search = search_of(problem, dataclasses.replace(choosing, **{name: value}))
     with pytest.raises(tf.errors.InvalidArgumentError, match=name):
         search.advance(starting(problem), ROUNDS)

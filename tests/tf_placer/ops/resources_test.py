@@ -71,12 +71,12 @@ kept = pytest.mark.parametrize(
 
 
 @connected
-def test_the_process_is_connected(old: Old) -> None:
+def test_the_process_is_connected(old):
     assert any("/job:worker/" in device.name for device in tf.config.list_logical_devices())
 
 
 @kept
-def test_what_is_assigned_is_read(old: Old) -> None:
+def test_what_is_assigned_is_read(old):
     old.numbers.assign([5.0, 6.0])
     new = [2, False, "b", tf.constant([3.0, 4.0], tf.bfloat16), [[2.0]] * 300]
     for variable, value in zip(old.others, new, strict=True):
@@ -90,7 +90,7 @@ def test_what_is_assigned_is_read(old: Old) -> None:
 
 
 @kept
-def test_functions_that_were_traced_assign(old: Old) -> None:
+def test_functions_that_were_traced_assign(old):
     found = []
     for i, function in enumerate((old.assign, old.assign_compiled)):
         function(tf.constant([7.0 + i, 8.0]))
@@ -99,26 +99,26 @@ def test_functions_that_were_traced_assign(old: Old) -> None:
 
 
 @kept
-def test_a_generator_starts_again(old: Old) -> None:
+def test_a_generator_starts_again(old):
     old.generator.reset_from_seed(1)
     assert bool(tf.reduce_all(old.generator.normal([2]) == old.drawn))
 
 
 @kept
-def test_a_metric_starts_again(old: Old) -> None:
+def test_a_metric_starts_again(old):
     old.metric.reset_state()
     old.metric.update_state([1.0])
     assert float(old.metric.result()) == 1.0
 
 
 @kept
-def test_a_dataset_reads_what_is_assigned(old: Old) -> None:
+def test_a_dataset_reads_what_is_assigned(old):
     old.numbers.assign([9.0, 9.0])
     assert float(next(old.iterator)) == 9.0
 
 
 @kept
-def test_a_function_over_both_processes_assigns(old: Old) -> None:
+def test_a_function_over_both_processes_assigns(old):
     numbers = old.numbers
 
     @tf.function
@@ -133,7 +133,7 @@ def test_a_function_over_both_processes_assigns(old: Old) -> None:
 
 
 @kept
-def test_tables_have_their_entries(old: Old) -> None:
+def test_tables_have_their_entries(old):
     keys = tf.constant(["a", "b"])
     found = [table.lookup(keys).numpy().tolist() for table in old.tables]
     old.tables[1].insert(["b"], tf.constant([2], tf.int64))
@@ -142,17 +142,17 @@ def test_tables_have_their_entries(old: Old) -> None:
 
 
 @kept
-def test_a_dataset_looks_words_up(old: Old) -> None:
+def test_a_dataset_looks_words_up(old):
     assert [int(number) for number in old.words] == [1, -1]
 
 
 @kept
-def test_a_queue_has_its_elements(old: Old) -> None:
+def test_a_queue_has_its_elements(old):
     assert float(old.queue.dequeue()) == 5.0
 
 
 @kept
-def test_a_summary_is_written(old: Old) -> None:
+def test_a_summary_is_written(old):
     with old.writer.as_default():
         tf.summary.scalar("loss", 1.0, step=1)
     (file,) = Path(old.folder).iterdir()
@@ -160,7 +160,7 @@ def test_a_summary_is_written(old: Old) -> None:
 
 
 @kept
-def test_a_new_variable_is_another(old: Old) -> None:
+def test_a_new_variable_is_another(old):
     new = tf.Variable([1.0, 2.0])
     new.assign([3.0, 3.0])
     old.numbers.assign([4.0, 4.0])

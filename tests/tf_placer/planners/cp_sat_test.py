@@ -36,7 +36,7 @@ def run(problem: Problem, config: CpSatConfig, rounds: int) -> tuple[CpSat, list
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_it_proves_the_optimum_that_brute_force_finds(seed: int) -> None:
+def test_it_proves_the_optimum_that_brute_force_finds(seed):
     generator = np.random.default_rng(seed)
     problem = random_problem(generator, int(generator.integers(2, 7)), 1 + seed % 3, streams=1 + seed % 2)
     every = np.array(list(itertools.product(range(problem.num_devices), repeat=problem.num_units)), np.int32)
@@ -47,13 +47,13 @@ def test_it_proves_the_optimum_that_brute_force_finds(seed: int) -> None:
     assert best[-1] == least_s and planner.proven_bound_ns == round(least_s * 1e9)
 
 
-def test_a_toy_is_proven_in_a_few_rounds() -> None:
+def test_a_toy_is_proven_in_a_few_rounds():
     planner, _ = run(branches_problem(4, 2), CpSatConfig(), 30)
     assert planner.is_proven and planner.proven_bound_ns == branches_optimum_ns(4, 2)
     assert planner.ask(np.inf).shape == (1, 10)  # and what is proven is what it proposes
 
 
-def test_a_search_says_what_is_proven() -> None:
+def test_a_search_says_what_is_proven():
     problem = branches_problem(4, 2)
     found = search(problem, "cp_sat", budget_evaluations=30)
     assert found.is_optimal and found.tightest_bound == "proven"
@@ -63,7 +63,7 @@ def test_a_search_says_what_is_proven() -> None:
     assert (other.proven_s, other.is_optimal, other.lower_bound_s) == (0.0, False, other.bounds.best_s)
 
 
-def test_memory_is_a_constraint() -> None:
+def test_memory_is_a_constraint():
     # Two units of 60 bytes on devices of 100 and of 70: apart, and the one that device 1 is slow at on device 0.
     problem = problem_of([[10, 90], [10, 40]], [], cluster=sized_cluster([100, 70]), resident_bytes=60)
     planner, best = run(problem, CpSatConfig(), 10)
@@ -71,7 +71,7 @@ def test_memory_is_a_constraint() -> None:
 
 
 @pytest.mark.medium
-def test_windows_shorten_the_step_of_what_is_too_large_to_solve() -> None:
+def test_windows_shorten_the_step_of_what_is_too_large_to_solve():
     # Sixteen ops of 1000 ns and two of 10 on one device: 16020.
     problem = branches_problem(4, 4)
     _, best = run(problem, CpSatConfig(exact_ops=0, window_ops=12, effort=0.05), 12)

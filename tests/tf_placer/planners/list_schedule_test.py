@@ -102,7 +102,7 @@ def test_work_grows_with_edges_and_not_faster(monkeypatch):
     assert counts[1] < 2.1 * counts[0]
 
 
-def test_what_was_made_of_a_problem_is_kept_as_long_as_it_is() -> None:
+def test_what_was_made_of_a_problem_is_kept_as_long_as_it_is():
     calls: list[int] = []
 
     def counted(problem: Problem, config: NoSettings, seed: int) -> np.ndarray:

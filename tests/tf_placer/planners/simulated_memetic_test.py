@@ -1,4 +1,4 @@
-"""The search from coarse to fine loses no plan, is the same in any number of bursts, and finds optima."""
+"""The search from coarse to fine loses no plan and finds optima; random keys have children."""
 
 import dataclasses
 import itertools
@@ -22,6 +22,7 @@ from tf_placer.planners.cp_sat import CpSat, CpSatConfig
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import cheap_starts
 from tf_placer.planners.memetic import MemeticConfig, SimulatedMemetic, edit_weights
+from tf_placer.planners.population import Brkga, BrkgaConfig, Cem, CemConfig, devices_of_keys, keys_of_devices
 from tf_placer.problem.problem import Problem
 
 # Every kind of turn within 700 evaluations: 40, 80, units 160, then groups 40 and units 320, then 80 and 640.
@@ -37,7 +38,7 @@ def begun(problem: Problem, seed: int = 0, config: MemeticConfig = QUICK) -> Sim
 
 
 @BOTH
-def test_it_is_the_same_in_any_number_of_bursts(config: MemeticConfig) -> None:
+def test_it_is_the_same_in_any_number_of_bursts(config):
     problem = branches_problem(4, 6)
     whole, parts = begun(problem, config=config), begun(problem, config=config)
     expected = whole.advance(700)
@@ -49,7 +50,7 @@ def test_it_is_the_same_in_any_number_of_bursts(config: MemeticConfig) -> None:
 
 @BOTH
 @pytest.mark.parametrize("evaluations", [3, 30, 100, 200, 400, 600])
-def test_it_goes_on_from_its_state(evaluations: int, config: MemeticConfig) -> None:
+def test_it_goes_on_from_its_state(evaluations, config):
     problem = branches_problem(4, 6)
     search, other = begun(problem, config=config), begun(problem, seed=0, config=config)
     search.advance(evaluations)
@@ -59,7 +60,7 @@ def test_it_goes_on_from_its_state(evaluations: int, config: MemeticConfig) -> N
     np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
 
 
-def test_of_several_starts_each_chain_begins_at_one_unless_it_is_much_slower() -> None:
+def test_of_several_starts_each_chain_begins_at_one_unless_it_is_much_slower():
     problem = sparse_problem(np.random.default_rng(1), 200, 4)
     fastest, slower = cheap_starts(problem, problem.everything_on(0), 0)[:2], problem.everything_on(1)
     simulator = SimulatedEvaluator(problem)
@@ -82,7 +83,7 @@ def turns_of(search: SimulatedMemetic, starts: int, evaluations: int) -> list[tu
     return [(turn, len(list(same)), late) for (turn, late), same in itertools.groupby(seen)]
 
 
-def test_turns_after_units_that_gained_are_twice_as_long_and_remember_twice_as_much() -> None:
+def test_turns_after_units_that_gained_are_twice_as_long_and_remember_twice_as_much():
     problem = sparse_problem(np.random.default_rng(2), 200, 4)
     search = begun(problem)
     starts = len(cheap_starts(problem, problem.everything_on(0), 0))
@@ -92,7 +93,7 @@ def test_turns_after_units_that_gained_are_twice_as_long_and_remember_twice_as_m
     ]  # fmt: skip
 
 
-def test_units_that_gain_nothing_are_not_searched_longer_but_from_another_start() -> None:
+def test_units_that_gain_nothing_are_not_searched_longer_but_from_another_start():
     # Coarse turns find the optimum.
     problem = branches_problem(4, 6)
     search = begun(problem)
@@ -110,7 +111,7 @@ def test_units_that_gain_nothing_are_not_searched_longer_but_from_another_start(
 
 
 @pytest.mark.medium
-def test_it_goes_on_however_long_nothing_is_gained() -> None:
+def test_it_goes_on_however_long_nothing_is_gained():
     # Two units have four plans. A turn of units is a few evaluations, and each that gains nothing doubles the setback,
     # which is no number any more after 1,024 of them.
     config = MemeticConfig(chains=1, parts=2, finer=2, levels=1, turn=1, draws=1)
@@ -121,7 +122,7 @@ def test_it_goes_on_however_long_nothing_is_gained() -> None:
 
 
 @pytest.mark.parametrize("seed", [11, 14])
-def test_it_does_not_freeze_on_a_few_units(seed: int) -> None:
+def test_it_does_not_freeze_on_a_few_units(seed):
     generator = np.random.default_rng(seed)
     problem = sparse_problem(generator, int(generator.integers(4, 31)), int(generator.integers(2, 5)))
     every = np.array(list(itertools.product(range(problem.num_devices), repeat=problem.num_units)), np.int32)
@@ -133,7 +134,7 @@ def test_it_does_not_freeze_on_a_few_units(seed: int) -> None:
 
 @BOTH
 @pytest.mark.parametrize("seed", range(4))
-def test_what_it_says_is_so_and_its_best_never_grows(seed: int, config: MemeticConfig) -> None:
+def test_what_it_says_is_so_and_its_best_never_grows(seed, config):
     problem = random_problem(np.random.default_rng(seed), 20, 3)
     evaluator, search = SimulatedEvaluator(problem), begun(problem, seed, config)
     rows = cheap_starts(problem, problem.everything_on(0), seed)
@@ -150,7 +151,7 @@ def test_what_it_says_is_so_and_its_best_never_grows(seed: int, config: MemeticC
 
 
 @BOTH
-def test_what_it_finds_fits(config: MemeticConfig) -> None:
+def test_what_it_finds_fits(config):
     problem = full_problem(3, 0.8, seed=0, more_bytes=50_000)
     burst = begun(problem, config=config).advance(600)
     fits = np.isfinite(burst.runtime_s)
@@ -160,7 +161,7 @@ def test_what_it_finds_fits(config: MemeticConfig) -> None:
 
 @BOTH
 @pytest.mark.parametrize("seed", range(8))
-def test_small_problems_end_within_three_percent_of_brute_force(seed: int, config: MemeticConfig) -> None:
+def test_small_problems_end_within_three_percent_of_brute_force(seed, config):
     problem = random_problem(np.random.default_rng(seed), 9, 2)
     rows = np.array(list(itertools.product(*(np.flatnonzero(may) for may in problem.allowed))), np.int32)
     optimum_s = np.nanmin(SimulatedEvaluator(problem).evaluate(rows).runtime_s)
@@ -168,12 +169,12 @@ def test_small_problems_end_within_three_percent_of_brute_force(seed: int, confi
 
 
 @BOTH
-def test_branches_end_up_spread_over_devices(config: MemeticConfig) -> None:
+def test_branches_end_up_spread_over_devices(config):
     problem = branches_problem(4, 6)
     assert begun(problem, config=config).advance(700).runtime_s.min() == branches_optimum_ns(4, 6) / 1e9
 
 
-def test_the_network_decides_what_is_tried() -> None:
+def test_the_network_decides_what_is_tried():
     problem = random_problem(np.random.default_rng(0), 20, 3)
     start, simulator = problem.everything_on(0), SimulatedEvaluator(problem)
     found = [
@@ -198,7 +199,7 @@ def two_branches_in_each_layer(layers: int = 300, length: int = 8) -> Problem:
     return problem_of([1000] * len(names), edges, edge_bytes=8, names=names)
 
 
-def test_what_repeats_is_decided_first() -> None:
+def test_what_repeats_is_decided_first():
     problem = two_branches_in_each_layer()
     search = begun(problem, config=MemeticConfig(chains=2))
     starts = len(cheap_starts(problem, problem.everything_on(0), 0))
@@ -215,7 +216,7 @@ def test_what_repeats_is_decided_first() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_units_end_ahead_of_stripes() -> None:
+def test_a_hundred_thousand_units_end_ahead_of_stripes():
     generator = np.random.default_rng(0)
     columns = generator.permutation(1000)
     problem = layered_problem(generator, columns, layers=100)
@@ -233,7 +234,7 @@ def test_a_hundred_thousand_units_end_ahead_of_stripes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed: int) -> None:
+def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed):
     generator = np.random.default_rng(seed)
     problem = sparse_problem(generator, int(generator.integers(4, 31)), int(generator.integers(2, 5)))
     burst = begun(problem, seed, MemeticConfig(chains=2)).advance(20_000)
@@ -250,13 +251,105 @@ def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed: int)
     assert burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns
 
 
-def test_there_are_as_many_as_the_network_has() -> None:
+def test_there_are_as_many_as_the_network_has():
     # 34 features, two layers of 16 with biases, and a score.
     assert edit_weights().shape == (34 * 16 + 16 + 16 * 16 + 16 + 16 + 1,)
     assert edit_weights().dtype == np.float32
     assert np.isfinite(edit_weights()).all()
 
 
-def test_nobody_changes_them() -> None:
+def test_nobody_changes_them():
     with pytest.raises(ValueError, match="read-only"):
         edit_weights()[0] = 1.0
+
+
+def chain(allowed: np.ndarray | None = None) -> Problem:
+    """Eight units, a group each."""
+    more = {} if allowed is None else {"allowed": allowed}
+    return problem_of([10] * 8, [(i, i + 1) for i in range(7)], 100, **more)
+
+
+@pytest.mark.parametrize(
+    "planner", [Brkga(chain(), BrkgaConfig(), None, 0), Cem(chain(), CemConfig(), None, 0)]
+)
+def test_each_single_device_is_tried_first(planner):
+    assert planner.ask(np.inf)[:2].tolist() == [[0] * 8, [1] * 8]
+
+
+def test_a_key_is_a_share_of_the_devices_that_are_allowed():
+    allowed = np.ones((8, 2), bool)
+    allowed[3, 0] = False
+    planner = Brkga(chain(allowed), BrkgaConfig(population=10), None, seed=0)
+    rows = planner.ask(np.inf)
+    # Below a half the first of two devices; unit 3 has only the second one.
+    expected = (planner._offered >= 0.5).astype(int)
+    expected[:, 3] = 1
+    np.testing.assert_array_equal(rows, expected)
+
+
+def test_elites_live_on_and_are_not_tried_again():
+    planner = Brkga(chain(), BrkgaConfig(population=10, elites=0.2, mutants=0.3), None, seed=0)
+    tell(planner, planner.ask(np.inf), np.arange(10.0))
+    keys = planner.state()["keys"]
+    second = planner.ask(np.inf)
+    assert len(second) == 8  # ten without two elites
+    tell(planner, second, np.full(8, 5.0))
+    np.testing.assert_array_equal(planner.state()["keys"][:2], keys[:2])
+    assert planner.state()["times"].tolist() == [0.0, 1.0] + [5.0] * 8
+
+
+def test_children_have_the_keys_of_their_parents():
+    config = BrkgaConfig(population=10, elites=0.2, mutants=0.0, bias=1.0, mutation=0.0)
+    planner = Brkga(chain(), config, None, seed=0)
+    tell(planner, planner.ask(np.inf), np.arange(10.0))
+    # All keys from an elite: all on device 0, or all on device 1.
+    children = planner.ask(np.inf)
+    assert len(children) == 8 and {tuple(row) for row in children.tolist()} == {(0,) * 8, (1,) * 8}
+
+
+def test_elites_that_are_alike_go_on_with_finer_groups():
+    planner = Brkga(chain(), BrkgaConfig(population=4, elites=0.25, parts=2, levels=2), None, seed=0)
+    rows = planner.ask(np.inf)
+    tell(planner, rows, [2.0, 1.0, 3.0, 4.0])  # one elite is like itself
+    assert planner.state()["level"] == 1
+    assert planner.ask(np.inf)[0].tolist() == rows[1].tolist()  # the best one is where the next level begins
+
+
+def test_keys_in_the_middle_of_a_share_stand_for_its_device():
+    allowed = np.array([[True, True, True], [False, True, True], [False, False, True]])
+    keys = np.array([[0.0, 0.49, 0.0], [0.34, 0.5, 0.9], [0.99, 0.99, 0.5]])
+    devices = devices_of_keys(keys, allowed)
+    np.testing.assert_array_equal(devices, [[0, 1, 2], [1, 2, 2], [2, 2, 2]])
+    middle = np.stack([keys_of_devices(row, allowed) for row in devices])
+    np.testing.assert_array_equal(devices_of_keys(middle, allowed), devices)
+    # Group 1 may not be on device 0: its first one is device 1, the lower half of its keys.
+    np.testing.assert_allclose(keys_of_devices(np.array([0, 0, 0]), allowed), [1 / 6, 1 / 4, 1 / 2])
+
+
+def test_the_table_moves_to_the_frequencies_of_the_elites():
+    planner = Cem(chain(), CemConfig(samples=10, elites=0.2, smoothing=0.5), None, seed=0)
+    rows = planner.ask(np.inf)
+    tell(planner, rows, np.arange(10.0)[::-1])
+    # Of ten the last two are the elites; (1 - 0.5) * 0.5 + 0.5 * their share.
+    np.testing.assert_allclose(planner.state()["probability"][:, 1], 0.25 + 0.5 * rows[-2:].mean(axis=0))
+    assert planner.state()["best"].tolist() == rows[-1].tolist()
+
+
+def test_what_does_not_run_is_no_elite():
+    planner = Cem(chain(), CemConfig(samples=10, elites=0.5, smoothing=0.9), None, seed=0)
+    rows = planner.ask(np.inf)
+    tell(planner, rows, np.where(np.arange(10) == 3, 1.0, np.inf))
+    # The only elite, and 0.1 of what the table was.
+    np.testing.assert_allclose(planner.state()["probability"][:, 1], 0.05 + 0.9 * rows[3])
+    before = Cem(chain(), CemConfig(samples=10), None, seed=0)
+    tell(before, before.ask(np.inf), np.full(10, np.inf))
+    assert (before.state()["probability"] == 0.5).all()
+
+
+def test_a_table_that_has_converged_goes_on_with_finer_groups():
+    planner = Cem(chain(), CemConfig(samples=2, elites=0.5, smoothing=1.0, parts=2, levels=2), None, seed=0)
+    tell(planner, planner.ask(np.inf), [2.0, 1.0])  # one elite: the table says it and nothing else
+    state = planner.state()
+    # Uniform, and 0.7 of the way to the best plan: 0.3 * 0.5 + 0.7.
+    assert state["level"] == 1 and state["probability"].shape == (4, 2)
+    np.testing.assert_allclose(state["probability"][:, 1], 0.85)

@@ -1,18 +1,25 @@
-"""The phases of a live search: how it keeps within what is left of a whole budget."""
+"""The phases of a live search within a whole budget, and what splitting the batch gives beside a plan."""
 
 import dataclasses
 import io
 import math
 
+import numpy as np
 import pytest
 import rich.console
+import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer import workloads
 from tf_placer.base import files as store
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
 from tf_placer.planning import forecast
+from tf_placer.planning import forms as planning_forms
 from tf_placer.planning.forecast import (
     MEASURE,
     RACE,
@@ -23,9 +30,14 @@ from tf_placer.planning.forecast import (
     searchers,
     searching,
 )
-from tf_placer.planning.forms import Form
+from tf_placer.planning.forms import Form, estimated_in_parts
+from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.log import Log
+from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel
+from tf_placer.problem.placement import Placement
+from tf_placer.report.text import table
 from tf_placer.search.methods import SEARCH, Budget
+from tf_placer.search.search import search
 
 PROBLEM = branches_problem(4, 6)
 
@@ -114,3 +126,76 @@ def test_little_time_makes_fewer_searches_and_turns():
     slow = dataclasses.replace(PROBLEM, compute_ns=PROBLEM.compute_ns + 10**12)
     assert config_within(request_of("auto"), Form(slow)).searches == 1
     assert config_within(request_of("auto", 600.0), None) == LiveConfig(), "its size is not known yet"
+
+
+CLUSTER = Cluster.preset("p100x2")
+
+
+@pytest.fixture(scope="module")
+def dense() -> Item:
+    return workloads.build("dense_small")
+
+
+def outcome_of(item: Item, cluster: Cluster = CLUSTER) -> Outcome:
+    problem = build_problem(item, cluster)
+    return Outcome(
+        Form(problem, item), Timed.of_search("random", search(problem, "random", budget_evaluations=4))
+    )
+
+
+@pytest.mark.medium
+def test_data_parallel_is_the_plan_of_the_split_program(dense):
+    found = with_data_parallel(outcome_of(dense))
+    assert [row.name for row in found.beside] == [DATA_PARALLEL]
+    plan = estimated_in_parts(found.form).data_parallel
+    (simulated_s,) = SimulatedEvaluator(plan.problem).evaluate(plan.decisions).runtime_s
+    assert [row.simulated_s for row in found.beside] == [simulated_s]
+    assert found.written is found.recommended, "rows that are told are no candidates"
+
+
+def test_why_not(dense):
+    alone = Item.from_function(tf.function(lambda: tf.sin(tf.range(4.0))))
+    found = with_data_parallel(outcome_of(alone))
+    assert found.beside == () and found.notes[Note.WHY_NOT_SPLIT].startswith("The batch cannot be split: ")
+    assert with_data_parallel(outcome_of(dense, Cluster.logical(1))).beside == ()
+    of_graph = dataclasses.replace(outcome_of(dense), form=Form(outcome_of(dense).problem))
+    assert Note.WHY_NOT_SPLIT not in with_data_parallel(of_graph).notes
+
+
+def test_profiled_costs_are_carried_over(dense):
+    whole = build_problem(dense, dataclasses.replace(Cluster.logical(2), kind="local"), "analytic")
+    assert whole.cluster.is_live
+    slow = dataclasses.replace(whole, compute_ns=3 * whole.compute_ns)
+    by_estimates, found = (estimated_in_parts(Form(one, dense)).problem for one in (whole, slow))
+    products = [i for i, op_type in enumerate(found.op_types) if op_type == "MatMul"]
+    assert np.array_equal(found.compute_ns[products], 3 * by_estimates.compute_ns[products])
+
+
+def test_a_form_that_keeps_ops_whole_knows_that_with_all_in_parts(dense, monkeypatch):
+    whole = build_problem(dense, CLUSTER)
+    split = estimated_in_parts(Form(whole, dense))
+    kept = frozenset(split.split.split_ops[:2])
+    monkeypatch.setattr(planning_forms, "faster_whole", lambda *_: kept)
+    mixed = split.where_it_pays(1.0)
+    assert mixed.all_in_parts is split and mixed.problem.num_ops != split.problem.num_ops
+    assert mixed.of(mixed.data_parallel) is mixed and mixed.of(split.data_parallel) is split
+    assert mixed.of(Placement(whole, whole.everything_on(0))) is mixed.whole
+    data = as_json(lasting(Outcome(mixed, Timed.simulated("hdp", mixed.data_parallel)), Kept({})))
+    names = [whole.op_names[op] for op in data["kept_whole"]]
+    again = from_json(split.keeping(names), data, {}).placement
+    assert again.device_names == mixed.data_parallel.device_names, "a kept plan of it comes back"
+    monkeypatch.setattr(planning_forms, "faster_whole", lambda *_: frozenset(split.split.split_ops))
+    assert split.where_it_pays(1.0) is split, "nothing would be left to split"
+
+
+def test_each_row_has_the_bound_of_its_form(dense):
+    outcome = outcome_of(dense)
+    found = with_data_parallel(outcome)
+    whole, split = found.forms[0], found.form_of(found.beside[0])
+    assert split is not None and split.parts == 2 and split.lower_bound_s != whole.lower_bound_s
+    assert found.lower_bound_s == whole.lower_bound_s == outcome.lower_bound_s
+    assert [column.header for column in table(found).columns][3] == "bound"
+    assert "bound" not in [column.header for column in table(outcome).columns]
+    written = dataclasses.replace(found, written=found.beside[0], form=split, beside=())
+    assert written.lower_bound_s == split.lower_bound_s
+    assert "the batch in 2 parts: " in str(table(written).title)

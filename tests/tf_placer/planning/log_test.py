@@ -57,13 +57,9 @@ def work(tmp_path):
 def test_they_run_in_their_order_and_are_told_as_one_line(work):
     work.now_s += 3.0
     told = work.run(
-        work.stage("reading", 4.0),
-        work.stage("searching", 10.0),
-        work.stage("measuring", 2.0),
-        work.stage("searching", 10.4),
-        work.stage("writing", 0.2),
-        note="Once.",
-    )
+        work.stage("reading", 4.0), work.stage("searching", 10.0), work.stage("measuring", 2.0),
+        work.stage("searching", 10.4), work.stage("writing", 0.2), note="Once.",
+    )  # fmt: skip
     assert told == (
         "This takes about 30 s: starting up 3 s, reading 4 s, searching 20 s, measuring 2 s, writing under 1 s. Once.\n"
     )

@@ -44,22 +44,20 @@ def check(workload: str, preset: str) -> None:
 
 
 @pytest.mark.parametrize(("workload", "preset"), [("dense_small", "p100x2"), ("branches_small", "k40x2")])
-def test_a_few(workload: str, preset: str) -> None:
+def test_a_few(workload, preset):
     check(workload, preset)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("workload", SMALL)
-def test_all_small_workloads(workload: str, preset: str) -> None:
+def test_all_small_workloads(workload, preset):
     check(workload, preset)
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize(("workload", "starts_together"), [("dense_small", True), ("two_towers", False)])
-def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(
-    workload: str, starts_together: bool
-) -> None:
+def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(workload, starts_together):
     found = placed(workload, "p100x2", evaluations=1)
     whole, split = found.named(METHOD), found.named(SPLIT)
     assert whole is not None and whole.placement is not None and split is not None
@@ -72,7 +70,7 @@ def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(
 
 
 @pytest.mark.parametrize("preset", ["p100x2", "k40x4"])
-def test_a_program_is_split_once_for_each_form(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_split_once_for_each_form(preset, monkeypatch):
     forms: list[tuple[object, ...]] = []
 
     def counted(item: Item, *form: object) -> SplitProgram:

@@ -101,13 +101,9 @@ def test_a_unit_is_not_where_it_has_no_room():
 def test_what_ops_hold_while_they_run_needs_room_too():
     # The op reads 30 bytes and makes 40: with the 50 that stay too many for 100.
     problem = problem_of(
-        [[0, 0], [10, 100]],
-        [(0, 1)],
-        30,
-        cluster=sized_cluster([100, 200]),
-        resident_bytes=np.array([0, 50]),
-        output_bytes=np.array([0, 40]),
-    )
+        [[0, 0], [10, 100]], [(0, 1)], 30, cluster=sized_cluster([100, 200]),
+        resident_bytes=np.array([0, 50]), output_bytes=np.array([0, 40]),
+    )  # fmt: skip
     assert possible_devices(problem)[1].tolist() == [False, True]
 
 

@@ -34,7 +34,7 @@ def named(names, edges=(), types=None) -> Layers:
     return layers_of(problem)
 
 
-def test_keras_train_step_has_the_layers_of_its_model() -> None:
+def test_keras_train_step_has_the_layers_of_its_model():
     model = keras.Sequential(
         [
             keras.layers.Input((8,)),
@@ -63,7 +63,7 @@ def test_keras_train_step_has_the_layers_of_its_model() -> None:
     assert not [op for op in left if "adam" in op and not steps.fullmatch(op)]
 
 
-def test_variables_in_modules_and_loops() -> None:
+def test_variables_in_modules_and_loops():
     class Encoder(tf.Module):
         def __init__(self, name: str) -> None:
             super().__init__(name=name)
@@ -94,13 +94,13 @@ def test_variables_in_modules_and_loops() -> None:
         assert {"VarHandleOp", "AssignSubVariableOp"} <= kinds and any("While" in kind for kind in kinds)
 
 
-def test_no_scopes_at_all_are_one_layer() -> None:
+def test_no_scopes_at_all_are_one_layer():
     layers = named(["x", "y", "z"], [(0, 1), (1, 2)])
     assert layers.names == (NO_LAYER,)
     assert layers.parent.tolist() == [ROOT] and layers.layer_of_op.tolist() == [0, 0, 0]
 
 
-def test_a_program_without_variables_has_a_layer_for_each_scope() -> None:
+def test_a_program_without_variables_has_a_layer_for_each_scope():
     layers = named(["a/b/x", "a/c/x", "a/y", "d/x"], [(0, 1), (1, 2), (2, 3)])
     assert layers.names == ("a", "a/b", "a/c", "d")
     assert layers.parent.tolist() == [ROOT, 0, 0, ROOT]
@@ -110,7 +110,7 @@ def test_a_program_without_variables_has_a_layer_for_each_scope() -> None:
     assert layers.children == [[1, 2], [], [], [], [0, 3]]
 
 
-def test_a_scope_without_variables_inside_is_whole() -> None:
+def test_a_scope_without_variables_inside_is_whole():
     layers = named(
         ["a/v", "a/x/read", "a/moments/mean", "b/moments/mean"],
         [(0, 1), (1, 2), (2, 3)],
@@ -120,7 +120,7 @@ def test_a_scope_without_variables_inside_is_whole() -> None:
 
 
 @pytest.mark.alone
-def test_eighty_thousand_ops_take_seconds() -> None:
+def test_eighty_thousand_ops_take_seconds():
     count = 80_000
     names = [f"model/layer_{op // 100}/{'gradient/' if op % 2 else ''}op_{op}" for op in range(count)]
     edges = np.stack([np.arange(count - 1), np.arange(1, count)], axis=1)
@@ -132,7 +132,7 @@ def test_eighty_thousand_ops_take_seconds() -> None:
     assert len(layers) == 1 + 2 * count // 100
 
 
-def test_layers_stand_before_what_is_inside_them() -> None:
+def test_layers_stand_before_what_is_inside_them():
     rng = np.random.default_rng(0)
     for _ in range(50):
         names = {"/".join(rng.choice(list("abc"), rng.integers(1, 5))) + f"/op{i}" for i in range(30)}

@@ -1,4 +1,4 @@
-"""Tensors, the graph between ops and transfer times: by hand, and against slow obvious ways to the same numbers."""
+"""Graphs between ops and between units, transfer times, and the multi-branch problem, against slow obvious ways."""
 
 import dataclasses
 import itertools
@@ -6,10 +6,29 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import LATENCY_NS, problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
+from tests.tf_placer.problem.small_problems import (
+    LATENCY_NS,
+    problem_of,
+    random_problem,
+    small_cluster,
+    without_overheads,
+)
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import preset_names
+from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.problem.op_graph import TransferTimes, tensor_table
+from tf_placer.problem.unit_graph import (
+    breadth_first_rank,
+    fastest_devices,
+    landmark_distances,
+    local_edges,
+    order_of_use,
+    slowness,
+    unit_graph,
+)
 
 # Op 0 makes a tensor of 100 bytes for 1 and 2, and another of 30 for 2; 1 and 2 feed 3 with 20 bytes each.
 EDGES = [(0, 1), (0, 2), (0, 2), (1, 3), (2, 3)]
@@ -174,3 +193,232 @@ def test_a_self_edge_is_a_tensor_without_readers():
 def test_no_edges():
     table = tensor_table(np.zeros((0, 2), int), np.zeros(0, int), np.zeros(0, np.int64))
     assert (len(table.producer), table.consumer_offset.tolist(), len(table.consumer_op)) == (0, [0], 0)
+
+
+def lists(neighbors):
+    return [n.tolist() for n in neighbors]
+
+
+def test_parallel_edges_add_up_and_edges_inside_a_unit_vanish():
+    problem = problem_of([1] * 4, [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)], [10, 20, 40, 80, 160])
+    # Units {0}, {1, 2}, {3}: 0 -> {1, 2} carries 10 + 20 + 40, {1, 2} -> 3 carries 80 + 160.
+    graph = unit_graph(
+        dataclasses.replace(
+            problem,
+            unit_of_op=np.array([0, 1, 1, 2], np.int32),
+            resident_bytes=np.zeros(3, np.int64),
+            allowed=np.ones((3, 2), bool),
+        )
+    )
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert graph.edge_bytes.tolist() == [70, 240]
+    merged = dataclasses.replace(
+        problem,
+        unit_of_op=np.zeros(4, np.int32),
+        resident_bytes=np.zeros(1, np.int64),
+        allowed=np.ones((1, 2), bool),
+    )
+    assert unit_graph(merged).edges.shape == (0, 2)
+
+
+def test_neighbors_by_direction():
+    graph = unit_graph(problem_of([1] * 4, [(0, 2), (1, 2), (2, 3)]))
+    assert lists(graph.neighbors("out")) == [[2], [2], [3], []]
+    assert lists(graph.neighbors("in")) == [[], [], [0, 1], [2]]
+    assert lists(graph.neighbors("both")) == [[2], [2], [0, 1, 3], [2]]
+
+
+def linked(latency_ns=LATENCY_NS, bytes_per_s=1e9, **chores):
+    """Two devices with such links."""
+    cluster = small_cluster()
+    links = tuple(
+        dataclasses.replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s, **chores)
+        for link in cluster.links
+    )
+    return dataclasses.replace(cluster, links=links)
+
+
+def test_thin_edges_do_not_count_as_near():
+    # 50,000 ns at 1 byte a ns: a 750th of that is 66.7 bytes.
+    problem = problem_of([1] * 3, [(0, 1), (1, 2)], [66, 67], cluster=linked(50_000))
+    local = local_edges(problem, unit_graph(problem))
+    assert local.edges.tolist() == [[1, 2]]
+    assert local.edge_bytes.tolist() == [67]
+
+
+@pytest.mark.parametrize(
+    ("links", "fewest"),
+    [
+        ({}, 10 / 750),
+        ({"latency_ns": 0}, 0),
+        ({"latency_ns": 5000, "bytes_per_s": 1e10}, 50_000 / 750),
+        # 1 + 2 + 2 ns a byte, 1000 + 200 + 300 ns a message.
+        (
+            {
+                "latency_ns": 1000, "send_ns": 200, "receive_ns": 300,
+                "send_ps_per_byte": 2000, "receive_ps_per_byte": 2000,
+            },
+            300 / 750,
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_noticed_is_a_matter_of_what_a_message_costs(links, fewest):
+    assert float(linked(**links).noticeable_bytes()) == pytest.approx(fewest)
+
+
+def test_described_machines_notice_more_than_a_scalar_and_less_than_a_layers_bias():
+    for name in preset_names():
+        assert 8 < Cluster.preset(name).noticeable_bytes() < 512, name
+
+
+def test_edges_without_bytes_are_thin_and_one_device_has_no_links():
+    problem = problem_of([1] * 3, [(0, 1), (1, 2)], [0, 1], cluster=linked(0))
+    assert local_edges(problem, unit_graph(problem)).edges.tolist() == [[1, 2]]
+    assert small_cluster(1).noticeable_bytes() == 0
+
+
+def test_breadth_first_rank_by_hand():
+    # 0 - 3 - 1 and 0 - 4, and 2 by itself. From 0: 0, 3, 4, then 3's other neighbor 1; 2 starts anew.
+    graph = unit_graph(problem_of([1] * 5, [(0, 3), (1, 3), (0, 4)]))
+    assert breadth_first_rank(graph).tolist() == [0, 3, 4, 1, 2]
+
+
+def test_distances_on_a_path_are_hops_over_the_longest():
+    graph = unit_graph(problem_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)]))
+    distances = landmark_distances(graph, 3, np.random.default_rng(0))
+    assert distances.shape == (5, 3) and distances.dtype == np.float32
+    for column in distances.T:
+        landmark = int(np.argmin(column))
+        hops = np.abs(np.arange(5) - landmark)
+        np.testing.assert_allclose(column, hops / hops.max(), rtol=1e-6)
+    assert len({int(np.argmin(c)) for c in distances.T}) > 1, "landmarks must spread"
+
+
+def test_what_a_landmark_does_not_reach_is_at_two():
+    graph = unit_graph(problem_of([1] * 3, [(0, 1)]))
+    distances = landmark_distances(graph, 8, np.random.default_rng(0))
+    assert (distances[2][distances[0] < 2] == 2).all()
+    # Both components get a landmark, and an isolated one is at distance 0 of itself.
+    assert (distances[:2] < 2).any() and (distances[2] == 0).any()
+
+
+def test_distances_are_a_matter_of_the_seed():
+    graph = unit_graph(problem_of([1] * 20, [(i, i + 1) for i in range(19)]))
+    same = [landmark_distances(graph, 4, np.random.default_rng(5)) for _ in range(2)]
+    np.testing.assert_array_equal(same[0], same[1])
+    assert (landmark_distances(graph, 4, np.random.default_rng(6)) != same[0]).any()
+
+
+def test_a_graph_of_one_unit():
+    graph = unit_graph(problem_of([1], []))
+    assert lists(graph.neighbors("both")) == [[]]
+    assert breadth_first_rank(graph).tolist() == [0]
+    assert landmark_distances(graph, 2, np.random.default_rng(0)).tolist() == [[0.0, 0.0]]
+
+
+def test_a_chain_is_in_order_whatever_its_numbers():
+    problem = problem_of([1] * 4, [(2, 0), (0, 3), (3, 1)])
+    assert order_of_use(problem).tolist() == [2, 0, 3, 1]
+
+
+def test_a_variable_stands_before_its_first_reader_and_not_where_it_is_updated():
+    # Ops 0 to 5 are a chain; op 6 is a read that op 3 reads, op 7 its update by op 5; both are one unit.
+    problem = problem_of([1] * 8, [*((i, i + 1) for i in range(5)), (6, 3), (5, 7)])
+    unit_of_unit = np.array([0, 1, 2, 3, 4, 5, 6, 6])
+    variable = dataclasses.replace(
+        problem,
+        unit_of_op=unit_of_unit[problem.unit_of_op].astype(np.int32),
+        resident_bytes=np.zeros(7, np.int64),
+        allowed=np.ones((7, 2), bool),
+    )
+    order = order_of_use(variable).tolist()
+    assert order.index(2) < order.index(6) <= order.index(3) + 1 and order.index(6) < order.index(4)
+    assert [unit for unit in order if unit != 6] == [0, 1, 2, 3, 4, 5]
+
+
+def test_units_without_edges_keep_the_order_of_their_ops():
+    assert order_of_use(problem_of([1] * 3, [])).tolist() == [0, 1, 2]
+
+
+def test_the_fastest_device_is_first_also_where_it_cannot_run_everything():
+    # Device 0 takes twice as long; device 1 cannot run the last two units, device 2 nothing.
+    allowed = np.array([[True, True, False], [True, True, False], [True, False, False], [True, False, False]])
+    problem = problem_of([[2000, 1000, 1]] * 4, [], cluster=small_cluster(3), allowed=allowed)
+    assert fastest_devices(problem).tolist() == [1, 0, 2]
+    # 8000 ns for what takes 1000 twice and, having no choice, 2000 twice.
+    np.testing.assert_allclose(slowness(problem), [8001 / 6001, 1.0, np.inf])
+
+
+# 1 MiB over PCIe 3.0 in models.toml: 5,000 ns + 1,048,576 bytes at 10 bytes a ns, rounded up.
+CROSSING_NS = 5_000 + 104_858
+
+
+def half_and_half(branches, depth):
+    """[U]: source and the first half of the chains on GPU:0, the other half and the sink on GPU:1."""
+    of_chain = np.arange(branches) >= branches // 2
+    return np.concatenate([[0], np.repeat(of_chain, depth), [1]]).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def two_by_two():
+    """Every placement on the two GPUs of 2 chains of 2 ops, and its step time."""
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")), branches=2, depth=2)
+    every = np.array(list(itertools.product((0, 1), repeat=problem.num_units)), np.int32)
+    return every, SimulatedEvaluator(problem).evaluate(every).runtime_s
+
+
+def test_no_placement_of_two_chains_on_two_gpus_beats_the_bound(two_by_two):
+    every, runtime_s = two_by_two
+    assert len(every) == 2**6 and not np.isnan(runtime_s).any()
+    # Source 0.1 ms, half of four ops of 1 ms, sink 0.1 ms.
+    assert multi_branch_bound_s(2, 2) == pytest.approx(2.2e-3)
+    assert runtime_s.min() >= multi_branch_bound_s(2, 2)
+
+
+def test_one_chain_on_each_gpu_is_the_best_of_all_placements(two_by_two):
+    every, runtime_s = two_by_two
+    best = every[runtime_s == runtime_s.min()]
+    # By symmetry also with the GPUs or the chains exchanged; the sink is never beside the source, where
+    # it would wait for the far chain's result, sent last.
+    expected = {(s, a, a, 1 - a, 1 - a, 1 - s) for s in (0, 1) for a in (0, 1)}
+    assert set(map(tuple, best.tolist())) == expected
+    assert tuple(half_and_half(2, 2).tolist()) in expected
+    assert runtime_s.min() == pytest.approx((2_200_000 + CROSSING_NS) / 1e9, rel=1e-12)
+
+
+@pytest.mark.parametrize(("branches", "depth"), [(3, 1), (1, 3), (2, 1)])
+def test_no_placement_on_four_gpus_beats_the_bound_for_four(branches, depth):
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x4")), branches, depth)
+    every = np.array(list(itertools.product(range(4), repeat=problem.num_units)), np.int32)
+    runtime_s = SimulatedEvaluator(problem).evaluate(every).runtime_s
+    assert runtime_s.min() >= multi_branch_bound_s(branches, depth, devices=4)
+    # The bound knows how many devices there are: for one GPU it is the time of one GPU.
+    assert runtime_s[0] == pytest.approx(multi_branch_bound_s(branches, depth, devices=1))
+
+
+def test_half_of_eight_chains_of_six_ops_exceeds_the_bound_by_one_crossing():
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")))
+    assert problem.num_units == 50
+    [runtime_s] = SimulatedEvaluator(problem).evaluate(half_and_half(8, 6)[np.newaxis]).runtime_s
+    bound_s = multi_branch_bound_s()
+    assert bound_s == pytest.approx(24.2e-3)
+    assert bound_s < runtime_s < 1.03 * bound_s
+    # GPU:1 starts when the source's tensor has crossed; all results of GPU:0 are there before it ends.
+    assert runtime_s - bound_s == pytest.approx(CROSSING_NS / 1e9)
+
+
+def test_the_source_crosses_once_however_many_chains_are_over_there():
+    problem = multi_branch_problem(
+        without_overheads(Cluster.preset("k40x2")), branches=4, depth=1, tensor_bytes=1 << 26
+    )
+    # The source alone on GPU:0. It takes 6.7 ms to cross, an op 1 ms: four times would show.
+    crossing_ns = 5_000 + 6_710_887  # 67,108,864 bytes at 10 bytes a ns, rounded up
+    [runtime_s] = SimulatedEvaluator(problem).evaluate(np.array([[0, 1, 1, 1, 1, 1]])).runtime_s
+    assert runtime_s == pytest.approx((100_000 + crossing_ns + 4_000_000 + 100_000) / 1e9, rel=1e-12)
+
+
+def test_the_host_cpu_may_run_nothing():
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")), branches=2, depth=2)
+    on_cpu = np.zeros((problem.num_units, problem.num_units), np.int32)
+    np.fill_diagonal(on_cpu, 2)
+    assert SimulatedEvaluator(problem).evaluate(on_cpu).status.tolist() == [Status.ILLEGAL] * 6

@@ -1,7 +1,6 @@
 """Problem.from_arrays: what is simulated is what was given, whatever the order; bad arrays are named."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
@@ -136,81 +135,6 @@ def test_the_fingerprint_is_of_the_graph():
     assert len({p.fingerprint for p in [same[0], *others]}) == 4
 
 
-GOOD = {
-    "compute_ns": np.ones((2, 2), np.int64),
-    "edges": np.array([[0, 1]]),
-    "edge_bytes": np.array([4]),
-    "resident_bytes": np.zeros(2, np.int64),
-    "output_bytes": np.zeros(2, np.int64),
-    "allowed": np.ones((2, 2), bool),
-}
-
-
-@pytest.mark.parametrize(
-    ("argument", "value", "message"),
-    [
-        ("compute_ns", np.ones((2, 3)), r"compute_ns has shape \(2, 3\)"),
-        ("compute_ns", np.array([[1, 1], [1, -5]]), "compute_ns has the entry -5; give at least 0"),
-        ("edges", np.array([[0, 1], [1, 0]]), "edge_bytes has shape"),
-        ("edges", np.array([[0, 2]]), "edges has the entry 2; give positions from 0 to 1"),
-        ("edges", np.array([[-1, 0]]), "edges has the entry -1"),
-        ("edges", np.array([[0, 1, 0, 1]]), r"edges has shape \(1, 4\)"),
-        ("edges", np.array([[1, 1]]), "cycle through unit 1"),
-        ("edge_bytes", np.array([-4]), "edge_bytes has the entry -4"),
-        ("edge_bytes", np.array([4, 4]), r"edge_bytes has shape \(2,\), expected \(1,\)"),
-        ("resident_bytes", np.array([0, -1]), "resident_bytes has the entry -1"),
-        ("output_bytes", np.zeros(3), r"output_bytes has shape \(3,\)"),
-        ("allowed", np.array([[True, True], [False, False]]), "allowed gives unit 1 no device"),
-        ("allowed", np.ones((2, 1), bool), "allowed has shape"),
-        ("names", ["a"], "names has 1 entries, expected 2"),
-        ("edge_tensor", [0, 1], r"edge_tensor has shape \(2,\), expected \(1,\)"),
-        ("edge_tensor", [-1], "edge_tensor has the entry -1"),
-        ("compute_ns", [[1, 2], [3]], "compute_ns is .*rows of equal length"),
-        ("compute_ns", [[0.5, 1], [1, 1]], "compute_ns: expected whole numbers"),
-        ("compute_ns", [[float("nan"), 1], [1, 1]], "compute_ns: expected whole numbers"),
-        ("compute_ns", np.full((2, 2), 2**62), "compute_ns adds up to .* nanoseconds"),
-        ("resident_bytes", np.full(2, 2**62), "resident_bytes adds up to .* bytes"),
-        ("output_bytes", [2**63, 0], "output_bytes: expected whole numbers that fit int64"),
-        ("edges", [["a", "b"]], "edges: expected whole numbers"),
-        ("allowed", None, "allowed: expected whole numbers that fit bool, got None"),
-        ("names", "ab", "names is 'ab'; give one name for each"),
-        ("names", ["a", 2], r"names\[1\] is 2"),
-    ],
-)
-def test_bad_arrays_are_named(argument, value, message):
-    Problem.from_arrays(**GOOD, cluster=small_cluster())
-    with pytest.raises(InputError, match=message):
-        Problem.from_arrays(**{**GOOD, argument: value}, cluster=small_cluster())
-
-
-@pytest.mark.parametrize(
-    ("cluster", "remedy"),
-    [
-        ("p100x2", r"give tf_placer.Cluster.preset\('p100x2'\)"),
-        ("box.toml", r"give tf_placer.Cluster.from_file\('box.toml'\)"),
-        (pathlib.Path("box"), r"give tf_placer.Cluster.from_file\('box'\)"),
-        (3, r"cluster is 3, not a Cluster; give tf_placer.Cluster.preset\('p100x2'\)"),
-        (None, "cluster is None"),
-    ],
-)
-def test_what_is_no_cluster(cluster, remedy):
-    with pytest.raises(InputError, match=remedy):
-        Problem.from_arrays(**GOOD, cluster=cluster)
-
-
-def test_a_problem_whose_arrays_disagree():
-    problem = problem_of([1, 1], [(0, 1)])
-    for name, value, message in (
-        ("consumer_op", [0], "consumer_op has an op that is not after its producer"),
-        ("consumer_offset", [0, 2], "consumer_offset must begin with 0, end with 1"),
-        ("tensor_producer", [5], r"tensor_producer has the entry 5; give positions from 0 to 1"),
-        ("allowed", np.ones((3, 2), bool), r"allowed has shape \(3, 2\), expected \(2, 2\)"),
-        ("op_types", ("",), "op_types has 1 entries, expected 2"),
-    ):
-        with pytest.raises(InputError, match=message):
-            dataclasses.replace(problem, **{name: value})
-
-
 def test_a_cycle_names_a_unit():
     with pytest.raises(InputError, match=r"cycle through unit 1 \('b'\)"):
         problem_of([1, 1, 1], [(0, 1), (1, 1)], names=["a", "b", "c"])
@@ -247,34 +171,6 @@ def test_legalized_keeps_what_is_legal_and_takes_the_first_device_else():
     assert problem.legalized(rows, order=[2, 0, 1]).tolist() == [[0, 2, 2], [1, 1, 2], [2, 2, 2]]
     assert rows[0].tolist() == [0, 0, 0]
     assert problem.everything_on(0).tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("rows", "order", "message"),
-    [
-        ([0, 0], None, r"rows has shape \(2,\), expected \[..., 3\]"),
-        (1, None, r"rows has shape \(\)"),
-        ([0, 0, 3], None, "rows has the entry 3; give positions from 0 to 2"),
-        ([0, -1, 0], None, "rows has the entry -1"),
-        ([0, 0.5, 0], None, "rows: expected whole numbers"),
-        ([0, 0, 0], [0, 1], "order is .*; give every device from 0 to 2 once"),
-        ([0, 0, 0], [0, 1, 1], "order is .*; give every device"),
-        ([0, 0, 0], [[0, 1, 2]], "order is .*; give every device"),
-    ],
-)
-def test_rows_that_are_no_placements(rows, order, message):
-    with pytest.raises(InputError, match=message):
-        problem_of([1] * 3, [], cluster=small_cluster(3), allowed=ALLOWED).legalized(rows, order)
-
-
-def test_work_is_of_each_op():
-    problem = problem_of([1, 1], [])
-    assert problem.work is None
-    work = OpWork(np.ones(3), np.ones(3), np.ones(3))
-    with pytest.raises(InputError, match="work has 3 entries, expected 2"):
-        dataclasses.replace(problem, work=work)
-    with pytest.raises(InputError, match="work is 3, not an OpWork"):
-        dataclasses.replace(problem, work=3)
 
 
 def test_name_of_a_unit_is_its_first_op():

@@ -107,7 +107,7 @@ def measures(build: Build, use_resource: bool) -> tuple[Measures, Problem]:
 @pytest.mark.medium
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.filterwarnings("ignore:.*dtype is deprecated")
-def test_twins_agree(name: str):
+def test_twins_agree(name):
     reference, of_reference = measures(STEPS[name], use_resource=False)
     resource, of_resource = measures(STEPS[name], use_resource=True)
     assert {"VariableV2"} & set(of_reference.op_types) and not {"VariableV2"} & set(of_resource.op_types)

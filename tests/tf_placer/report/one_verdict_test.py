@@ -1,7 +1,6 @@
 """Headline, table, chart, summary and plan of an outcome say one thing, whatever kind of outcome it is."""
 
 import dataclasses
-import pathlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -209,7 +208,7 @@ KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_said_and_written_agrees(kind: str, tmp_path: pathlib.Path) -> None:
+def test_all_that_is_said_and_written_agrees(kind, tmp_path):
     make, gains, words = KINDS[kind]
     found = make()
     told = check_says_one_thing(found, tmp_path)
@@ -218,14 +217,14 @@ def test_all_that_is_said_and_written_agrees(kind: str, tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize(("load", "is_told"), [(None, False), (0.02, False), (0.45, True)])
-def test_a_busy_machine_is_told_and_kept(load: float | None, is_told: bool, tmp_path: pathlib.Path) -> None:
+def test_a_busy_machine_is_told_and_kept(load, is_told, tmp_path):
     found = live(4 * MS, 8 * MS, 9 * MS, load=load)
     told = check_says_one_thing(found, tmp_path)
     assert told["load"] == load
     assert ("The machine was busy: other processes took 45.0% of its CPUs" in verdict(found)) == is_told
 
 
-def test_a_row_below_its_bound_is_a_finding() -> None:
+def test_a_row_below_its_bound_is_a_finding():
     quick = live(100e-9, 8 * MS, 9 * MS)
     assert "A finding: auto takes" in verdict(
         quick
@@ -235,7 +234,7 @@ def test_a_row_below_its_bound_is_a_finding() -> None:
     assert "A finding" not in verdict(fused()), "bounds are of plans that fuse nothing"
 
 
-def test_as_it_is_is_recommended_where_no_plan_is_clearly_faster() -> None:
+def test_as_it_is_is_recommended_where_no_plan_is_clearly_faster():
     assert live(4 * MS, 8 * MS, 3 * MS).recommended.name == AS_IT_IS
     assert live(4 * MS, 8 * MS, 5 * MS).recommended.name == "auto"
     assert compared().recommended.name == AS_IT_IS

@@ -122,7 +122,7 @@ def tab(shared):
     return shared
 
 
-def test_it_draws_every_part(opened: Callable) -> None:
+def test_it_draws_every_part(opened):
     tab = opened()
     ids = tab.eval_on_selector_all("main > section", "all => all.map((section) => section.id)")
     assert ids == ["step-times", "timeline", "memory", "layers", "transfers", "progress", "apply"]
@@ -130,7 +130,7 @@ def test_it_draws_every_part(opened: Callable) -> None:
     assert len(colors) == 6 and min(colors) > 5, "step times, timeline, three memories, progress"
 
 
-def test_its_numbers_are_those_of_the_data(tab, page: Page) -> None:
+def test_its_numbers_are_those_of_the_data(tab, page):
     [section] = page.sections
     rows = tab.eval_on_selector_all(
         "#step-times > .scroll tbody tr", "all => all.map((row) => row.innerText)"
@@ -151,7 +151,7 @@ def test_its_numbers_are_those_of_the_data(tab, page: Page) -> None:
         assert curve.peak_bytes < device.capacity_bytes
 
 
-def test_names_stay_text(tab) -> None:
+def test_names_stay_text(tab):
     tab.fill("#search", "</script>")
     assert tab.inner_text("#found-count") == "1 found"
     assert tab.text_content(".found .op") == f"model/layer_0/{HOSTILE}"
@@ -159,7 +159,7 @@ def test_names_stay_text(tab) -> None:
     assert tab.locator("img").count() == 0
 
 
-def test_hover_shows_the_op_under_the_pointer(tab, page: Page) -> None:
+def test_hover_shows_the_op_under_the_pointer(tab, page):
     view = page.sections[0].plan
     assert view is not None
     on_first = [i for i in range(len(view.ops.leaf)) if view.ops.device[i] == 0]
@@ -175,7 +175,7 @@ def test_hover_shows_the_op_under_the_pointer(tab, page: Page) -> None:
     assert not tab.is_visible(".tip")
 
 
-def test_search_marks_an_op_and_zooms_to_it(tab, page: Page) -> None:
+def test_search_marks_an_op_and_zooms_to_it(tab, page):
     before = tab.locator("#timeline canvas").screenshot()
     tab.fill("#search", "OP_123")
     assert tab.inner_text("#found-count") == "1 found"
@@ -192,7 +192,7 @@ def test_search_marks_an_op_and_zooms_to_it(tab, page: Page) -> None:
     assert tab.evaluate(f"() => {_CHART}.getOption().dataZoom[0].startValue") == 0
 
 
-def test_the_wheel_zooms_and_scrolls_where_there_is_nothing_to_zoom_out_of(tab) -> None:
+def test_the_wheel_zooms_and_scrolls_where_there_is_nothing_to_zoom_out_of(tab):
     tab.locator("#timeline").scroll_into_view_if_needed()
     tab.mouse.move(*tab.evaluate(_PLACE_OF, [100_000, _FIRST_LANE]))
     end_ns = f"() => {_CHART}.getOption().dataZoom[0].endValue"
@@ -215,13 +215,13 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_the_critical_path_can_be_hidden(tab) -> None:
+def test_the_critical_path_can_be_hidden(tab):
     with_path = tab.locator("#timeline canvas").screenshot()
     tab.uncheck("#critical-path")
     assert tab.locator("#timeline canvas").screenshot() != with_path
 
 
-def test_dark_mode_changes_page_and_charts_at_once(opened: Callable) -> None:
+def test_dark_mode_changes_page_and_charts_at_once(opened):
     tab = opened()
     paper = "getComputedStyle(document.body).backgroundColor"
     light = tab.evaluate(paper), tab.locator("#step-times canvas").screenshot()
@@ -236,12 +236,12 @@ def test_dark_mode_changes_page_and_charts_at_once(opened: Callable) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_has_no_sideways_scroll(opened: Callable, scheme: str) -> None:
+def test_a_phone_has_no_sideways_scroll(opened, scheme):
     tab = opened(width=360, height=740, scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_tables_scroll_on_a_phone_and_nothing_is_cut(opened: Callable) -> None:
+def test_tables_scroll_on_a_phone_and_nothing_is_cut(opened):
     tab = opened(width=390, height=844)
     tab.click("text=All lower bounds")
     assert tab.evaluate("document.documentElement.scrollWidth") == 390
@@ -258,7 +258,7 @@ def test_tables_scroll_on_a_phone_and_nothing_is_cut(opened: Callable) -> None:
     assert tab.evaluate("document.querySelector('#step-times > .scroll').scrollLeft") > 0, "it has to scroll"
 
 
-def test_names_and_bounds_are_explained_where_they_stand(tab, page: Page) -> None:
+def test_names_and_bounds_are_explained_where_they_stand(tab, page):
     [section] = page.sections
     assert "No plan can be faster than" in tab.inner_text("#step-times > .soft")
     for bound in section.bounds:
@@ -267,7 +267,7 @@ def test_names_and_bounds_are_explained_where_they_stand(tab, page: Page) -> Non
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_numbers_have_three_digits_that_count(opened: Callable, width: int) -> None:
+def test_numbers_have_three_digits_that_count(opened, width):
     tab = opened(width=width)
     texts = [tab.inner_text("body"), tab.text_content("#step-times details"), *tab.evaluate(_TEXTS)]
     found = re.findall(r"(\d[\d,]*(?:\.\d+)?)\s?(ms|µs|ns|GB|MB|kB|%)", "\n".join(texts))
@@ -276,7 +276,7 @@ def test_numbers_have_three_digits_that_count(opened: Callable, width: int) -> N
     assert long == []
 
 
-def test_the_critical_path_crosses_no_label(opened: Callable, tmp_path: pathlib.Path) -> None:
+def test_the_critical_path_crosses_no_label(opened, tmp_path):
     few = tmp_path / "few.html"
     problem = layered_problem(40)
     crossing = Placement(problem, (np.arange(problem.num_units) // 3 % 3).astype(np.int32))
@@ -293,7 +293,7 @@ def test_the_critical_path_crosses_no_label(opened: Callable, tmp_path: pathlib.
     )
 
 
-def test_memory_has_a_scale_that_shows_it(tab, page: Page) -> None:
+def test_memory_has_a_scale_that_shows_it(tab, page):
     view = page.sections[0].plan
     assert view is not None
     for d, (curve, device) in enumerate(zip(view.memory, view.devices, strict=True)):
@@ -312,9 +312,7 @@ def test_memory_has_a_scale_that_shows_it(tab, page: Page) -> None:
         ]
 
 
-def test_memory_of_a_device_that_is_full_is_held_against_what_it_has(
-    opened: Callable, page: Page, tmp_path: pathlib.Path
-) -> None:
+def test_memory_of_a_device_that_is_full_is_held_against_what_it_has(opened, page, tmp_path):
     [section] = page.sections
     assert section.plan is not None
     devices = tuple(
@@ -331,7 +329,7 @@ def test_memory_of_a_device_that_is_full_is_held_against_what_it_has(
     assert top == pytest.approx(1.06 * devices[0].capacity_bytes) and lines == 1
 
 
-def test_layers_open_when_asked(tab) -> None:
+def test_layers_open_when_asked(tab):
     rows = tab.locator("#layers .row")
     closed = rows.count()
     tab.click("#layers [aria-label='Open layer_3']")
@@ -341,9 +339,7 @@ def test_layers_open_when_asked(tab) -> None:
     assert "op_60" not in tab.inner_text("#layers")
 
 
-def test_several_programs_are_shown_one_at_a_time(
-    opened: Callable, page: Page, tmp_path: pathlib.Path
-) -> None:
+def test_several_programs_are_shown_one_at_a_time(opened, page, tmp_path):
     other = page_of(layered_problem(60)).sections[0]
     both = tmp_path / "both.html"
     both.write_text(page_html(Page("two", (page.sections[0], other))), encoding="utf8")
@@ -354,7 +350,7 @@ def test_several_programs_are_shown_one_at_a_time(
 
 
 @pytest.mark.alone
-def test_twelve_thousand_ops_are_smooth(opened: Callable, tmp_path: pathlib.Path) -> None:
+def test_twelve_thousand_ops_are_smooth(opened, tmp_path):
     large = tmp_path / "large.html"
     large.write_text(page_html(page_of(layered_problem(12_000))), encoding="utf8")
     redraws_ms = opened(large).evaluate(_REDRAWS)

@@ -97,12 +97,12 @@ def arguments_that_are_waited_for(x, w):
     ],
     ids=["results", "nested", "several", "recomputed", "ctc_loss", "compiled_by_xla", "waited_for"],
 )
-def test_value_and_gradients(function: Callable) -> None:
+def test_value_and_gradients(function):
     weights = tf.Variable(WEIGHTS)
     assert is_same(lambda x: tf.reduce_sum(function(x, weights)), [weights])
 
 
-def test_loaded() -> None:
+def test_loaded():
     class Model(tf.Module):
         def __init__(self):
             super().__init__()
@@ -118,7 +118,7 @@ def test_loaded() -> None:
     assert is_same(lambda x: tf.reduce_sum(model(x)), [model.weights])
 
 
-def test_saved_when_placed() -> None:
+def test_saved_when_placed():
     weights, x = tf.Variable(WEIGHTS), tf.ones([2, 3])
 
     def gradient(called):
@@ -142,7 +142,7 @@ def test_saved_when_placed() -> None:
     assert "experimental_custom_gradients=False" in str(error.value)
 
 
-def test_residual_that_cannot_be_computed_again_is_refused() -> None:
+def test_residual_that_cannot_be_computed_again_is_refused():
     x = tf.ones([2])
     placed = place(tf.function(lambda x: by_a_draw(x)), x)
     with pytest.raises(InputError) as error:
@@ -154,7 +154,7 @@ def test_residual_that_cannot_be_computed_again_is_refused() -> None:
     assert "return it, too" in str(error.value)
 
 
-def test_loops_and_branches_of_a_defun() -> None:
+def test_loops_and_branches_of_a_defun():
     @defun.Defun(tf.float32)
     def one(x):
         return tf.tanh(x)
@@ -173,7 +173,7 @@ def test_loops_and_branches_of_a_defun() -> None:
     assert tf.reduce_all(function(x)[0] == place(function, x)(x)[0])
 
 
-def test_python_gradient_of_a_defun_is_refused() -> None:
+def test_python_gradient_of_a_defun_is_refused():
     @defun.Defun(tf.float32, python_grad_func=lambda op, upstream: upstream)
     def one(x):
         return tf.tanh(x)

@@ -148,7 +148,7 @@ def comparison(exact_mode: None, request: pytest.FixtureRequest) -> Comparison:
     return comparison
 
 
-def test_losses_and_variables_are_bitwise_equal(comparison: Comparison) -> None:
+def test_losses_and_variables_are_bitwise_equal(comparison):
     expected = comparison.expected
     assert [seed for seed, values in enumerate(comparison.found) if values != expected] == []
     # Three losses and each variable; and the steps do something, or equality would mean little.
@@ -156,10 +156,10 @@ def test_losses_and_variables_are_bitwise_equal(comparison: Comparison) -> None:
     assert len({expected[f"loss {i}"] for i in range(STEPS)}) == STEPS
 
 
-def test_every_op_ran_where_it_was_put(comparison: Comparison) -> None:
+def test_every_op_ran_where_it_was_put(comparison):
     assert comparison.misplaced == []
     assert min(comparison.devices_used) > 1
 
 
-def test_the_item_is_left_alone(comparison: Comparison) -> None:
+def test_the_item_is_left_alone(comparison):
     assert comparison.item.graph_def.SerializeToString(deterministic=True) == comparison.graph_before

@@ -44,7 +44,7 @@ def close(one, other) -> bool:
     )
 
 
-def test_training() -> None:
+def test_training():
     weights = [tf.Variable(tf.random.stateless_normal([8, 8], [n, 0]) / 3.0) for n in range(3)]
     start = [weight.numpy() for weight in weights]
 
@@ -71,7 +71,7 @@ def test_training() -> None:
     assert calls
 
 
-def test_other_sizes() -> None:
+def test_other_sizes():
     @tf.function(input_signature=[tf.TensorSpec([None, 3])])
     def f(x):
         return tf.reduce_sum(tf.nn.softmax(x * 2.0 + 1.0) ** 2, axis=1)
@@ -82,7 +82,7 @@ def test_other_sizes() -> None:
     assert found.structured_outputs.shape.as_list() == [None]
 
 
-def test_gradient_from_outside() -> None:
+def test_gradient_from_outside():
     weights = tf.Variable(tf.random.stateless_normal([3, 3], [1, 2]))
 
     @tf.function
@@ -102,7 +102,7 @@ def test_gradient_from_outside() -> None:
     assert close(gradients(fuse(f, tf.ones([1, 3]))), gradients(f))
 
 
-def test_nested_and_saved() -> None:
+def test_nested_and_saved():
     module = tf.Module()
     module.weight = tf.Variable([1.0, 2.0, 3.0])
 
@@ -119,7 +119,7 @@ def test_nested_and_saved() -> None:
         assert close(again.serve(x), f(x) + 1.0)
 
 
-def test_exported_saved_model() -> None:
+def test_exported_saved_model():
     module = tf.Module()
     module.weight = tf.Variable([1.0, 2.0, 3.0])
 
@@ -144,7 +144,7 @@ def test_exported_saved_model() -> None:
         assert calls
 
 
-def test_keras_training() -> None:
+def test_keras_training():
     def fitted(is_fused: bool):
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)])
@@ -171,7 +171,7 @@ def test_keras_training() -> None:
     assert close(fitted(True), fitted(False))
 
 
-def test_built_again() -> None:
+def test_built_again():
     """A plan, fused or not, in memory or as a file, of a Keras model whose second copy has other names."""
 
     def step():
@@ -196,7 +196,7 @@ def test_built_again() -> None:
     assert all(close(placed_function(after, one, x)(x), after(x)) for one in plans)
 
 
-def test_errors_are_raised() -> None:
+def test_errors_are_raised():
     """By functions that are fused as far as they may be: each is given what raises an error without clusters."""
     table = tf.Variable(tf.random.stateless_normal([5, 4], [1, 2]))
 
@@ -232,7 +232,7 @@ def test_errors_are_raised() -> None:
                 one(good[0], bad)
 
 
-def test_cycle_is_refused() -> None:
+def test_cycle_is_refused():
     @tf.function
     def f(x):
         y = tf.exp(x, name="first") + 1.0

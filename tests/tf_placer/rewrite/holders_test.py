@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ def somebody_who_keeps_the_handle(variable: tf.Variable) -> Any:
         (somebody_who_keeps_the_handle, "an object of type list holds its handle"),
     ],
 )
-def test_a_holder_is_named_and_gone_when_it_is_gone(hold: Callable, reason: str) -> None:
+def test_a_holder_is_named_and_gone_when_it_is_gone(hold, reason):
     variable = tf.Variable(2.0)
     holder = hold(variable)
     assert reason in why(variable)
@@ -76,7 +75,7 @@ def test_a_holder_is_named_and_gone_when_it_is_gone(hold: Callable, reason: str)
     assert why(variable) == ""
 
 
-def test_a_handle_in_a_local_name_is_found() -> None:
+def test_a_handle_in_a_local_name_is_found():
     variable = tf.Variable(2.0)
     storages = Storages([variable.handle])
     assert storages.why_held(variable.handle) == ""
@@ -87,14 +86,14 @@ def test_a_handle_in_a_local_name_is_found() -> None:
     assert why(variable) == ""
 
 
-def test_an_accumulator_that_records_holds_all() -> None:
+def test_an_accumulator_that_records_holds_all():
     variable = tf.Variable(2.0)
     with tf.autodiff.ForwardAccumulator(variable, tf.constant(1.0)):
         assert "a tf.autodiff.ForwardAccumulator" in why(variable)
     assert why(variable) == ""
 
 
-def test_what_follows_is_no_holder() -> None:
+def test_what_follows_is_no_holder():
     variable = tf.Variable(2.0)
     function = tf.function(lambda x: variable * x)
     outer = tf.function(lambda x: function(x) + function(x))
@@ -111,7 +110,7 @@ def test_what_follows_is_no_holder() -> None:
     del checkpoint, late
 
 
-def test_nothing_moves_where_one_is_held() -> None:
+def test_nothing_moves_where_one_is_held():
     held, free = tf.Variable(1.0), tf.Variable(2.0)
     before = id(held.handle), id(free.handle)
     dataset = a_dataset(held)
@@ -121,7 +120,7 @@ def test_nothing_moves_where_one_is_held() -> None:
     del dataset
 
 
-def test_a_thread_that_uses_it_is_seen() -> None:
+def test_a_thread_that_uses_it_is_seen():
     variable = tf.Variable(0.0)
     stop = threading.Event()
 
@@ -146,7 +145,7 @@ def test_a_thread_that_uses_it_is_seen() -> None:
     assert why(variable) == ""
 
 
-def test_a_thread_that_uses_others_is_none_of_its_holders() -> None:
+def test_a_thread_that_uses_others_is_none_of_its_holders():
     variable, stop = tf.Variable(0.0), threading.Event()
 
     def use_another(other: tf.Variable) -> None:
@@ -161,7 +160,7 @@ def test_a_thread_that_uses_others_is_none_of_its_holders() -> None:
             stop.set()
 
 
-def test_the_same_device_moves_nothing() -> None:
+def test_the_same_device_moves_nothing():
     variable = tf.Variable([1.0, 2.0])
     handle = variable.handle
     with tf.GradientTape() as tape:

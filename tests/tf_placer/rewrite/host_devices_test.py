@@ -104,7 +104,7 @@ def run() -> Run:
 
 
 @on_workers
-def test_it_computes_the_same(run: Run) -> None:
+def test_it_computes_the_same(run):
     sums = [30.0, 1.5 * 2 * (21 + 30)]  # of rows 0 to 5 times ones, then of 6 to 11 times one and a half
     relu = [
         np.array([[3.0, 3.0], [12.0, 12.0]]) + 60.0,
@@ -116,7 +116,7 @@ def test_it_computes_the_same(run: Run) -> None:
 
 
 @on_workers
-def test_what_needs_this_process_is_in_it(run: Run) -> None:
+def test_what_needs_this_process_is_in_it(run):
     host = {"IteratorGetNext", "LookupTableFindV2", "ReduceDataset", "EagerPyFunc"}
     found = [op for op in run.placed.graph.get_operations() if op.type in host]
     assert {op.type for op in found} == host
@@ -124,7 +124,7 @@ def test_what_needs_this_process_is_in_it(run: Run) -> None:
 
 
 @on_workers
-def test_the_rest_is_on_the_workers(run: Run) -> None:
+def test_the_rest_is_on_the_workers(run):
     workers, types = set(run.here.values()), ("MatMul", "Relu", "Sin", "AddV2")
     computing = {op.device for op in run.placed.graph.get_operations() if op.type in types}
     assert computing <= workers

@@ -79,7 +79,7 @@ def numbers() -> tf.Tensor:
     return tf.reshape(tf.range(12.0), [4, 3])
 
 
-def test_a_table_elsewhere() -> None:
+def test_a_table_elsewhere():
     """It stays where it is, and what looks it up goes there."""
     entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
     with tf.device(CPU_2):
@@ -125,7 +125,7 @@ def a_dataset_made_inside():
     return f, (numbers(),)
 
 
-def test_functions_of_python() -> None:
+def test_functions_of_python():
     """In order, with what they return, inside of a loop too, and on the host."""
     seen: list[list[float]] = [[], []]
 
@@ -184,7 +184,7 @@ def a_variable_that_holds_a_list():
     ), (tf.constant(1),)
 
 
-def test_gradients_through_what_is_estimated() -> None:
+def test_gradients_through_what_is_estimated():
     weights = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
     @tf.function
@@ -199,7 +199,7 @@ def test_gradients_through_what_is_estimated() -> None:
     assert spread(f, (numbers(),))[0](numbers()).numpy().tobytes() == expected.tobytes()
 
 
-def test_gradients_from_outside() -> None:
+def test_gradients_from_outside():
     """Through a placed function that looks words up, or takes a row of its own iterator."""
     entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
     table, weights = (
@@ -266,11 +266,11 @@ def examples_that_are_parsed():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_placed_function_does_the_same(name: str) -> None:
+def test_a_placed_function_does_the_same(name):
     assert is_same(*CASES[name])
 
 
-def test_resources_on_two_devices_that_share_one_are_refused() -> None:
+def test_resources_on_two_devices_that_share_one_are_refused():
     tables = []
     for device in ("/device:CPU:1", "/device:CPU:2"):
         with tf.device(device):

@@ -59,7 +59,7 @@ def same(example: Example, loaded, signature: str) -> bool:
     return answers(loaded, signature, example.questions[signature]) == expected
 
 
-def test_soft_placement_stays_off(tmp_path: pathlib.Path) -> None:
+def test_soft_placement_stays_off(tmp_path):
     example = saved_models.several_signatures(tmp_path)
     target, signature, plan = placed(example)
     loaded = load_saved_model(target)
@@ -68,7 +68,7 @@ def test_soft_placement_stays_off(tmp_path: pathlib.Path) -> None:
     assert same(example, loaded, signature)
 
 
-def test_variables_are_where_they_were_planned(tmp_path: pathlib.Path) -> None:
+def test_variables_are_where_they_were_planned(tmp_path):
     target, _, plan = placed(saved_models.several_signatures(tmp_path))
     loaded = load_saved_model(target)
     assert plan["weights"] != plan["calls"], "choose another seed"
@@ -76,7 +76,7 @@ def test_variables_are_where_they_were_planned(tmp_path: pathlib.Path) -> None:
     assert loaded.calls.device == plan["calls"]
 
 
-def test_devices_change_places(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_change_places(tmp_path, monkeypatch):
     """All at once, in memory: the file stays, and nothing is left behind."""
     example = saved_models.several_signatures(tmp_path)
     target, signature, plan = placed(example)
@@ -92,7 +92,7 @@ def test_devices_change_places(tmp_path: pathlib.Path, monkeypatch: pytest.Monke
     assert same(example, loaded, signature)
 
 
-def test_everything_goes_where_it_is_sent(tmp_path: pathlib.Path) -> None:
+def test_everything_goes_where_it_is_sent(tmp_path):
     example = saved_models.several_signatures(tmp_path)
     target, signature, _ = placed(example)
     loaded = load_saved_model(target, dict.fromkeys(CPUS, CPUS[3]))
@@ -103,7 +103,7 @@ def test_everything_goes_where_it_is_sent(tmp_path: pathlib.Path) -> None:
     assert same(example, loaded, signature)
 
 
-def test_it_can_be_saved_again(tmp_path: pathlib.Path) -> None:
+def test_it_can_be_saved_again(tmp_path):
     """With the asset, which a temporary copy must not take along."""
     example = saved_models.a_hash_table(tmp_path)
     target, signature, plan = placed(example)
@@ -114,7 +114,7 @@ def test_it_can_be_saved_again(tmp_path: pathlib.Path) -> None:
     assert same(example, load_saved_model(tmp_path / "again"), signature)
 
 
-def test_from_tensorflow_1(tmp_path: pathlib.Path) -> None:
+def test_from_tensorflow_1(tmp_path):
     example = saved_models.from_tensorflow_1(tmp_path)
     target, signature, plan = placed(example)
     loaded = load_saved_model(target)
@@ -125,7 +125,7 @@ def test_from_tensorflow_1(tmp_path: pathlib.Path) -> None:
     assert same(example, loaded, signature)
 
 
-def test_shared_references_move(tmp_path: pathlib.Path) -> None:
+def test_shared_references_move(tmp_path):
     """A variable takes along what other signatures read from it, whatever device that asks for."""
     for seed in range(12):
         example = saved_models.references_on_devices(tmp_path, seed)
@@ -149,21 +149,21 @@ def test_shared_references_move(tmp_path: pathlib.Path) -> None:
             assert answers(loaded, signature, question) == answers(before, signature, question)
 
 
-def test_scopes_do_not_move_it(tmp_path: pathlib.Path) -> None:
+def test_scopes_do_not_move_it(tmp_path):
     target, signature, plan = placed(saved_models.several_signatures(tmp_path))
     with tf.device(CPUS[3]):
         loaded = load_saved_model(target)
     assert is_as_planned(loaded, signature, plan)
 
 
-def test_a_strategy_that_moves_it_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_strategy_that_moves_it_is_refused(tmp_path):
     target, _, _ = placed(saved_models.several_signatures(tmp_path))
     refused = pytest.raises(InputError, match=r"load it outside of tf\.device and tf\.distribute scopes")
     with tf.distribute.OneDeviceStrategy(CPUS[3]).scope(), refused:
         load_saved_model(target)
 
 
-def test_what_others_saved_is_checked_too(tmp_path: pathlib.Path) -> None:
+def test_what_others_saved_is_checked_too(tmp_path):
     """A variable and an op with partly given devices, and no plan."""
     module = saved_models.TwoSignatures()
     with tf.device("CPU:2"):
@@ -201,7 +201,7 @@ class Endpoints(tf.Module):
         return x - self.weights[0]
 
 
-def test_functions_of_objects_run_placed(tmp_path: pathlib.Path) -> None:
+def test_functions_of_objects_run_placed(tmp_path):
     model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
     path = tmp_path / "model"
     tf.saved_model.save(model, str(path), signatures={"one": model.serve, "again": model.serve})
@@ -226,7 +226,7 @@ def test_functions_of_objects_run_placed(tmp_path: pathlib.Path) -> None:
     assert tf.reduce_all(loaded.signatures["again"](x)["y"] == model.serve(x)["y"])
 
 
-def test_a_function_with_two_plans_is_named(tmp_path: pathlib.Path) -> None:
+def test_a_function_with_two_plans_is_named(tmp_path):
     model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
     path = tmp_path / "model"
     tf.saved_model.save(model, str(path), signatures={"both": model.both})

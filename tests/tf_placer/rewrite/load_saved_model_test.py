@@ -1,21 +1,29 @@
-"""A placed SavedModel is loaded as it was placed, or refused in one line."""
+"""What a placed SavedModel keeps and says, how it is loaded, and refusals in one line."""
 
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_model_pb2
+from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
-from tests.tf_placer.rewrite.saved_models import several_signatures
+from tests.tf_placer.rewrite.saved_models import from_tensorflow_1, several_signatures
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.read_graph import read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
-from tf_placer.rewrite.saved_model import export_saved_model
+from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 
 CPU_0 = "/job:localhost/replica:0/task:0/device:CPU:0"
 
@@ -97,3 +105,245 @@ def test_a_damaged_device_is_refused(unplaced, tmp_path):
     model.meta_graph.graph_def.node[0].device = "/device:what"
     (tmp_path / "saved_model.pb").write_bytes(model.proto.SerializeToString())
     assert "names the device '/device:what', which is none" in refusal(tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    module = tf.Module()
+    module.weights = tf.Variable(tf.ones([3, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def serve(x):
+        return {"y": x @ module.weights}
+
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=serve)
+    return tmp_path / "model"
+
+
+def a_placement(path: Path, devices: int = 2) -> Placement:
+    problem = analytic_problem(Item.from_saved_model(path), Cluster.logical(devices))
+    return Placement(problem, np.arange(problem.num_units) % devices)
+
+
+def test_variables_come_from_the_checkpoint(model):
+    (variable,) = Item.from_saved_model(model).variables
+    assert variable.value.tolist() == [[1.0, 1.0]] * 3
+
+
+def test_an_unknown_dimension_gets_the_batch_size(model):
+    (feed,) = Item.from_saved_model(model, batch_size=7).feeds
+    assert feed.shape == (7, 3)
+
+
+def test_an_unknown_signature_names_those_that_are(model):
+    with pytest.raises(InputError, match="no signature 'train'; it has serving_default"):
+        Item.from_saved_model(model, "train")
+
+
+def shorten(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:4])
+
+
+def rewrite(file: Path, change: Callable[[meta_graph_pb2.MetaGraphDef], None]) -> None:
+    proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    change(proto.meta_graphs[0])
+    file.write_bytes(proto.SerializeToString())
+
+
+def name_an_asset(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.asset_file_def.add(filename="words.txt")
+
+
+def enlarge_variable(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    handle = next(node for node in meta_graph.graph_def.node if node.op == "VarHandleOp")
+    handle.attr["shape"].shape.dim[0].size += 1
+
+
+def drop_outputs(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.signature_def["serving_default"].outputs.clear()
+
+
+def feed_a_resource(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.signature_def["serving_default"].inputs["x"].dtype = types_pb2.DT_RESOURCE
+
+
+def feed_much(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.signature_def["serving_default"].inputs["x"].tensor_shape.dim[1].size = 10**15
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda file: file.unlink(), "it is a SavedModel without its saved_model.pb; export the model again"),
+        (lambda file: file.write_bytes(b"\xff" * 100), "saved_model.pb is damaged"),
+        (lambda file: file.write_bytes(b"\x08\x01"), "has no graph tagged {serve}; it has none"),
+        (lambda file: file.write_bytes(b""), "it is a folder whose saved_model.pb is empty"),
+        (lambda file: (file.parent / "variables" / "variables.index").unlink(), "variables.index is missing"),
+        (lambda file: shorten(next(file.parent.glob("variables/*.data*"))), r"variables\.\* is damaged"),
+        (lambda file: rewrite(file, name_an_asset), "the asset 'words.txt' is missing"),
+        (
+            lambda file: rewrite(file, enlarge_variable),
+            "'Variable' has the shape .* in the graph and .* checkpoint",
+        ),
+        (lambda file: rewrite(file, drop_outputs), "'serving_default' has no outputs"),
+        (lambda file: rewrite(file, feed_a_resource), "is a resource, which cannot be fed"),
+        (lambda file: rewrite(file, feed_much), "is larger than any device"),
+    ],
+)
+def test_a_damaged_model_is_refused_in_one_line(model, damage, message):
+    damage(model / "saved_model.pb")
+    with pytest.raises(InputError, match=message) as error:
+        Item.from_saved_model(model)
+    assert "\n" not in str(error.value)
+
+
+def test_a_function_that_captures_what_is_not_there_is_refused(model, tmp_path):
+    placement = a_placement(model)
+    damaged = read_saved_model(model)
+    for function in damaged.meta_graph.object_graph_def.concrete_functions.values():
+        function.bound_inputs[:] = [1000 for _ in function.bound_inputs]
+    (model / "saved_model.pb").write_bytes(damaged.proto.SerializeToString())
+    with pytest.raises(InputError, match="captures object 1000, which is not there"):
+        export_saved_model(model, tmp_path / "new", placement)
+
+
+def test_nothing_appears_where_the_export_is_refused(model, tmp_path):
+    placement = a_placement(model)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(InputError, match="there is there already"):
+        export_saved_model(model, tmp_path / "there", placement)
+    with pytest.raises(InputError, match="search a placement for this item"):
+        export_saved_model(model, tmp_path / "new", placement, batch_size=5)
+    with pytest.raises(InputError, match="inside of the model"):
+        export_saved_model(model, model / "new", placement)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "there"]
+
+
+def test_the_fingerprint_is_that_of_the_original(model, tmp_path):
+    export_saved_model(model, tmp_path / "placed", a_placement(model))
+    before, after = (
+        tf.saved_model.experimental.read_fingerprint(str(path)) for path in (model, tmp_path / "placed")
+    )
+    assert (model / "fingerprint.pb").read_bytes() == (tmp_path / "placed" / "fingerprint.pb").read_bytes()
+    assert after == before
+    assert after.singleprint() == before.singleprint()
+    # What TensorFlow would write for the copy: of its parts, those that a placement leaves alone are equal.
+    written = fingerprint_pb2.FingerprintDef.FromString(
+        fingerprinting.CreateFingerprintDef(str(tmp_path / "placed"))
+    )
+    fresh = tf.saved_model.experimental.Fingerprint.from_proto(written)
+    assert fresh.signature_def_hash == before.signature_def_hash
+    assert fresh.checkpoint_hash == before.checkpoint_hash
+    assert fresh.saved_model_checksum != before.saved_model_checksum
+
+
+@pytest.fixture
+def two(tmp_path) -> tuple[Path, dict[str, Placement]]:
+    """A model of two signatures that share a variable, and plans that put it on different devices."""
+    path = several_signatures(tmp_path).path
+    plans = {}
+    for device, name in enumerate(("power", "scaled")):
+        problem = analytic_problem(Item.from_saved_model(path, name), Cluster.logical(2))
+        plans[name] = Placement(problem, problem.everything_on(device))
+    return path, plans
+
+
+def test_the_first_plan_decides_where_a_shared_variable_is(two, tmp_path):
+    path, plans = two
+    with pytest.raises(
+        InputError, match=r"'scaled' puts 'weights' on .*CPU:1, but 'power', .* has it on .*CPU:0"
+    ):
+        export_saved_model(path, tmp_path / "placed", plans)
+    with pytest.raises(
+        InputError, match=r"'power' puts 'weights' on .*CPU:0, but 'scaled', .* has it on .*CPU:1"
+    ):
+        export_saved_model(path, tmp_path / "placed", dict(reversed(plans.items())))
+    assert not (tmp_path / "placed").exists()
+
+
+def test_an_exported_plan_decides_too_unless_it_is_replaced(two, tmp_path):
+    path, plans = two
+    export_saved_model(path, tmp_path / "first", plans["power"], "power")
+    scaled = Placement(
+        analytic_problem(Item.from_saved_model(tmp_path / "first", "scaled"), Cluster.logical(2)),
+        plans["scaled"].device_of_unit,
+    )
+    with pytest.raises(
+        InputError, match=r"'scaled' puts 'weights' on .*CPU:1, but 'power', .* has it on .*CPU:0"
+    ):
+        export_saved_model(tmp_path / "first", tmp_path / "second", scaled, "scaled")
+    again = analytic_problem(Item.from_saved_model(tmp_path / "first", "power"), Cluster.logical(2))
+    export_saved_model(
+        tmp_path / "first", tmp_path / "second", Placement(again, again.everything_on(1)), "power"
+    )
+    nodes = read_saved_model(tmp_path / "second").meta_graph.graph_def.node
+    assert {node.device[-5:] for node in nodes if node.name in ("weights", "calls")} == {"CPU:1"}
+
+
+def test_a_plan_of_tensorflow_1_is_replaced_whole(tmp_path):
+    example = from_tensorflow_1(tmp_path)
+    path = example.path
+    for device in (1, 0):
+        problem = analytic_problem(Item.from_saved_model(path), Cluster.logical(2))
+        target = tmp_path / f"on_{device}"
+        export_saved_model(path, target, Placement(problem, problem.everything_on(device)))
+        path = target
+    loaded = load_saved_model(path)  # which lacks the first plan's device, as this process does
+    x = tf.constant(example.questions["serving_default"]["x"])
+    assert loaded.signatures["serving_default"](x=x)["y"].numpy().tolist() == [[1.0, 1.0]]
+    nodes = read_saved_model(path).meta_graph.graph_def.node
+    assert len([node for node in nodes if node.name.startswith("placed/serving_default/")]) > 3
+
+
+def test_a_pinned_problem_has_plans_that_agree(two, tmp_path):
+    path, plans = two
+    scaled = plans["scaled"].problem
+    held = pinned(Item.from_saved_model(path, "scaled"), scaled, plans["power"])
+    agreeing = Placement(held, held.everything_on(1))
+    assert agreeing.device_names["weights"].endswith("CPU:0")
+    assert len(set(agreeing.device_names.values())) == 2
+    export_saved_model(path, tmp_path / "placed", {"power": plans["power"], "scaled": agreeing})
+    for name, placement in (("power", plans["power"]), ("scaled", agreeing)):
+        assert (tmp_path / "placed" / plan_file(name)).read_text() == placement.to_json()
+
+
+def test_a_damaged_plan_and_no_plan_are_refused(two, tmp_path):
+    path, plans = two
+    export_saved_model(path, tmp_path / "first", plans["power"], "power")
+    with pytest.raises(InputError, match="no placement for any signature"):
+        export_saved_model(path, tmp_path / "second", {})
+    (tmp_path / "first" / plan_file("power")).write_text("{")
+    with pytest.raises(InputError, match=r"power\.json is not"):
+        export_saved_model(tmp_path / "first", tmp_path / "second", plans["scaled"], "scaled")
+
+
+@pytest.mark.slow
+def test_the_command_line_of_tensorflow_runs_it(model, tmp_path):
+    """It makes one CPU device, and what is meant for others runs there: only our loader refuses that."""
+    export_saved_model(model, tmp_path / "one", a_placement(model, devices=1))
+    export_saved_model(model, tmp_path / "two", a_placement(model, devices=2))
+    problem = analytic_problem(Item.from_saved_model(model), Cluster.logical(2))
+    export_saved_model(model, tmp_path / "other", Placement(problem, problem.everything_on(1)))
+    for path in (model, tmp_path / "one", tmp_path / "two", tmp_path / "other"):
+        done = saved_model_cli_run(path, tmp_path / "answers" / path.name)
+        assert done.returncode == 0, done.stderr
+        answer = np.load(tmp_path / "answers" / path.name / "y.npy")
+        assert answer.tolist() == [[6.0, 6.0], [15.0, 15.0]], path.name
+    for name in ("two", "other"):
+        with pytest.raises(InputError, match=r"device:CPU:1, which this process lacks"):
+            load_saved_model(tmp_path / name)
+
+
+def saved_model_cli_run(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run", f"--dir={path}"),
+            *("--tag_set=serve", "--signature_def=serving_default", f"--outdir={out}"),
+            "--input_exprs=x=[[1.,2.,3.],[4.,5.,6.]]",
+        ],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )

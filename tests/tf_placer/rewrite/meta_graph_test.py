@@ -1,17 +1,21 @@
-"""MetaGraphDefs with a placement: their devices change, and nothing else."""
+"""GraphDefs and MetaGraphDefs with a placement of their own graph: their devices change, and nothing else."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import rewrite
-from tf_placer.rewrite.rewrite import place_meta_graph
-from tf_placer.transform.order import ordered_pairs
+from tf_placer.rewrite.rewrite import apply_placement, place_graph, place_meta_graph
+from tf_placer.runtime.audit import written_order
+from tf_placer.transform.order import order_edges, ordered_pairs
 
 
 def exported(build) -> tf.compat.v1.MetaGraphDef:
@@ -28,9 +32,7 @@ def training_step() -> None:
 
 
 def calls(times: int):
-    @tf.function
-    def twice(x):
-        return tf.tanh(tf.exp(x, name="exp"), name="tanh")
+    twice = tf.function(lambda x: tf.tanh(tf.exp(x, name="exp"), name="tanh"))
 
     def build() -> None:
         x = tf.compat.v1.placeholder(tf.float32, [4], name="x")
@@ -121,7 +123,7 @@ def products(where: str):
 
 
 @pytest.mark.parametrize("where", ["outside", "inside", "both"])
-def test_an_order_is_written_as_control_inputs_where_the_ops_are(where: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_order_is_written_as_control_inputs_where_the_ops_are(where, monkeypatch):
     """With every pair that the order is about, and not only those that change the simulated step."""
     monkeypatch.setattr(rewrite, "order_edges", ordered_pairs)
     meta_graph = exported(products(where))
@@ -147,3 +149,150 @@ def test_an_order_is_written_as_control_inputs_where_the_ops_are(where: str, mon
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.import_graph_def(placed.graph_def, name="")
         session.run("y:0", {"x:0": np.zeros([64, 64])})
+
+
+CPU0 = "/job:localhost/replica:0/task:0/device:CPU:0"
+CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"
+
+
+def _graph_with_a_loop() -> tf.compat.v1.GraphDef:
+    graph = tf.Graph()
+    with graph.as_default():
+        start = tf.compat.v1.placeholder(tf.float32, [2], name="start")
+        loop = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), [0, start])
+        tf.identity(loop[1], name="end")
+    return graph.as_graph_def()
+
+
+def test_every_node_gets_its_device_and_nothing_else_changes():
+    graph_def = _graph_with_a_loop()
+    before = graph_def.SerializeToString(deterministic=True)
+    assert graph_def.library.function  # the loop's body: must survive unchanged
+    devices = [(CPU0, CPU1)[i % 2] for i in range(len(graph_def.node))]
+
+    placed = place_graph(graph_def, devices)
+
+    assert [node.device for node in placed.node] == devices
+    assert graph_def.SerializeToString(deterministic=True) == before
+    for node in placed.node:
+        node.device = ""
+    assert placed.SerializeToString(deterministic=True) == before
+
+
+def test_mapping_and_sequence_agree():
+    graph_def = _graph_with_a_loop()
+    devices = [(CPU0, CPU1)[i % 2] for i in range(len(graph_def.node))]
+    by_name = dict(zip([node.name for node in graph_def.node], devices, strict=True))
+    assert place_graph(graph_def, by_name) == place_graph(graph_def, devices)
+
+
+def test_empty_graph():
+    assert place_graph(tf.compat.v1.GraphDef(), {}) == tf.compat.v1.GraphDef()
+
+
+def test_missing_and_strange_nodes_are_named():
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.node.add(name="a", op="NoOp")
+    with pytest.raises(InputError, match="no device for node 'a'"):
+        place_graph(graph_def, {"b": CPU0})
+    with pytest.raises(InputError, match="'b', which the graph lacks"):
+        place_graph(graph_def, {"a": CPU0, "b": CPU0})
+    with pytest.raises(InputError, match="2 devices, but the graph has 1 nodes"):
+        place_graph(graph_def, [CPU0, CPU0])
+
+
+@pytest.mark.parametrize("device", ["", "CPU:0", "/device:CPU:0", "/job:a/task:0/device:CPU:0", "nonsense"])
+def test_a_device_string_that_is_not_full_is_refused(device):
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.node.add(name="a", op="NoOp")
+    with pytest.raises(InputError, match="not a full device string"):
+        place_graph(graph_def, [device])
+
+
+@pytest.mark.parametrize("target", ["a", "pruned"])
+def test_a_colocation_group_must_stay_together(target):
+    graph_def = tf.compat.v1.GraphDef()
+    for name in ("a", "b"):
+        node = graph_def.node.add(name=name, op="NoOp")
+        node.attr["_class"].list.s.append(f"loc:@{target}".encode())
+    assert place_graph(graph_def, [CPU1, CPU1]).node[1].device == CPU1
+    with pytest.raises(InputError, match="'b' and 'a' are colocated"):
+        place_graph(graph_def, [CPU0, CPU1])
+
+
+def test_the_body_of_a_loop_runs_where_the_loop_was_put():
+    graph_def = _graph_with_a_loop()
+    loop = next(node.name for node in graph_def.node if node.op in ("While", "StatelessWhile"))
+    placed = place_graph(graph_def, {n.name: CPU1 if n.name == loop else CPU0 for n in graph_def.node})
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.import_graph_def(placed, name="")
+    config = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+    metadata = tf.compat.v1.RunMetadata()
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        result = session.run("end:0", {"start:0": [1.0, 3.0]}, options=options, run_metadata=metadata)
+    assert result.tolist() == [8.0, 24.0]  # three doublings
+    multiplied_on = [n.device for part in metadata.partition_graphs for n in part.node if n.op == "Mul"]
+    assert multiplied_on == [CPU1]
+
+
+@pytest.fixture(scope="module")
+def item() -> Item:
+    return workloads.build("dense_small")
+
+
+@pytest.fixture
+def placement(item: Item) -> Placement:
+    problem = analytic_problem(item, Cluster.logical(3))
+    return Placement(problem, np.random.default_rng(0).integers(3, size=problem.num_units))
+
+
+def test_every_op_gets_its_units_device(item, placement):
+    placed = apply_placement(item, placement)
+    names = [device.name for device in placement.problem.cluster.devices]
+    wanted = [names[placement.device_of_unit[unit]] for unit in placement.problem.unit_of_op]
+    assert [node.device for node in placed.node] == wanted
+    assert len(set(wanted)) == 3  # else the comparison says little
+
+
+def test_an_order_becomes_control_inputs_after_the_others(item, placement):
+    placement = Placement(placement.problem, np.zeros(placement.problem.num_units))
+    order = np.random.default_rng(0).permutation(placement.problem.num_ops)
+    ordered = dataclasses.replace(placement, priority_of_op=order)
+    # On one device any order takes as long; this one is of what ends late, so peaks are higher without it.
+    edges = order_edges(ordered, item)
+    placed, plain = apply_placement(item, ordered), apply_placement(item, placement)
+    names = item.index.names
+    assert sorted(written_order(plain, placed)) == sorted((names[a], names[b]) for a, b in edges.tolist())
+    for one, other in zip(placed.node, plain.node, strict=True):
+        added = [text for text in one.input if text not in other.input]
+        assert list(one.input) == [*other.input, *added] and all(text.startswith("^") for text in added)
+        del one.input[len(other.input) :]
+    assert placed == plain
+    nothing = dataclasses.replace(placement, priority_of_op=np.zeros(placement.problem.num_ops))
+    assert apply_placement(item, nothing) == plain
+
+
+def test_clusters_that_are_not_legal_are_refused(item, placement):
+    decided = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
+    with pytest.raises(InputError, match="cannot be in cluster"):
+        apply_placement(item, decided)
+
+
+def test_the_item_is_left_alone(item, placement):
+    before = item.graph_def.SerializeToString(deterministic=True)
+    placed = apply_placement(item, placement)
+    for node in placed.node:
+        node.device = ""
+    assert item.graph_def.SerializeToString(deterministic=True) == before
+    assert placed.SerializeToString(deterministic=True) == before
+
+
+def test_a_placement_for_another_graph_is_refused(placement):
+    other = workloads.build("dense_small", layers=4)
+    with pytest.raises(
+        InputError, match=r"placement is for 'dense_small' .* search a placement for this item"
+    ):
+        apply_placement(other, placement)

@@ -1,7 +1,6 @@
 """A plan's order is written as control inputs: it is kept, and changes nothing of what is computed."""
 
 import tempfile
-from collections.abc import Callable
 from unittest import mock
 
 import keras
@@ -23,7 +22,6 @@ from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.runtime.audit import executed_order, written_order
 from tf_placer.runtime.graph_program import build_program, open_program, session_config
 from tf_placer.transform.order import ordered_pairs
-from tf_placer.workloads.spec import Workload
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 
@@ -47,7 +45,7 @@ def all_pairs() -> mock._patch:
 
 @pytest.mark.filterwarnings("ignore:variables move to other devices. numbers that:UserWarning")
 @pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
-def test_no_bit_changes(make: Callable[[], Workload]) -> None:
+def test_no_bit_changes(make):
     """Losses of a function as it is and in a random order, bit by bit, gradients inside it included."""
     edges = 0
     for seed in range(PLACEMENTS):
@@ -67,7 +65,7 @@ def test_no_bit_changes(make: Callable[[], Workload]) -> None:
     assert edges > 0
 
 
-def test_every_pair_runs_in_order() -> None:
+def test_every_pair_runs_in_order():
     """Also those in which TensorFlow's own order is another."""
     shares = []
     for seed, make in enumerate(PROGRAMS.values()):
@@ -95,7 +93,7 @@ def _logical_config(deadline_s: float) -> tf.compat.v1.ConfigProto:
 
 
 @pytest.mark.parametrize("name", tf1_programs.PROGRAMS)
-def test_no_bit_of_tensorflow_1_changes(name: str) -> None:
+def test_no_bit_of_tensorflow_1_changes(name):
     """Loops and branches of TensorFlow 1: no pair waits for what is in them, or goes round through them."""
     found = tf1_programs.program(name)
     item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
@@ -114,7 +112,7 @@ def test_no_bit_of_tensorflow_1_changes(name: str) -> None:
         assert tf1_programs.same(*(tf1_programs.run(graph, wanted, feeds, starts) for graph in graphs))
 
 
-def test_a_saved_model_keeps_the_order() -> None:
+def test_a_saved_model_keeps_the_order():
     keras.utils.set_random_seed(0)
     inputs = keras.Input([5])
     towers = [keras.layers.Dense(8, "relu", name=f"tower_{i}")(inputs) for i in range(16)]

@@ -171,7 +171,7 @@ def signature_of_a_saved_model(placed: bool):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_outer_function_gives_what_it_gives_unplaced(name: str) -> None:
+def test_the_outer_function_gives_what_it_gives_unplaced(name):
     outcomes = []
     for placed in (False, True):
         outer = CASES[name](placed)
@@ -184,7 +184,7 @@ def test_the_outer_function_gives_what_it_gives_unplaced(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:variables move to other devices. numbers that:UserWarning")
-def test_as_the_traced_function() -> None:
+def test_as_the_traced_function():
     """The call that others see: its op, what it only reads, and what it answers for as done."""
     weights, embeddings = tf.Variable(tf.zeros([10])), tf.Variable(tf.zeros([10, 2]))
     table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
@@ -209,10 +209,7 @@ def test_as_the_traced_function() -> None:
             x += tf.reduce_sum(weights)
         return tf.cond(x > 0.0, lambda: x + embeddings[0, 0], lambda: x)
 
-    @tf.function
-    def only_computes(x):
-        return x * 2.0
-
+    only_computes = tf.function(lambda x: x * 2.0)
     for function in (reads, writes, reads_in_loops, only_computes):
         traced = function.get_concrete_function(tf.constant(0.0))
         placed = place(function, tf.constant(0.0))

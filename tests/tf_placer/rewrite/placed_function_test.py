@@ -22,7 +22,7 @@ pytestmark = pytest.mark.own_process(exact=True)
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
 
-def test_structured() -> None:
+def test_structured():
     @tf.function
     def f(x, *, pair, scale=2):
         return {"sum": x + pair.left * scale, "both": (pair.right, [x - 1.0, None])}
@@ -44,7 +44,7 @@ def test_structured() -> None:
     assert len(same) == 3
 
 
-def test_loops_and_branches() -> None:
+def test_loops_and_branches():
     @tf.function
     def f(x):
         total = tf.while_loop(lambda i, _: i < 5, lambda i, t: (i + 1, t * x + 1.0), [0, x])[1]
@@ -156,7 +156,7 @@ def elements_taken_in_a_branch_of_a_branch() -> tuple:
         elements_taken_in_a_branch_of_a_branch,
     ],
 )
-def test_gradients_from_outside(make, is_differentiated) -> None:
+def test_gradients_from_outside(make, is_differentiated):
     function, x, *variables = make()
     if is_differentiated:  # that gives loops bodies of their own
         outcomes(function, x, *variables)
@@ -164,7 +164,7 @@ def test_gradients_from_outside(make, is_differentiated) -> None:
     assert outcomes(placed, x, *variables) == outcomes(function, x, *variables)
 
 
-def test_variable_known_by_its_handle_only() -> None:
+def test_variable_known_by_its_handle_only():
     generator, weights = tf.random.Generator.from_seed(1), tf.Variable([1.0, 2.0])
 
     @tf.function
@@ -180,7 +180,7 @@ def test_variable_known_by_its_handle_only() -> None:
     assert weights.numpy().tolist() == [0.0, 1.0]
 
 
-def test_elements_of_a_variable() -> None:
+def test_elements_of_a_variable():
     weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
     @tf.function
@@ -191,7 +191,7 @@ def test_elements_of_a_variable() -> None:
     assert [value.numpy().tolist() for value in found] == [[3.0], [[3.0, 4.0]]]
 
 
-def test_captured_value_that_nothing_needs() -> None:
+def test_captured_value_that_nothing_needs():
     offset = tf.constant([1.0, 2.0])
 
     @tf.function
@@ -206,7 +206,7 @@ def test_captured_value_that_nothing_needs() -> None:
     assert tf.reduce_all(place(f, x)(x) == [6.0, 8.0])
 
 
-def test_gradient_of_a_loop_with_weights() -> None:
+def test_gradient_of_a_loop_with_weights():
     weights = tf.Variable([[0.5, 0.25], [0.0, 1.0]])
 
     @tf.function
@@ -220,7 +220,7 @@ def test_gradient_of_a_loop_with_weights() -> None:
     assert tf.reduce_all(place(f, x)(x) == expected)
 
 
-def test_variables_and_older_functions() -> None:
+def test_variables_and_older_functions():
     count, state = tf.Variable(1.0), tf.Variable([1.0, 2.0])
 
     @tf.function
@@ -248,7 +248,7 @@ def test_variables_and_older_functions() -> None:
     assert len(devices) > 2
 
 
-def test_side_effects() -> None:
+def test_side_effects():
     seen: list[float] = []
 
     @tf.function
@@ -265,7 +265,7 @@ def test_side_effects() -> None:
     assert "not positive" in error.value.message
 
 
-def test_nested_and_saved() -> None:
+def test_nested_and_saved():
     weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
     @tf.function
@@ -292,7 +292,7 @@ def test_nested_and_saved() -> None:
     )
 
 
-def test_keras_training() -> None:
+def test_keras_training():
     def losses(with_placement: bool) -> list[bytes]:
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(4)])
@@ -313,7 +313,7 @@ def test_keras_training() -> None:
     assert losses(True) == losses(False)
 
 
-def test_result_of_a_branch_named_as_its_input() -> None:
+def test_result_of_a_branch_named_as_its_input():
     @tf.function
     def f(x):
         read = tf.identity(x)  # Identity, of which the branches' copy is cond/Identity/_6
@@ -325,7 +325,7 @@ def test_result_of_a_branch_named_as_its_input() -> None:
     assert [float(value) for value in found] == [0.75, 1.25]
 
 
-def test_variable_passed_as_an_argument_is_refused() -> None:
+def test_variable_passed_as_an_argument_is_refused():
     @tf.function
     def f(state, x):
         return state.assign_add(x)

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -26,10 +25,7 @@ def loaded() -> PlugIn:
 def step(size: int, name: str = "", transpose: bool = False) -> tf.types.experimental.ConcreteFunction:
     """A traced function of its own: a product, a function that it calls, and an update."""
     weights = tf.Variable(tf.ones([size, size]), name=f"weights{name}")
-
-    @tf.function
-    def inner(x):
-        return tf.matmul(x, weights, transpose_b=transpose, name=f"product{name}")
+    inner = tf.function(lambda x: tf.matmul(x, weights, transpose_b=transpose, name=f"product{name}"))
 
     @tf.function
     def outer(x):
@@ -64,7 +60,7 @@ def is_placed(function: tf.types.experimental.ConcreteFunction, size: int) -> bo
     return {node.device for node in nodes if node.op.endswith("MatMul")} == {SECOND}  # oneDNN has its own
 
 
-def test_the_named_function_is_placed_and_computes_the_same() -> None:
+def test_the_named_function_is_placed_and_computes_the_same():
     function, other = step(3), step(3)
     as_it_is = other(tf.ones([3, 3]))
     label = loaded().add(plan_of(function))
@@ -76,7 +72,7 @@ def test_the_named_function_is_placed_and_computes_the_same() -> None:
     assert outputs_are_equal
 
 
-def test_a_renamed_function_is_placed_by_fingerprint() -> None:
+def test_a_renamed_function_is_placed_by_fingerprint():
     first, renamed = step(4), step(4, "_of_another_name")
     label = loaded().add(plan_of(first))
     both = is_placed(first, 4) and is_placed(renamed, 4)
@@ -86,7 +82,7 @@ def test_a_renamed_function_is_placed_by_fingerprint() -> None:
     assert uses == 2
 
 
-def test_another_shape_or_attribute_is_another_program() -> None:
+def test_another_shape_or_attribute_is_another_program():
     first = step(5)
     label = loaded().add(plan_of(first))
     assert is_placed(first, 5)
@@ -97,12 +93,12 @@ def test_another_shape_or_attribute_is_another_program() -> None:
     assert uses == 1
 
 
-def test_a_plan_that_was_removed_is_not_used() -> None:
+def test_a_plan_that_was_removed_is_not_used():
     loaded().remove(loaded().add(plan_of(function := step(7))))
     assert not is_placed(function, 7)
 
 
-def test_the_environment_switches_it_off() -> None:
+def test_the_environment_switches_it_off():
     label = loaded().add(plan_of(function := step(8)))
     os.environ[DISABLE] = "1"
     was_placed = is_placed(function, 8)
@@ -111,7 +107,7 @@ def test_the_environment_switches_it_off() -> None:
     assert not was_placed
 
 
-def test_a_device_that_is_not_there_leaves_the_function_as_it_is() -> None:
+def test_a_device_that_is_not_there_leaves_the_function_as_it_is():
     label = loaded().add(plan_of(function := step(9), SECOND.replace("CPU:1", "GPU:7")))
     was_placed = is_placed(function, 9)
     loaded().remove(label)
@@ -119,11 +115,8 @@ def test_a_device_that_is_not_there_leaves_the_function_as_it_is() -> None:
     assert "GPU:7" in loaded().said()[-1]
 
 
-def test_order_becomes_control_edges_without_a_cycle() -> None:
-    @tf.function
-    def two(x):
-        return tf.nn.relu(x, name="late") + tf.exp(x, name="early")
-
+def test_order_becomes_control_edges_without_a_cycle():
+    two = tf.function(lambda x: tf.nn.relu(x, name="late") + tf.exp(x, name="early"))
     function = two.get_concrete_function(tf.TensorSpec([2]))
     ops = {"early": ("Exp", SECOND), "late": ("Relu", SECOND), "add": ("AddV2", SECOND)}
     label = loaded().add(FunctionPlan(named(function), ops, [("early", "late"), ("add", "early")]))
@@ -133,11 +126,8 @@ def test_order_becomes_control_edges_without_a_cycle() -> None:
     assert not any(i.startswith("^") for i in nodes["early"].input)
 
 
-def test_clusters_are_compiled() -> None:
-    @tf.function
-    def chain(x):
-        return tf.exp(tf.tanh(x, name="first"), name="second")
-
+def test_clusters_are_compiled():
+    chain = tf.function(lambda x: tf.exp(tf.tanh(x, name="first"), name="second"))
     function = chain.get_concrete_function(tf.TensorSpec([1024]))
     ops = {"first": ("Tanh", SECOND), "second": ("Exp", SECOND)}
     label = loaded().add(FunctionPlan(named(function), ops, clusters={"first": 0, "second": 0}))
@@ -147,7 +137,7 @@ def test_clusters_are_compiled() -> None:
     assert types & {"_XlaCompile", "XlaLaunch"}
 
 
-def test_an_identity_of_many_is_put_in_parts() -> None:
+def test_an_identity_of_many_is_put_in_parts():
     @tf.function
     def many(x, y):
         one, other = tf.identity_n([tf.exp(x, name="a"), tf.exp(y, name="b")], name="n")
@@ -175,9 +165,7 @@ def test_an_identity_of_many_is_put_in_parts() -> None:
         (b"\x7fELF...", "is no plug-in of tf_placer; unset TF_PLACER_PLUG_IN_LIBRARY"),
     ],
 )
-def test_a_plug_in_for_another_tensorflow_is_refused(
-    content: bytes, message: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plug_in_for_another_tensorflow_is_refused(content, message, tmp_path, monkeypatch):
     (tmp_path / "other.so").write_bytes(content)
     monkeypatch.setenv(PREBUILT, str(tmp_path / "other.so"))
     with pytest.raises(InputError, match=message):

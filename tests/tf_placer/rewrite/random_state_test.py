@@ -64,7 +64,7 @@ def run(concrete: Any, size: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("draw", _DRAWS.values(), ids=_DRAWS.keys())
-def test_copies_in_turn_draw_what_the_function_draws(draw: Callable[[tf.Tensor], Any]) -> None:
+def test_copies_in_turn_draw_what_the_function_draws(draw):
     concrete = concrete_of(draw)
     draws = SeededDraws(concrete)
     assert draws.carried and not draws.lost
@@ -75,7 +75,7 @@ def test_copies_in_turn_draw_what_the_function_draws(draw: Callable[[tf.Tensor],
     assert len({tuple(one) for one in drawn}) > 5
 
 
-def test_a_seed_that_is_set_again_begins_anew() -> None:
+def test_a_seed_that_is_set_again_begins_anew():
     tf.random.set_seed(7)
     concrete = concrete_of(lambda n: tf.random.uniform([n]))
     state = RandomState(SeededDraws(concrete))
@@ -103,7 +103,7 @@ def test_a_seed_that_is_set_again_begins_anew() -> None:
         ),
     ],
 )
-def test_what_only_a_kernel_holds_is_told_where_the_kernel_is_lost(draw: Callable, types: list[str]) -> None:
+def test_what_only_a_kernel_holds_is_told_where_the_kernel_is_lost(draw, types):
     concrete = concrete_of(draw)
     assert SeededDraws(concrete).lost == types
     with pytest.warns(
@@ -139,11 +139,11 @@ def of_a_dataset(n: tf.Tensor) -> Any:
     ],
     ids=["stateless", "unseeded", "generator", "dataset"],
 )
-def test_what_needs_no_state_is_left_alone(draw: Callable) -> None:
+def test_what_needs_no_state_is_left_alone(draw):
     assert not SeededDraws(concrete_of(draw))
 
 
-def test_gradients_pass_by_what_is_drawn() -> None:
+def test_gradients_pass_by_what_is_drawn():
     def draw(x: tf.Tensor) -> tf.Tensor:
         for _ in range(2):
             x = tf.nn.dropout(x, 0.5, seed=4) * _inner(2)

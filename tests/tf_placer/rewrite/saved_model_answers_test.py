@@ -1,7 +1,7 @@
 """A SavedModel with a placement in it answers as it did, over four logical devices, whoever loads it."""
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -79,16 +79,12 @@ def checked_copy(example: Example) -> pathlib.Path:
 @pytest.mark.parametrize(
     "model",
     [
-        saved_models.several_signatures,
-        saved_models.string_inputs,
-        saved_models.from_tensorflow_1,
-        saved_models.a_text_model,
-        saved_models.a_model_of_categories,
-        saved_models.ragged_words,
+        saved_models.several_signatures, saved_models.string_inputs, saved_models.from_tensorflow_1,
+        saved_models.a_text_model, saved_models.a_model_of_categories, saved_models.ragged_words,
         saved_models.a_detector,
     ],
-)
-def test_it_answers_as_before(tmp_path: pathlib.Path, model: Callable[[pathlib.Path], Example]) -> None:
+)  # fmt: skip
+def test_it_answers_as_before(tmp_path, model):
     checked_copy(model(tmp_path))
 
 
@@ -102,9 +98,7 @@ def test_it_answers_as_before(tmp_path: pathlib.Path, model: Callable[[pathlib.P
         ),
     ],
 )
-def test_variables_are_on_all_devices_as_planned(
-    tmp_path: pathlib.Path, model: Callable[[pathlib.Path], Example]
-) -> None:
+def test_variables_are_on_all_devices_as_planned(tmp_path, model):
     target = checked_copy(model(tmp_path))
     loaded = load_saved_model(target)  # its functions do not keep its variables alive
     captured = loaded.signatures["serving_default"].variables
@@ -116,7 +110,7 @@ def test_variables_are_on_all_devices_as_planned(
 
 @pytest.mark.slow
 @pytest.mark.own_process("any batch", exact="soft")
-def test_any_batch(tmp_path: pathlib.Path) -> None:
+def test_any_batch(tmp_path):
     """Placed for 8 rows, asked for others."""
     example = saved_models.a_keras_model(tmp_path)
     target = exported(example.path, batch_size=8)
@@ -126,7 +120,7 @@ def test_any_batch(tmp_path: pathlib.Path) -> None:
         check_answers(example.path, target, {"serving_default": question})
 
 
-def test_several_signatures_each_placed(tmp_path: pathlib.Path) -> None:
+def test_several_signatures_each_placed(tmp_path):
     """At once, and one on top of the other: the same file."""
     example = saved_models.several_signatures(tmp_path)
     power = placement_of(example.path, "power")
@@ -147,7 +141,7 @@ def test_several_signatures_each_placed(tmp_path: pathlib.Path) -> None:
     check_answers(example.path, both, example.questions)
 
 
-def test_a_hash_table_with_an_asset(tmp_path: pathlib.Path) -> None:
+def test_a_hash_table_with_an_asset(tmp_path):
     """The table is where the plan has it, too, and not only in the plan."""
     example = saved_models.a_hash_table(tmp_path)
     target = checked_copy(example)
@@ -161,7 +155,7 @@ def test_a_hash_table_with_an_asset(tmp_path: pathlib.Path) -> None:
     assert load_saved_model(target).table.resource_handle.device == plan[handle]
 
 
-def test_a_call_from_tensorflow_1(tmp_path: pathlib.Path) -> None:
+def test_a_call_from_tensorflow_1(tmp_path):
     """Every op that the plan names is in the file, where it was put."""
     example = saved_models.a_call_from_tensorflow_1(tmp_path)
     target = checked_copy(example)
@@ -172,7 +166,7 @@ def test_a_call_from_tensorflow_1(tmp_path: pathlib.Path) -> None:
     assert all(devices[op] == device for op, device in plan.items() if op not in arguments)
 
 
-def test_a_recurrent_model(tmp_path: pathlib.Path) -> None:
+def test_a_recurrent_model(tmp_path):
     """Searched, too."""
     example = saved_models.a_recurrent_model(tmp_path, by_keras=True)
     item = Item.from_saved_model(example.path)
@@ -185,7 +179,7 @@ def test_a_recurrent_model(tmp_path: pathlib.Path) -> None:
     checked_copy(example)
 
 
-def test_a_recurrent_model_saved_by_tensorflow(tmp_path: pathlib.Path) -> None:
+def test_a_recurrent_model_saved_by_tensorflow(tmp_path):
     """TensorFlow 1 does not load it: it finds no values for the variables, in the source neither."""
     example = saved_models.a_recurrent_model(tmp_path, by_keras=False)
     with pytest.warns(UserWarning, match="run unplaced, wholly or in part"):

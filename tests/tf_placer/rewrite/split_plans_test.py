@@ -63,7 +63,7 @@ def examples(count: int) -> tuple[tf.Tensor, tf.Tensor]:
     )
 
 
-def test_outputs_and_updates() -> None:
+def test_outputs_and_updates():
     """Also of a batch that the parts do not divide."""
     for parts, count in ((2, 8), (3, 8), (4, 4)):
         one, other, given = Step(), Step(), examples(count)
@@ -81,7 +81,7 @@ def products(item: Item) -> list[str]:
     ]
 
 
-def test_ops_kept_whole() -> None:
+def test_ops_kept_whole():
     """Also by a plan file."""
     assert all(_runs_with(kept) for kept in (slice(0, 1), slice(1, None), slice(0, None)))
 
@@ -104,15 +104,12 @@ def _runs_with(kept: slice) -> bool:
     )
 
 
-def test_gradients_from_outside() -> None:
+def test_gradients_from_outside():
     weight, x = (
         tf.Variable(tf.random.stateless_normal([5, 4], [1, 2])),
         tf.random.stateless_normal([6, 5], [3, 4]),
     )
-
-    @tf.function
-    def forward(x):
-        return tf.reduce_mean(tf.tanh(x @ weight), axis=1)
+    forward = tf.function(lambda x: tf.reduce_mean(tf.tanh(x @ weight), axis=1))
 
     def gradients(function) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
@@ -126,7 +123,7 @@ def test_gradients_from_outside() -> None:
     )
 
 
-def test_a_plan_file() -> None:
+def test_a_plan_file():
     step, given = Step(), examples(8)
     item = Item.from_function(step.__call__, *given)
     plan = plan_of(item, 2)
@@ -145,7 +142,7 @@ def test_a_plan_file() -> None:
     assert are_close(expected, placed_function(step.__call__, again, *given)(*given))
 
 
-def test_another_batch_or_graph_is_refused_and_nothing_moves() -> None:
+def test_another_batch_or_graph_is_refused_and_nothing_moves():
     step, given = Step(), examples(8)
     plan = plan_of(Item.from_function(step.__call__, *given), 2)
     before = step.first.device
@@ -156,7 +153,7 @@ def test_another_batch_or_graph_is_refused_and_nothing_moves() -> None:
     assert step.first.device == before
 
 
-def test_examples_of_any_number() -> None:
+def test_examples_of_any_number():
     """Traced for any batch, a plan of parts runs its own; calls of other sizes run as the function does."""
     weight, calls = tf.Variable(tf.ones([3, 2])), tf.Variable(0)
 
@@ -184,7 +181,7 @@ def test_examples_of_any_number() -> None:
         assert are_close(*gradients)
 
 
-def test_statistics_of_parts() -> None:
+def test_statistics_of_parts():
     """Of each part, where the plan was made so, in a Keras model."""
     x = tf.random.stateless_normal([8, 4], [1, 2])
     layer = keras.layers.BatchNormalization()
@@ -200,7 +197,7 @@ def test_statistics_of_parts() -> None:
     assert not are_close(expected, own)
 
 
-def test_a_saved_model() -> None:
+def test_a_saved_model():
     """A signature with its batch in parts answers as before; what reads its variables is named."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
@@ -289,7 +286,7 @@ def exported(
     return load_saved_model(target).signatures["serving_default"], text
 
 
-def test_a_saved_model_of_any_batch() -> None:
+def test_a_saved_model_of_any_batch():
     """Also of fewer examples than parts, and of a batch that parts do not divide; a training step updates the same."""
     with tempfile.TemporaryDirectory() as name:
         for parts, keeps in ((2, False), (3, False), (4, True)):
@@ -305,7 +302,7 @@ def test_a_saved_model_of_any_batch() -> None:
                     assert are_close(expected, signature(**dict(zip("xy", given, strict=False))))
 
 
-def test_a_saved_model_of_one_batch_says_why() -> None:
+def test_a_saved_model_of_one_batch_says_why():
     """And runs whole for another: of other lengths, and where what is fixed is all that may come."""
     with tempfile.TemporaryDirectory() as name:
         signature, told = exported(pathlib.Path(name), "lengths", 2)
@@ -319,7 +316,7 @@ def test_a_saved_model_of_one_batch_says_why() -> None:
         assert are_close(served.fixed(x), fixed(x=x))
 
 
-def test_layers_of_any_batch() -> None:
+def test_layers_of_any_batch():
     """Convolutions, recurrent layers and attention: the plan's own batch in parts, others whole."""
     layers = keras.layers
     image, series = keras.Input((8, 8, 2)), keras.Input((3, 8))
@@ -342,7 +339,7 @@ def test_layers_of_any_batch() -> None:
             assert are_close(model(x), next(iter(signature(x).values())))
 
 
-def test_models_of_tensorflow_1() -> None:
+def test_models_of_tensorflow_1():
     """A clipped batch: with reference variables, which no branch can be given, another one is refused."""
     for is_resource in (True, False):
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(record=True) as told:
@@ -371,7 +368,7 @@ def test_models_of_tensorflow_1() -> None:
         assert any(says in str(one.message) for one in told)
 
 
-def test_a_meta_graph_is_refused() -> None:
+def test_a_meta_graph_is_refused():
     graph = tf.Graph()
     with graph.as_default():
         x = tf.compat.v1.placeholder(tf.float32, [4, 3], "x")

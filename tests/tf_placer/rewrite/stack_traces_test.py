@@ -40,11 +40,11 @@ def _error(called: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor, differentiate
     return "no error"
 
 
-def test_in_the_function() -> None:
+def test_in_the_function():
     assert names_the_line(total_of_logarithms)
 
 
-def test_in_a_call() -> None:
+def test_in_a_call():
     called = tf.function(total_of_logarithms)
 
     def function(x):
@@ -53,7 +53,7 @@ def test_in_a_call() -> None:
     assert names_the_line(function)
 
 
-def test_in_a_loop() -> None:
+def test_in_a_loop():
     def function(x):
         for _ in tf.range(2):
             x = checked_here(tf.math.log(x))
@@ -62,7 +62,7 @@ def test_in_a_loop() -> None:
     assert names_the_line(function)
 
 
-def test_in_a_branch_of_a_call_in_a_loop() -> None:
+def test_in_a_branch_of_a_call_in_a_loop():
     @tf.function
     def called(x):
         return tf.cond(tf.reduce_sum(x) < 0.0, lambda: checked_here(tf.math.log(x)), lambda: x)
@@ -75,5 +75,5 @@ def test_in_a_branch_of_a_call_in_a_loop() -> None:
     assert names_the_line(function)
 
 
-def test_under_a_tape() -> None:
+def test_under_a_tape():
     assert names_the_line(total_of_logarithms, differentiated=True)

@@ -1,7 +1,5 @@
 """Programs of TensorFlow 1 placed at random over logical devices compute what they do unplaced."""
 
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -22,7 +20,7 @@ pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 
 
 @pytest.mark.parametrize(("seed", "name"), list(enumerate(PROGRAMS)))
-def test_it_computes_the_same(seed: int, name: str) -> None:
+def test_it_computes_the_same(seed, name):
     """Placed at random a few times; the Item's graph and the MetaGraphDef are run."""
     found = program(name)
     rng = np.random.default_rng(seed)
@@ -49,7 +47,7 @@ def test_it_computes_the_same(seed: int, name: str) -> None:
         assert same(unplaced, given)
 
 
-def test_a_saved_model_keeps_its_values(tmp_path: pathlib.Path) -> None:
+def test_a_saved_model_keeps_its_values(tmp_path):
     """A SavedModel with a v1 variable and a loop: the value is the checkpoint's, and the placed copy gives the same."""
     source, target = str(tmp_path / "model"), str(tmp_path / "placed")
     given = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)

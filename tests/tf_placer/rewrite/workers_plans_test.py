@@ -44,7 +44,7 @@ def alternating(item: tf_placer.Item, cluster: tf_placer.Cluster) -> tf_placer.P
     return tf_placer.Placement(problem, np.arange(problem.num_units) % problem.num_devices)
 
 
-def test_a_saved_model(tmp_path: pathlib.Path, cluster: tf_placer.Cluster) -> None:
+def test_a_saved_model(tmp_path, cluster):
     """Its own loader starts the workers, or says that somebody has to join the servers."""
     example = several_signatures(tmp_path)
     target = tmp_path / "placed"
@@ -68,7 +68,7 @@ def is_attached() -> bool:
     return any("/job:worker/" in device.name for device in tf.config.list_logical_devices())
 
 
-def test_a_session(cluster: tf_placer.Cluster) -> None:
+def test_a_session(cluster):
     """A graph with the plan in it runs in a session on the workers."""
     function = tf.function(lambda x: {"y": tf.nn.relu(x @ tf.ones([3, 2])) - 1.0})
     item = tf_placer.Item.from_function(function, tf.TensorSpec([2, 3]))
@@ -80,7 +80,7 @@ def test_a_session(cluster: tf_placer.Cluster) -> None:
     assert found.tolist() == [[2.0, 2.0]] * 2
 
 
-def test_a_function(cluster: tf_placer.Cluster) -> None:
+def test_a_function(cluster):
     """Values and updates are those of the function as it is, and the ops are on the workers."""
     keras.utils.set_random_seed(1)
     weights, count = tf.Variable(tf.random.normal([4, 4])), tf.Variable(0, dtype=tf.int64)
@@ -104,7 +104,7 @@ def test_a_function(cluster: tf_placer.Cluster) -> None:
     assert "/job:worker/" in weights.device
 
 
-def test_fewer_workers(cluster: tf_placer.Cluster) -> None:
+def test_fewer_workers(cluster):
     """A plan for one of them uses the ones that are there; there is no need to start a process."""
     one = cluster if cluster.kind == "remote" else tf_placer.Cluster.local(1)
     function = tf.function(lambda x: tf.reduce_sum(x * 2.0))
@@ -114,7 +114,7 @@ def test_fewer_workers(cluster: tf_placer.Cluster) -> None:
     assert placed(tf.ones([3])).numpy() == 6.0
 
 
-def test_servers_that_do_not_answer(tmp_path: pathlib.Path) -> None:
+def test_servers_that_do_not_answer(tmp_path):
     """One line says which, and so does one that a process is attached elsewhere."""
     path = tmp_path / "silent.toml"
     path.write_text(TWO_SERVERS.format("127.0.0.1:9", "127.0.0.1:9"))

@@ -1,13 +1,28 @@
-"""What is timed and what is reported, on a clock of our own."""
+"""What is timed and reported, races and intervals of medians, on a clock of our own."""
 
+import itertools
+import math
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from tf_placer.runtime import timing
-from tf_placer.runtime.timing import Limit, OtherLoad, RuntimeConfig, reported_s, time_steps
+from tf_placer.runtime.timing import (
+    TELLING,
+    Limit,
+    OtherLoad,
+    RuntimeConfig,
+    clearly_slower,
+    hopeless,
+    median_interval,
+    race_steps,
+    race_times_s,
+    reported_s,
+    time_steps,
+)
 
 
 class Clock:
@@ -110,3 +125,259 @@ def test_children_are_ours():
     reaped = timing._cpu_times()
     assert alive[2] > begun[2], "this process and its child burn"
     assert reaped[2] >= alive[2], "what has ended is not forgotten"
+
+
+def test_few_samples_say_nothing():
+    for n in range(6):
+        assert median_interval([1.0] * n) == (-np.inf, np.inf)
+    assert median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)  # misses with 2 / 2^6 = 3 %
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("n", [6, 10, 25])
+@pytest.mark.parametrize("draw", ["lognormal", "uniform", "spikes"])
+def test_the_interval_holds_the_median_as_often_as_it_says(n, draw):
+    rng = np.random.default_rng(0)
+    samples = {
+        "lognormal": lambda: rng.lognormal(0, 0.5, n),
+        "uniform": lambda: rng.uniform(0, 2, n),
+        "spikes": lambda: rng.uniform(0, 2, n) + 50 * (rng.random(n) < 0.1),
+    }[draw]
+    true = np.median(np.concatenate([samples() for _ in range(4000)]))
+    held = np.mean([low <= true <= high for low, high in (median_interval(samples()) for _ in range(2000))])
+    assert held > 0.94
+    assert np.isfinite(median_interval(samples())).all()
+
+
+def test_the_true_best_is_rarely_dropped():
+    rng = np.random.default_rng(1)
+    dropped = sum(
+        clearly_slower(rng.lognormal(0, 0.1, 10), rng.lognormal(0.01, 0.1, 10)) for _ in range(2000)
+    )
+    assert dropped < 0.025 * 2000
+    found = sum(clearly_slower(rng.lognormal(0.3, 0.1, 10), rng.lognormal(0, 0.1, 10)) for _ in range(500))
+    assert found > 0.9 * 500
+
+
+def test_a_machine_that_drifts_hides_no_difference():
+    rng = np.random.default_rng(2)
+
+    def race():
+        machine = rng.uniform(0.8, 1.25, 20)  # what a turn meets, whoever runs
+        return machine * rng.lognormal(0, 0.02, 20), 0.95 * machine * rng.lognormal(0, 0.02, 20)
+
+    races = [race() for _ in range(500)]
+    assert sum(clearly_slower(slow, fast) for slow, fast in races) > 0.95 * 500
+    assert sum(clearly_slower(fast, slow) for slow, fast in races) == 0
+    # Taken each by itself, the intervals of the two medians nearly always meet.
+    assert sum(median_interval(slow)[0] > median_interval(fast)[1] for slow, fast in races) < 0.05 * 500
+
+
+NOISES = {  # factors on a step time, [steps]
+    "lognormal": lambda rng, n: rng.lognormal(0, 0.05, n),
+    "wide": lambda rng, n: rng.lognormal(0, 0.3, n),
+    "uniform": lambda rng, n: rng.uniform(0.9, 1.1, n),
+    "spikes": lambda rng, n: rng.lognormal(0, 0.03, n) * np.where(rng.random(n) < 0.1, 3.0, 1.0),
+    "Pareto": lambda rng, n: 1 + 0.05 * rng.pareto(1.5, n),  # infinite variance
+    "none": lambda rng, n: np.ones(n),
+}
+STEPS = 10
+
+
+def drift(rng, count):
+    """[count] a random wave between 0.95 and 1.05, one value for each placement: minutes lie between two."""
+    return 1 + 0.05 * np.sin(rng.uniform(0, 2 * np.pi) + rng.uniform(0.05, 1.0) * np.arange(count))
+
+
+def stop_of(samples, incumbent, **options):
+    """How many steps are timed until the candidate is hopeless; all of them if it never is."""
+    stops = (j for j in range(1, len(samples) + 1) if hopeless(samples[:j], incumbent, **options))
+    return next(stops, len(samples))
+
+
+def search_order_keeps_the_best(rng, noise, drifts):
+    """Whether the fastest of 12 placements is timed to the end when each meets the best before it."""
+    means = np.append(1.0, 1.02 + rng.exponential(0.2, 11))
+    order = rng.permutation(len(means))
+    machine = drift(rng, len(means)) if drifts else np.ones(len(means))
+    incumbent = []
+    for when, placement in enumerate(order):
+        samples = (means[placement] * machine[when] * noise(rng, STEPS)).tolist()
+        timed = stop_of(samples, incumbent)
+        if placement == 0:
+            return timed == STEPS
+        if timed == STEPS and (not incumbent or np.median(samples[-5:]) < np.median(incumbent[-5:])):
+            incumbent = samples
+    raise AssertionError("the best placement was never timed")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("drifts", [False, True], ids=["steady", "drifting"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_early_stopping_keeps_the_true_best(noise, drifts):
+    rng = np.random.default_rng(2)
+    trials = 2000
+    kept = sum(search_order_keeps_the_best(rng, NOISES[noise], drifts) for _ in range(trials))
+    assert kept >= 0.99 * trials, f"{kept} of {trials}"
+
+
+@pytest.mark.parametrize("noise", [name for name in NOISES if name != "none"])
+def test_one_that_is_as_fast_is_stopped_no_oftener_than_the_rate(noise):
+    # Without margin and drift, where the rule says exactly how often: 1 / C(13, 3) = 0.35 %.
+    rng = np.random.default_rng(3)
+    trials = 4000
+    stopped = sum(
+        stop_of(NOISES[noise](rng, STEPS).tolist(), NOISES[noise](rng, STEPS).tolist(), margin=0.0) < STEPS
+        for _ in range(trials)
+    )
+    expected = trials / math.comb(13, 3)
+    assert abs(stopped - expected) < 4 * math.sqrt(expected), (stopped, expected)
+
+
+def test_clearly_slower_ones_are_stopped_after_three_steps():
+    rng = np.random.default_rng(4)
+    for noise, slower, share in [("lognormal", 1.5, 0.98), ("lognormal", 3.0, 1.0), ("uniform", 1.5, 1.0)]:
+        stops = [
+            stop_of((slower * NOISES[noise](rng, STEPS)).tolist(), NOISES[noise](rng, STEPS).tolist())
+            for _ in range(1000)
+        ]
+        assert np.mean(np.array(stops) == 3) >= share, (noise, slower)
+
+
+@pytest.mark.parametrize(
+    ("samples", "incumbent", "options", "is_hopeless"),
+    [
+        ([], [1.0] * 10, {}, False),
+        ([9.0] * 10, [], {}, False),
+        # C(11, 1) = 11, C(12, 2) = 66 and C(13, 3) = 286: the first above 1 / 0.005 = 200.
+        ([9.0], [1.0] * 10, {}, False),
+        ([9.0] * 2, [1.0] * 10, {}, False),
+        ([9.0] * 3, [1.0] * 10, {}, True),
+        ([9.0] * 2, [1.0] * 10, {"false_stop_rate": 1 / 66}, True),
+        # Of three steps only: C(11, 8) = 165, C(12, 9) = 220.
+        ([9.0] * 8, [1.0] * 3, {}, False),
+        ([9.0] * 9, [1.0] * 3, {}, True),
+        # Each step is slower than the slowest by the margin.
+        ([9.0, 9.0, 2.2], [1.0] * 9 + [2.0], {}, False),
+        ([9.0, 9.0, 2.3], [1.0] * 9 + [2.0], {}, True),
+        ([9.0, 9.0, 2.1], [1.0] * 9 + [2.0], {"margin": 0.0}, True),
+    ],
+)
+def test_how_many_steps_of_what_length_it_takes_to_be_hopeless(samples, incumbent, options, is_hopeless):
+    assert hopeless(samples, incumbent, **options) == is_hopeless
+
+
+class Track:
+    """Programs whose steps move a clock: a time of their own, times noise, times the machine's drift."""
+
+    def __init__(self, means, noise=0.05, drift=0.0, seed=0):
+        self._rng = np.random.default_rng(seed)
+        self._now = 0.0
+        self._noise, self._drift = noise, drift
+        self.runs = [0] * len(means)
+        self.steps = [lambda i=i, mean=mean: self._run(i, mean) for i, mean in enumerate(means)]
+
+    def clock(self):
+        return self._now
+
+    def _run(self, i, mean):
+        self.runs[i] += 1
+        self._now += mean * self._rng.lognormal(0, self._noise) * (1 + self._drift * self._now)
+
+
+def race(track, rounds=20, **options):
+    return race_steps(track.steps, rounds, clock=track.clock, **options)
+
+
+def test_every_program_is_warmed_up_and_timed_in_turn():
+    track = Track([1.0, 1.0])
+    samples = race(track, rounds=4, warmup_rounds=3)
+    assert [len(s) for s in samples] == [4, 4]
+    assert track.runs == [7 + 2, 7 + 1], "and nobody's turn comes right after its own"
+
+
+def test_nobodys_turn_comes_right_after_its_own():
+    ran = []
+    race_steps(
+        [lambda i=i: ran.append(i) for i in range(3)], rounds=6, warmup_rounds=1, turn_s=1e-12, confidence=1
+    )
+    assert all(one != next_one for one, next_one in itertools.pairwise(ran))
+
+
+def test_who_is_clearly_slower_drops_out_early_and_the_best_stays():
+    stayed = 0
+    for seed in range(100):
+        samples = race(Track([1.3, 1.0, 1.01, 2.0], seed=seed))
+        stayed += len(samples[1]) == 20
+        assert len(samples[3]) == 8, "as soon as eight samples say something"
+        assert len(samples[0]) <= 14
+    assert stayed >= 98
+
+
+def test_drift_does_not_choose_the_winner():
+    # One after the other, the first would seem faster by half: the machine slows down all the time.
+    wins = 0
+    for seed in range(30):
+        times_s, _ = race_times_s(race(Track([1.1, 1.0], drift=0.02, seed=seed)))
+        wins += times_s[1] < times_s[0]
+    assert wins >= 28
+
+
+def test_a_machine_that_gets_slower_favours_no_turn():
+    first = 0
+    for seed in range(100):
+        samples = race(Track([1.0, 1.0], noise=0.02, drift=0.02, seed=seed))
+        first += np.median(np.divide(samples[0], samples[1])) < 1
+    assert 35 <= first <= 65
+
+
+def _asked(step_s, request_s, noise, seed=0):
+    """Turns of a program that another process is asked for; a request takes ten times as long from step 20 on."""
+    rng, now, steps = np.random.default_rng(seed), 0.0, 0
+
+    def run(mean_s):
+        nonlocal now, steps
+        steps += mean_s > 0
+        now += mean_s + request_s * (10.0 if steps >= 20 else 1.0) * rng.lognormal(0, noise)
+
+    empty_of = {0: lambda: run(0.0)}
+    (turns_s,) = race_steps(
+        [lambda: run(step_s)], 20, 0, 1.0, turn_s=1e-12, clock=lambda: now, empty_of=empty_of
+    )
+    return turns_s
+
+
+def test_what_a_request_costs_is_taken_off_as_it_is_in_that_turn():
+    for step_s, seed in itertools.product([0.5, 1.0, 30.0], range(20)):
+        turns_s = _asked(step_s, request_s=1.0, noise=0.01, seed=seed)
+        assert np.median(turns_s) == pytest.approx(step_s, rel=0.2) and min(turns_s) > 0.2 * step_s
+    for seed in range(20):
+        assert min(_asked(1e-6, request_s=1.0, noise=0.5, seed=seed)) > 0.01, "no step is told as nothing"
+
+
+def test_a_program_beside_the_race_stays_and_nobody_drops_out_because_of_it():
+    for mean in (0.2, 2.0):
+        samples = race(Track([1.0, mean, 1.01], seed=1), empty_of={1: lambda: None})
+        assert [len(turns) for turns in samples] == [20, 20, 20]
+
+
+def test_times_of_a_race_are_as_its_winner_saw_the_machine():
+    winner, dropped = [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], [1.5, 1.5, 1.5]
+    assert race_times_s([dropped, winner])[0] == [4.5, 3.0]
+
+
+def test_a_spread_is_around_the_time_of_each_and_as_wide_as_its_noise():
+    samples = race(Track([1.3, 1.0, 1.01], noise=0.05), rounds=40)
+    times_s, spreads_s = race_times_s(samples)
+    for time_s, (low_s, high_s) in zip(times_s, spreads_s, strict=True):
+        assert low_s <= time_s <= high_s and 0.01 < (high_s - low_s) / time_s < 0.25
+    assert race_times_s([[2.0] * 5, [4.0] * 5])[1] == [(2.0, 2.0), (4.0, 4.0)]
+
+
+def test_a_race_that_has_to_end_has_whole_rounds_and_one_in_any_case():
+    for step_s, until_s, rounds in ((1.0, 0.0, 1), (1.0, 7.0, 2), (1.0, 100.0, 20), (0.1, 0.0, TELLING)):
+        limit = Limit((track := Track([step_s] * 2, noise=0.0)).clock)
+        limit.ends_in(until_s)
+        samples = race(track, confidence=1, limit=limit)
+        assert [len(one) for one in samples] == [rounds] * 2
+    assert [clearly_slower([2.0] * turns, [1.0] * 9) for turns in (TELLING - 1, TELLING)] == [False, True]

@@ -1,13 +1,30 @@
-"""Checkpoints: recorder and learner of one moment, or those of the moment before."""
+"""Checkpoints are of one moment, and a search that is killed goes on as if nothing had happened."""
 
+import functools
+import itertools
 import json
+import math
 import os
+import sys
+import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.search.killable_search import METHODS
+from tests.tf_placer.search.killed import DiesAfter, Kill, Measuring, comparable
+from tests.tf_placer.search.small_learner import small_learner
 from tf_placer.base.arguments import InputError
+from tf_placer.base.files import reserved
+from tf_placer.base.method_spec import Role
+from tf_placer.evaluation.journal import JournaledEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search import methods, recorder
 from tf_placer.search.checkpoint import FILE_NAME, Checkpoint
+from tf_placer.search.round import Starts
+from tf_placer.search.search import JOURNAL, NothingFits, search
 
 IDENTITY = {"method": "hdp", "seed": 3}
 SETTINGS = {"rate": 0.1, "widths": (3, 4)}
@@ -131,3 +148,191 @@ def test_damaged_files_are_told(tmp_path, content):
     with pytest.raises(InputError, match=r"search.json cannot be read .* delete it to begin anew") as error:
         Checkpoint(tmp_path, IDENTITY, 0.0)
     assert "\n" not in str(error.value)
+
+
+PROBLEM = branches_problem(3, 4)
+SMALL_HDP = METHODS["hdp"]
+EVALUATIONS = 44  # no multiple of a round of any method
+# Two are the single devices; kills in the first round, between rounds, and within one.
+KILLS = (1, 2, 3, 10, -1)
+
+
+def measuring(dies_at=math.inf):
+    return Measuring(PROBLEM, dies_at)
+
+
+def searched(method, folder, evaluator, evaluations=EVALUATIONS, seed=1, **more):
+    return search(
+        PROBLEM, method, budget_evaluations=evaluations, seed=seed, evaluator=evaluator, checkpoint=folder,
+        **more,
+    )  # fmt: skip
+
+
+def placements_in(journal):
+    return [json.loads(line)["placement"] for line in journal.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize(
+    ("method", "kills"),
+    [
+        (small_learner, KILLS),
+        ("random", KILLS),
+        ("single", KILLS),
+        # A learner of its own takes seconds to trace.
+        pytest.param(SMALL_HDP, KILLS, id="hdp", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, kills, tmp_path):
+    whole = measuring()
+    expected = searched(method, tmp_path / "whole", whole)
+    assert expected.evaluator == "simulated"
+    moments = sorted({kill % whole.calls for kill in kills if kill < whole.calls})
+    folder, calls = tmp_path / "killed", 0
+    for count in moments:
+        dying = measuring(count - calls)
+        before = placements_in(folder / JOURNAL) if calls else []
+        with pytest.raises(Kill):
+            searched(method, folder, dying)
+        calls += dying.calls
+        now = placements_in(folder / JOURNAL)
+        assert now[: len(before)] == before and len(now) == calls == count
+    last = measuring()
+    assert comparable(searched(method, folder, last)) == comparable(expected)
+    measured = placements_in(folder / JOURNAL)
+    assert calls + last.calls == len(measured) == len(set(measured)) == whole.calls
+    assert sorted(measured) == sorted(placements_in(tmp_path / "whole" / JOURNAL))
+
+
+@pytest.mark.parametrize(
+    ("method", "kills"),
+    [
+        (small_learner, 2),
+        ("random", 2),
+        ("single", 1),  # its one round is done
+        pytest.param(SMALL_HDP, 1, id="hdp", marks=pytest.mark.slow),
+        pytest.param(SMALL_HDP, 2, id="hdp_twice", marks=pytest.mark.slow),
+    ],
+)
+def test_a_simulated_search_goes_on_too(method, kills, tmp_path, monkeypatch):
+    expected = searched(method, None, None)
+    monkeypatch.setattr(sys.modules[search.__module__], "CHECKPOINT_EVERY_S", 0.0)
+    for _ in range(kills):
+        with pytest.raises(Kill):
+            searched(method, tmp_path, None, progress=DiesAfter(1))
+    assert comparable(searched(method, tmp_path, None)) == comparable(expected)
+    assert not (tmp_path / JOURNAL).exists(), "simulating again is cheaper than keeping"
+
+
+def test_a_finished_search_gives_its_result_again_and_goes_on_with_a_larger_budget(tmp_path):
+    first = searched("random", tmp_path, measuring(), evaluations=32)
+    idle = measuring()
+    again = searched("random", tmp_path, idle, evaluations=32)
+    assert comparable(again) == comparable(first) and idle.calls == 0
+    assert again.search_s >= first.history[-1].elapsed_s
+    more = searched("random", tmp_path, measuring(), evaluations=48)
+    assert comparable(more) == comparable(searched("random", None, measuring(), evaluations=48))
+
+
+def test_time_that_was_used_up_stays_used_up(tmp_path, monkeypatch):
+    seconds = itertools.count()  # every look at the clock takes one
+    monkeypatch.setattr(recorder, "time", types.SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    first = search(PROBLEM, "random", budget_s=6, evaluator=measuring(), checkpoint=tmp_path)
+    idle = measuring()
+    again = search(PROBLEM, "random", budget_s=6, evaluator=idle, checkpoint=tmp_path)
+    assert comparable(again) == comparable(first) and idle.calls == 0
+
+
+def test_ctrl_c_keeps_the_best_and_the_same_call_goes_on(tmp_path):
+    first_round = measuring()
+    searched("random", tmp_path / "first", first_round, evaluations=16)
+
+    class Interrupted(Measuring):
+        def evaluate(self, device_of_unit):
+            if self.calls == first_round.calls:
+                raise KeyboardInterrupt
+            return super().evaluate(device_of_unit)
+
+    expected = searched("random", None, measuring())
+    interrupted = searched("random", tmp_path, Interrupted(PROBLEM))
+    assert interrupted.interrupted and 16 <= interrupted.evaluations < EVALUATIONS
+    assert interrupted.runtime_s == expected.history[0].best_s
+    resumed = searched("random", tmp_path, measuring())
+    assert comparable(resumed) == comparable(expected) and not resumed.interrupted
+
+
+def test_two_searches_in_one_folder_are_refused(tmp_path):
+    folder = tmp_path / "search"
+    with (
+        reserved(folder, "the first search"),
+        pytest.raises(InputError, match=r"^checkpoint=.*another run is"),
+    ):
+        search(PROBLEM, "random", budget_evaluations=16, checkpoint=folder)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("folder", ["/proc/search", "{tmp}/file/search"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_search(tmp_path, folder):
+    (tmp_path / "file").touch()
+    idle = measuring()
+    with pytest.raises(InputError, match=r"^checkpoint=.*; give another folder"):
+        search(PROBLEM, "random", evaluator=idle, budget_s=3600, checkpoint=folder.format(tmp=tmp_path))
+    with pytest.raises(InputError, match=r"measured\.jsonl: .*; give another folder"):
+        JournaledEvaluator(idle, folder.format(tmp=tmp_path) + "/measured.jsonl")
+    assert idle.calls == 0
+
+
+def test_a_checkpoint_from_before_planners_were_kept_goes_on_too(tmp_path):
+    searched("random", tmp_path, measuring(), evaluations=32)
+    kept = json.loads((tmp_path / "search.json").read_text())
+    (tmp_path / "search.json").write_text(json.dumps({**kept, "learner": None, "settings": None}))
+    more = searched("random", tmp_path, measuring(), evaluations=48)
+    assert comparable(more) == comparable(searched("random", None, measuring(), evaluations=48))
+
+
+def test_another_search_is_refused(tmp_path):
+    searched("random", tmp_path, measuring(), evaluations=16)
+    with pytest.raises(InputError, match="holds a search with seed 1, not 2"):
+        searched("random", tmp_path, measuring(), seed=2)
+    with pytest.raises(InputError, match="holds a search with method 'random', not 'single'"):
+        searched("single", tmp_path, measuring())
+    other = branches_problem(3, 5)
+    with pytest.raises(InputError, match="holds a search with problem"):
+        search(other, "random", budget_evaluations=16, seed=1, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "other", "message"),
+    [
+        (small_learner, functools.partial(small_learner, rate=0.5), "rate 0.2, not 0.5"),
+        pytest.param(SMALL_HDP, "hdp", "num_groups 8, not 160", marks=pytest.mark.slow),
+    ],
+)
+def test_a_learner_with_other_settings_is_refused(method, other, message, tmp_path):
+    searched(method, tmp_path, measuring(), evaluations=8)
+    with pytest.raises(InputError, match=f"holds a search with {message}"):
+        searched(other, tmp_path, measuring())
+
+
+def test_an_evaluator_of_another_problem_is_refused():
+    with pytest.raises(InputError, match="make it of that one"):
+        search(branches_problem(3, 4), "random", budget_evaluations=1, evaluator=measuring())
+
+
+def test_a_journal_of_the_callers_own_is_used(tmp_path):
+    with JournaledEvaluator(measuring(), tmp_path / "own.jsonl") as evaluator:
+        searched("random", tmp_path / "search", evaluator)
+        assert evaluator.measured == len(placements_in(tmp_path / "own.jsonl")) > 0
+    assert not (tmp_path / "search" / JOURNAL).exists()
+
+
+def test_where_no_single_device_runs_rewards_are_relative_to_the_simulator():
+    class NothingRuns(Measuring):
+        def evaluate(self, device_of_unit):
+            illegal = np.full_like(device_of_unit, PROBLEM.num_devices)
+            return super().evaluate(illegal)
+
+    starts = Starts(PROBLEM, NothingRuns(PROBLEM), methods.having(Role.BESIDE))
+    assert starts.single_device_s is None
+    assert starts.reference_s == SimulatedEvaluator(PROBLEM).evaluate(starts.plans).runtime_s.min()
+    with pytest.raises(NothingFits, match="no placement of 'arrays' that runs on cluster 'toy2'"):
+        searched("random", None, NothingRuns(PROBLEM))

@@ -71,12 +71,12 @@ def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
     return dataclasses.replace(spec, build=lambda context, own: Portfolio(members, own, context).rounds())
 
 
-def test_the_best_plan_is_the_optimum() -> None:
+def test_the_best_plan_is_the_optimum():
     found = search(BRANCHED, "local_search", budget_evaluations=1, start=BEST)
     assert found.runtime_s == branches_optimum_ns(BRANCHES, LENGTH) / 1e9
 
 
-def test_hosts_are_handed_work_of_the_best_plan() -> None:
+def test_hosts_are_handed_work_of_the_best_plan():
     # Ten ops in a row, one that the host is slow at, and ten more; a single move to the host gains nothing.
     ns = [[1, 100]] * 10 + [[5000, 100]] + [[1, 100]] * 10
     problem = problem_of(ns, [(i, i + 1) for i in range(20)], 1, cluster_of("CPU", "GPU"))
@@ -86,7 +86,7 @@ def test_hosts_are_handed_work_of_the_best_plan() -> None:
     assert found.placement.device_of_unit.tolist() == [0] * 10 + [1] + [0] * 10
 
 
-def test_the_arm_that_opens_has_a_few_evaluations_first() -> None:
+def test_the_arm_that_opens_has_a_few_evaluations_first():
     opens = dataclasses.replace(arm("opens", BEST), roles=frozenset({Role.OPENING}))
     goes_on = dataclasses.replace(arm("goes_on", ONE_DEVICE), uses_start=True)
     for opening, share, expected in ((7, 1.0, 7), (1000, 0.25, 24), (1000, 0.0, 1), (0, 1.0, 0)):
@@ -106,7 +106,7 @@ def asked_of(*members: MethodSpec, evaluations: int = 101) -> tuple[dict[str, in
     return Counted.asked, found.found_by
 
 
-def test_arms_that_gain_nothing_wait_longer_each_time() -> None:
+def test_arms_that_gain_nothing_wait_longer_each_time():
     # Turns of 1/25 of 101 evaluations, that is of 5 or 4. The second arm is asked at turn 1 and, after waits of 3, 9
     # and 27 turns, at 5 and 15; of about 22 turns 3 are its.
     asked, found_by = asked_of(arm("first", ONE_DEVICE), arm("second", ONE_DEVICE))
@@ -115,14 +115,14 @@ def test_arms_that_gain_nothing_wait_longer_each_time() -> None:
     assert found_by == "start"
 
 
-def test_the_arm_that_gained_is_asked_again_at_once() -> None:
+def test_the_arm_that_gained_is_asked_again_at_once():
     asked, found_by = asked_of(arm("first", ONE_DEVICE), arm("second", BEST))
     # One turn more than in the test above: after its gain.
     assert 14 <= asked["second"] <= 20
     assert found_by == "second"
 
 
-def test_constructed_plans_stand_before_the_race_and_end_when_they_are_dear() -> None:
+def test_constructed_plans_stand_before_the_race_and_end_when_they_are_dear():
     def made(*given: Any) -> np.ndarray:
         return np.stack([ONE_DEVICE] * 10)
 
@@ -139,7 +139,7 @@ def test_constructed_plans_stand_before_the_race_and_end_when_they_are_dear() ->
         assert found.found_by == found_by
 
 
-def test_an_arm_that_fell_behind_begins_at_the_best_plan() -> None:
+def test_an_arm_that_fell_behind_begins_at_the_best_plan():
     began = []
 
     def climber(problem: Problem, config: NoSettings, start: np.ndarray, seed: int) -> Counted:
@@ -152,14 +152,14 @@ def test_an_arm_that_fell_behind_begins_at_the_best_plan() -> None:
     assert len(began) == 2, "who has tried that plan is not behind"
 
 
-def test_the_default_is_a_portfolio_that_says_who_found_its_plan() -> None:
+def test_the_default_is_a_portfolio_that_says_who_found_its_plan():
     default = methods.the(methods.Role.DEFAULT).name
     found = search(BRANCHED, default, budget_evaluations=50)
     assert found.method == default
     assert found.found_by in methods.names() and found.found_by != default
 
 
-def test_the_arm_that_leads_has_the_first_half_to_itself() -> None:
+def test_the_arm_that_leads_has_the_first_half_to_itself():
     lead = dataclasses.replace(arm("lead", ONE_DEVICE), roles=frozenset({Role.LEAD}))
     for head, before in ((0.0, 5), (0.5, 50), (0.9, 90)):
         Counted.order.clear()
@@ -169,7 +169,7 @@ def test_the_arm_that_leads_has_the_first_half_to_itself() -> None:
         assert abs(Counted.order.index("other") - before) <= 2
 
 
-def test_the_arm_that_leads_goes_on_alone_while_it_gains_much() -> None:
+def test_the_arm_that_leads_goes_on_alone_while_it_gains_much():
     # Plan k has k of 200 equal units on the other device, which take 200 - k: ten more of them gain 5 % and more.
     problem = problem_of([1000] * 200, [])
 
@@ -194,7 +194,7 @@ def test_the_arm_that_leads_goes_on_alone_while_it_gains_much() -> None:
 
 
 @pytest.mark.medium
-def test_with_a_budget_of_evaluations_the_clock_decides_nothing(monkeypatch) -> None:
+def test_with_a_budget_of_evaluations_the_clock_decides_nothing(monkeypatch):
     problem = random_problem(np.random.default_rng(3), 300, 3)
     default = methods.the(methods.Role.DEFAULT).name
     found = []

@@ -1,21 +1,32 @@
-"""The table of methods, settings of a row, and budgets."""
+"""The table of methods, settings and budgets; where searches begin, and peaks before anything runs."""
 
 import dataclasses
+import io
 import math
 
 import numpy as np
 import pytest
+import rich.console
 
 import tf_placer
+from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
 from tests.tf_placer.problem.multi_branch import multi_branch_problem
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tests.tf_placer.search.other_machine import OtherMachine
+from tf_placer import workloads
+from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import RandomSearchConfig
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
+from tf_placer.search.memory import MOST_EXAMPLES, device_peaks, largest_batches, room_needed
 from tf_placer.search.methods import Budget, configured, recorded
-from tf_placer.search.round import evaluated
-from tf_placer.search.search import search
+from tf_placer.search.round import Starts, evaluated
+from tf_placer.search.search import NothingFits, search
+from tf_placer.transform.split.split_batch import split_program
 
 
 def test_names_are_found_and_described():
@@ -107,7 +118,7 @@ class Config:
 SPEC = MethodSpec("a_test", Kind.CONSTRUCTIVE, "Does nothing.", lambda *given: given, Config)
 
 
-def test_an_instance_is_taken_as_it_is_and_a_dict_changes_the_default() -> None:
+def test_an_instance_is_taken_as_it_is_and_a_dict_changes_the_default():
     assert configured(SPEC) == Config()
     given = Config(count=4)
     assert configured(SPEC, given) is given
@@ -117,7 +128,7 @@ def test_an_instance_is_taken_as_it_is_and_a_dict_changes_the_default() -> None:
     assert configured(variant, {"word": "c"}) == Config(count=9, word="c")
 
 
-def test_what_is_recorded_is_json() -> None:
+def test_what_is_recorded_is_json():
     assert recorded(Config()) == {"count": 3, "rate": 0.5, "keep": True, "word": "a", "sizes": (1, 2)}
 
 
@@ -135,43 +146,10 @@ def test_what_is_recorded_is_json() -> None:
         ({"word": 1}, "word is 1"),
     ],
 )
-def test_what_is_wrong_is_one_line(config: object, message: str) -> None:
+def test_what_is_wrong_is_one_line(config, message):
     with pytest.raises(InputError) as error:
         configured(SPEC, config)
     assert message in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "evaluations", "message"),
-    [
-        (math.inf, None, "no budget"),
-        (0.0, None, "budget_s is 0"),
-        (-1.0, 10, "budget_s is -1"),
-        (math.nan, 10, "budget_s is nan"),
-        (1.0, 0, "budget_evaluations is 0"),
-        (math.inf, -3, "budget_evaluations is -3"),
-    ],
-)
-def test_no_positive_budget_is_refused(seconds, evaluations, message):
-    with pytest.raises(InputError, match=message):
-        Budget(seconds, evaluations)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "evaluations", "message"),
-    [
-        ("5", None, "budget_s is '5'; give a number above 0"),
-        (None, 5, "budget_s is None"),
-        (True, None, "budget_s is True"),
-        (1 + 2j, None, "budget_s is"),
-        (1.0, 1.5, "budget_evaluations is 1.5; give a whole number"),
-        (1.0, "7", "budget_evaluations is '7'"),
-    ],
-)
-def test_what_is_no_number_is_refused(seconds, evaluations, message):
-    with pytest.raises(InputError, match=message) as error:
-        Budget(seconds, evaluations)
-    assert "\n" not in str(error.value)
 
 
 def test_numbers_of_numpy_become_plain_ones():
@@ -188,3 +166,152 @@ def test_what_is_left():
 def test_a_control_has_as_many_evaluations_and_no_more_time():
     assert Budget(60.0).capped(500) == Budget(60.0, 500)
     assert Budget(evaluations=700).capped(500) == Budget(math.inf, 500)
+
+
+PLANNERS = methods.having(Role.BESIDE)
+
+
+def test_the_fastest_plan_is_first_and_rewards_are_relative_to_it():
+    problem = branches_problem(4, 6)
+    simulator = SimulatedEvaluator(problem)
+    starts = Starts(problem, simulator, PLANNERS)
+    times_s = simulator.evaluate(starts.plans).runtime_s
+    assert (np.diff(times_s) >= 0).all()
+    assert starts.reference_s == times_s[0] < 0.6 * starts.single_device_s
+
+
+def test_a_single_device_wins_a_tie():
+    problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
+    starts = Starts(problem, SimulatedEvaluator(problem), PLANNERS)
+    assert starts.plans[0].tolist() == [1, 1, 1]
+    assert starts.reference_s == starts.single_device_s == pytest.approx(300e-9)
+
+
+@pytest.mark.parametrize(("devices", "fill"), [(2, 0.9), (3, 0.6), (3, 0.9), (4, 0.6), (4, 0.9)])
+def test_where_no_single_device_fits_the_plans_do(devices, fill):
+    for seed in range(5):
+        problem = full_problem(devices, fill, seed, more_bytes=2000)
+        starts = Starts(problem, SimulatedEvaluator(problem), PLANNERS)
+        assert starts.single_device_s is None
+        assert (SimulatedEvaluator(problem).evaluate(starts.plans).status == 0).all()
+
+
+def test_where_nothing_fits_it_is_the_plan_that_exceeds_memory_least():
+    problem = problem_of([1] * 3, [], cluster=sized_cluster([17, 19]), resident_bytes=10)
+    starts = Starts(problem, SimulatedEvaluator(problem), PLANNERS)
+    assert starts.single_device_s is None and len(starts.plans) == 1
+    load = np.bincount(starts.plans[0], minlength=2) * 10
+    assert load.tolist() == [10, 20], "1 byte over on the second, not 3 on the first"
+    assert starts.reference_s > 0
+
+
+def test_on_the_runtime_only_the_single_devices_are_measured():
+    problem = branches_problem(4, 6)
+    machine = OtherMachine(problem, alone=3.0)
+    starts = Starts(problem, machine, PLANNERS)
+    assert len(np.unique(starts.plans[0])) == 2
+    assert machine.evaluated == problem.num_devices
+    # The machine takes three times as long as the simulator, for the plan that it has not measured, too.
+    expected_s = 3.0 * SimulatedEvaluator(problem).evaluate(starts.plans[:1]).runtime_s[0]
+    assert starts.reference_s == pytest.approx(expected_s, rel=0.05)
+
+
+def test_a_device_on_which_the_step_failed_is_no_place_to_begin():
+    problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
+    machine = OtherMachine(problem, fails=lambda row: row[0] == 1)
+    assert not (Starts(problem, machine, PLANNERS).plans[0] == 1).all()
+
+
+GB = 10**9
+
+
+def chain(sizes_gb: list[int], cluster: tf_placer.Cluster) -> tf_placer.Problem:
+    """Ops in a row that hold so many gigabytes each, and nothing else."""
+    return problem_of(
+        [[1000] * cluster.num_devices] * len(sizes_gb),
+        [[i, i + 1] for i in range(len(sizes_gb) - 1)],
+        cluster=cluster,
+        resident_bytes=[gb * GB for gb in sizes_gb],
+        names=[f"layer{i}" for i in range(len(sizes_gb))],
+    )
+
+
+def test_what_one_device_holds_needs_no_room():
+    assert room_needed(chain([1, 2], tf_placer.Cluster.preset("k40x2"))) is None
+
+
+def test_needs_and_largest_holders_are_told_in_bytes():
+    # 14 GB on a K40 of 11.4; a P100 has 15.9 or so, which is the smallest that does.
+    room = room_needed(chain([1, 5, 2, 6], tf_placer.Cluster.preset("k40x2")))
+    assert room is not None
+    assert room.needed_bytes == 14 * GB
+    assert list(room.holders.items()) == [("layer3", 6 * GB), ("layer1", 5 * GB), ("layer2", 2 * GB)]
+    assert room.preset == "p100x1"
+    assert "would need 13.0 GiB (14000000000 bytes)" in str(room)
+    assert str(room).endswith("whose accelerators hold the step is p100x1")
+
+
+def test_none_of_the_machines_is_said_so():
+    room = room_needed(chain([900, 100], tf_placer.Cluster.preset("k40x2")))
+    assert room is not None and room.preset is None
+    assert str(room).endswith("no described machine holds the step on its accelerators")
+
+
+def test_the_error_of_a_search_says_it_too():
+    cluster = tf_placer.Cluster.preset("k40x2").with_memory_limit({"CPU:0": 1})
+    with pytest.raises(NothingFits) as error:
+        tf_placer.search(chain([12, 12], cluster), "random", budget_evaluations=4)
+    told = str(error.value)
+    assert "24000000000 bytes" in told and "'layer0'" in told and "\n" not in told
+    assert "the smallest described machine whose accelerators hold the step is t4x2" in told
+
+
+K40S = Cluster.preset("k40x2")
+LARGER = {"transformer_small": 24, "inception_v3_small": 5, "rnnlm_2_small": 40, "transformer_xl_2_small": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [("dense_small", 13), *(pytest.param(*row, marks=pytest.mark.medium) for row in LARGER.items())],
+)
+def test_another_batch_has_the_peaks_of_the_program_traced_with_it(name, batch):
+    resized = split_program(workloads.build(name), 2).whole_of(batch)
+    traced = split_program(workloads.build(name, batch=batch), 2).straight.item
+    # A loss's gradient of one number for each example is made of constants, so it keeps its size.
+    peaks, expected = (device_peaks(analytic_problem(item, K40S))[0] for item in (resized, traced))
+    np.testing.assert_allclose(peaks, expected, rtol=4e-3)
+
+
+def test_the_largest_batch_fits_and_one_more_example_does_not():
+    cluster = K40S.with_memory_limit({"GPU:0": "40MB", "GPU:1": "40MB"})
+    _, one, on_all, again = largest_batches(workloads.build("two_towers"), cluster)
+    assert 0 < one < again < MOST_EXAMPLES and one < on_all < MOST_EXAMPLES
+    for examples, fits_one in ((one, True), (one + 1, False), (on_all, False)):
+        problem = analytic_problem(workloads.build("two_towers", batch=examples), cluster)
+        single, least = device_peaks(problem)
+        assert (single <= cluster.capacity_bytes())[cluster.accelerators()].any() == fits_one
+        assert (least <= cluster.capacity_bytes()).all()
+
+
+def told(*flags):
+    console = rich.console.Console(file=io.StringIO(), width=160)
+    assert run(["memory", "--cluster=k40x2", *flags], console) == 0
+    return console.file.getvalue()
+
+
+def test_the_command_says_what_is_missing_and_what_fits():
+    text = told("--workload=two_towers", *(f"--memory_limit=GPU:{gpu}=40MB" for gpu in range(2)))
+    assert "The batch is 1024. The largest that fits: 536 on one device, 1181 over all, " in text
+    assert "No single device holds the step: GPU:0 has 38.1 MiB and would need 58.1 MiB" in text
+    assert [line[2:7] for line in text.splitlines() if line[0] == "│"] == ["GPU:0", "GPU:1", "CPU:0"]
+    assert f"{MOST_EXAMPLES} or more on one device" in told("--workload=dense_small")
+
+
+def test_a_program_without_a_batch_is_told_so(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text(
+        "import tensorflow as tf\n\nv = tf.Variable(tf.ones([9, 9]))\nstep = tf.function(lambda: v @ v)\n"
+    )
+    assert "The largest batch is not known: 'step' has no input with several examples" in told(
+        f"{script}:step"
+    )

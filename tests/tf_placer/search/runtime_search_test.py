@@ -47,13 +47,9 @@ def runtime():
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_searches_on_the_runtime_and_goes_on(method, runtime, tmp_path):
     searched = functools.partial(
-        search,
-        runtime.problem,
-        METHODS[method],
-        budget_evaluations=20,
-        evaluator=runtime,
+        search, runtime.problem, METHODS[method], budget_evaluations=20, evaluator=runtime,
         checkpoint=tmp_path,
-    )
+    )  # fmt: skip
     with pytest.raises(Kill):
         searched(progress=DiesAfter(1))
     before = (tmp_path / JOURNAL).read_text()

@@ -90,13 +90,6 @@ def test_of_several_starts_all_are_tried(pair, method):
         assert comparable(again.history) == comparable(found.history)
 
 
-def test_of_several_starts_each_is_checked(pair):
-    with pytest.raises(InputError, match="start has no plan; give one, or None"):
-        search(pair, "local_search", budget_evaluations=1, start=[])
-    with pytest.raises(InputError, match="start: device_of_unit"):
-        search(pair, "local_search", budget_evaluations=1, start=np.array([[0, 1], [0, 7]]))
-
-
 @pytest.mark.parametrize("method", ["random", "single", "list_schedule", "topological_fill"])
 def test_a_method_that_begins_nowhere_says_that_it_ignores_a_start(pair, method):
     expected = search(pair, method, budget_evaluations=16)
@@ -165,21 +158,6 @@ def test_a_method_of_ones_own_is_asked_and_told_and_goes_on_where_it_was(pair, t
     assert found.evaluations == 3 and made[0].times_s == made[2].times_s == pytest.approx([400e-9] * 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"method": None}, "method is None; give one of auto, .*, or a method itself"),
-        ({"method": "local_search", "start": "GPU:0"}, "device_of_unit: expected whole numbers"),
-        ({"method": "local_search", "start": [0.5, 1]}, "device_of_unit: expected whole numbers"),
-        ({"method": "local_search", "start": [0, 7]}, "unit 1 .* is on device 7"),
-    ],
-)
-def test_what_is_given_wrongly_is_refused_in_one_line(pair, arguments, message):
-    with pytest.raises(InputError, match=message) as error:
-        search(pair, **{"method": "random", "budget_evaluations": 4, **arguments})
-    assert "\n" not in str(error.value)
-
-
 def test_the_result_is_the_best_and_says_what_it_is(pair):
     result = search(pair, one_by_one([0, 0], [0, 1], [1, 1]), budget_evaluations=10, seed=3)
     assert result.placement.device_of_unit.tolist() == [0, 1]
@@ -239,11 +217,6 @@ def test_a_budget_that_set_up_uses_up_is_enough_for_a_round(method):
 def test_no_budget_is_refused(pair, budget):
     with pytest.raises(InputError, match="budget"):
         search(pair, "random", **budget)
-
-
-def test_an_unknown_method_is_refused(pair):
-    with pytest.raises(InputError, match="no method is called 'magic'"):
-        search(pair, "magic", budget_evaluations=1)
 
 
 class Never(SimulatedEvaluator):

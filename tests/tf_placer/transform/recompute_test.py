@@ -69,7 +69,7 @@ def random_item(seed: int) -> Item:
 
 @pytest.mark.parametrize(("parts", "share"), [(1, 0.2), (1, 0.6), (1, 1.0), (2, 0.5)])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_training_steps_compute_the_same_bits(seed: int, parts: int, share: float) -> None:
+def test_random_training_steps_compute_the_same_bits(seed, parts, share):
     item = split(random_item(seed), parts)
     ops = chosen(item, share, seed)
     assert complaints(item, ops) == []
@@ -78,14 +78,14 @@ def test_random_training_steps_compute_the_same_bits(seed: int, parts: int, shar
 
 @pytest.mark.equivalence
 @pytest.mark.parametrize("block", range(100))
-def test_thousands_of_training_steps_compute_the_same_bits(block: int) -> None:
+def test_thousands_of_training_steps_compute_the_same_bits(block):
     for seed in range(5000 + 30 * block, 5030 + 30 * block):
         item = random_item(seed)
         ops, parked = chosen(item, (0.1, 0.4, 0.8, 1.0)[seed % 4], seed), parked_by(item, 0.4, seed)
         assert complaints(item, ops, parked if seed % 2 else None) == [], seed
 
 
-def test_what_draws_or_has_a_state_is_not_done_twice() -> None:
+def test_what_draws_or_has_a_state_is_not_done_twice():
     v = tf.Variable(tf.ones([4, 4]))
 
     @tf.function
@@ -106,7 +106,7 @@ def test_what_draws_or_has_a_state_is_not_done_twice() -> None:
             recompute(item, [op])
 
 
-def test_a_program_without_a_backward_pass_is_refused() -> None:
+def test_a_program_without_a_backward_pass_is_refused():
     item = Item.from_function(tf.function(lambda x: tf.tanh(x) + x), tf.ones([3]))
     with pytest.raises(InputError, match="has no backward pass that needs what is recomputed or parked"):
         recompute(item, [item.index.op_types.index("Tanh")])
@@ -138,7 +138,7 @@ def peak_of(problem) -> int:
     return int(device_peaks(problem)[0][0])
 
 
-def test_a_chain_holds_less_and_every_copy_waits_for_the_backward_pass() -> None:
+def test_a_chain_holds_less_and_every_copy_waits_for_the_backward_pass():
     item = chain(layers=12, width=64, batch=4096)
     problem, passes = analytic_problem(item, P100), passes_of(item)
     layers = [op for op in np.flatnonzero(recomputable(item, passes)) if item.index.op_types[op] in LAYER]
@@ -154,7 +154,7 @@ def test_a_chain_holds_less_and_every_copy_waits_for_the_backward_pass() -> None
 
 
 @pytest.mark.parametrize("name", ["dense_small", "lstm_lm_small", "inception_v3_small", "transformer_small"])
-def test_the_problem_with_copies_is_that_of_the_program(name: str) -> None:
+def test_the_problem_with_copies_is_that_of_the_program(name):
     item = workloads.build(name)
     problem, passes = analytic_problem(item, P100), passes_of(item)
     ops = chosen(item, 0.5, 1)
@@ -244,7 +244,7 @@ def test_parts_of_a_batch_are_made_to_fit_where_the_whole_was() -> None:
 
 
 @pytest.mark.parametrize("share", [0.91, 0.81, 0.71, 0.61])
-def test_on_chains_it_is_within_two_percent_of_the_best_choice(share: float) -> None:
+def test_on_chains_it_is_within_two_percent_of_the_best_choice(share):
     """Every subset of the layers is done again in turn, in the simulator."""
     item = chain(layers=8, width=64, batch=8192)
     passes, whole = passes_of(item), analytic_problem(item, P100)
@@ -264,7 +264,7 @@ def test_on_chains_it_is_within_two_percent_of_the_best_choice(share: float) -> 
 
 
 @pytest.mark.medium
-def test_a_step_that_a_worker_has_no_memory_for_runs_with_ops_done_again() -> None:
+def test_a_step_that_a_worker_has_no_memory_for_runs_with_ops_done_again():
     item = chain(layers=8, width=128, batch=1 << 18)
     alone = Cluster.local(cores=1)
     peak_bytes = peak_of(analytic_problem(item, alone))
@@ -280,7 +280,7 @@ def test_a_step_that_a_worker_has_no_memory_for_runs_with_ops_done_again() -> No
     assert outcomes == [Status.OUT_OF_MEMORY, Status.OK]
 
 
-def test_a_function_is_placed_with_ops_done_again_and_by_its_plan_file(tmp_path) -> None:
+def test_a_function_is_placed_with_ops_done_again_and_by_its_plan_file(tmp_path):
     weight, x = tf.Variable(tf.ones([32, 32]) / 32), tf.ones([4096, 32])
 
     @tf.function

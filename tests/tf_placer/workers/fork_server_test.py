@@ -1,7 +1,9 @@
-"""Workers are forks of one process that has imported TensorFlow, and die, run and are told of as if they were not."""
+"""Workers are forks of one process that has imported TensorFlow, die as such, and are off the network."""
 
+import ipaddress
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.listening import listening_addresses
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.workers import fork_server
+from tf_placer.workers import fork_server, worker_process
+from tf_placer.workers import fork_server as loopback
 from tf_placer.workers.connection import import_meanwhile
 from tf_placer.workers.local_workers import LocalWorkers
 
@@ -120,3 +125,144 @@ def test_no_server_survives_a_killed_process():
         server = int(process.stdout.readline())
         process.kill()
     assert is_gone(server)  # it sees that once TensorFlow is imported
+
+
+# A child process as LocalWorkers starts them, without the seconds of TensorFlow.
+CHILD = """
+import os, subprocess, sys
+sys.path.insert(0, {folder!r})
+import worker_process
+worker_process.forget_preloaded()
+print(worker_process.is_on_loopback(), os.environ.get("LD_PRELOAD"))
+sys.stdout.flush()
+subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('LD_PRELOAD'))"])
+"""
+
+
+def run_preloading(library: Path | None, program: str) -> list[str]:
+    with loopback.preloading(library) as (environment, descriptors):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, pass_fds=descriptors, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.medium
+def test_workers_listen_on_the_loopback_alone_unless_they_are_to_be_open(monkeypatch):
+    monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
+    cluster = Cluster("local", *local_devices(1), kind="local")
+    with LocalWorkers(cluster) as closed, LocalWorkers(cluster, open_workers=True) as opened:
+        (pid,), (open_pid,) = closed.pids, opened.pids
+        found, open_found = listening_addresses(pid), listening_addresses(open_pid)
+    assert found and open_found, "they listen, or the test looks in the wrong place"
+    assert all(is_loopback(address) for address in found), found
+    assert not any(is_loopback(address) for address in open_found), open_found
+
+
+def is_loopback(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_loopback
+
+
+@pytest.mark.parametrize("users_own", ["", "libm.so.6", "libm.so.6:libdl.so.2"])
+def test_only_the_worker_preloads_and_what_the_user_preloads_stays(monkeypatch, tmp_path, users_own):
+    # The list of what is preloaded has no way to say a name with a blank or a colon.
+    library = tmp_path / "My Project: 2" / "loopback.so"
+    library.parent.mkdir()
+    library.symlink_to(loopback.loopback_library())
+    monkeypatch.setenv("LD_PRELOAD", users_own)
+    program = CHILD.format(folder=str(Path(worker_process.__file__).parent))
+    assert run_preloading(library, program) == ["True", users_own or "None", users_own or "None"]
+    assert os.environ["LD_PRELOAD"] == users_own
+
+
+@pytest.mark.parametrize(
+    ("family", "asked", "bound"),
+    [
+        ("AF_INET", "", "127.0.0.1"),
+        ("AF_INET", "127.0.0.2", "127.0.0.2"),
+        ("AF_INET6", "::", "::ffff:127.0.0.1"),
+        ("AF_INET6", "::ffff:0.0.0.0", "::ffff:127.0.0.1"),
+        ("AF_INET6", "::1", "::1"),
+    ],
+)
+def test_what_is_bound_to_any_address_is_bound_to_the_loopback(family, asked, bound):
+    program = f"""
+import socket
+with socket.socket(socket.{family}) as one:
+    if one.family == socket.AF_INET6:
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    one.bind(({asked!r}, 0))
+    print(one.getsockname()[0])
+"""
+    assert run_preloading(loopback.loopback_library(), program) == [bound]
+
+
+def test_other_sockets_are_bound_as_ever(tmp_path):
+    program = f"""
+import socket
+with socket.socket(socket.AF_UNIX) as one:
+    one.bind({str(tmp_path / "a socket")!r})
+"""
+    run_preloading(loopback.loopback_library(), program)
+    assert (tmp_path / "a socket").is_socket()
+
+
+@pytest.mark.medium
+def test_a_worker_that_the_library_has_no_effect_on_does_not_start(monkeypatch, tmp_path):
+    without_effect = tmp_path / "empty.so"
+    without_effect.touch()
+    monkeypatch.setattr("tf_placer.workers.local_workers.loopback_library", lambda: without_effect)
+    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"), open_workers=False)
+    with pytest.raises(InputError, match=r"cannot be kept off the network: .*; --open_workers or .* goes on"):
+        workers.start()
+    assert workers.pids == ()
+
+
+def test_without_a_compiler_workers_are_refused_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.delenv("TF_PLACER_LOOPBACK_LIBRARY", raising=False)  # Bazel sets it
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(loopback.LOOPBACK_LIBRARY.__class__, "kept_in", property(lambda library: (tmp_path,)))
+    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"), open_workers=False)
+    refused = (
+        r"^cannot compile .* network: no-such-compiler not found; install g\+\+ or set CXX; --open_workers"
+    )
+    with pytest.raises(InputError, match=refused):
+        workers.start()
+    assert workers.pids == ()
+
+
+@pytest.mark.parametrize(("word", "is_open"), [(None, False), ("", False), ("0", False), ("1", True)])
+def test_the_environment_opens_workers(monkeypatch, word, is_open):
+    monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
+    if word is not None:
+        monkeypatch.setenv(loopback.OPEN_WORKERS, word)
+    assert loopback.are_workers_open() == is_open
+    with loopback.workers_opened(True):
+        assert loopback.are_workers_open()
+    with loopback.workers_opened(False):
+        assert loopback.are_workers_open() == is_open
+    assert os.environ.get(loopback.OPEN_WORKERS) == word
+    monkeypatch.setenv(loopback.OPEN_WORKERS, "maybe")
+    with pytest.raises(InputError, match="TF_PLACER_OPEN_WORKERS is 'maybe'; give 1 or 0"):
+        loopback.are_workers_open()
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_only_new_listeners_of_this_process_are_confined(monkeypatch, is_open):
+    monkeypatch.setenv(loopback.OPEN_WORKERS, str(int(is_open)))
+    with socket.create_server(("", 0)) as before:
+        with loopback.own_listeners_confined():
+            within = socket.create_server(("", 0))
+        with within, socket.create_connection(("127.0.0.1", within.getsockname()[1]), timeout=5):
+            assert device_of(within) == ("" if is_open else "lo")
+            assert device_of(before) == ""
+
+
+def device_of(listener: socket.socket) -> str:
+    """The network interface that a socket is confined to."""
+    return listener.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0").decode()

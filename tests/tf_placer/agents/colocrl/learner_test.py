@@ -1,15 +1,23 @@
-"""The learner of ColocRL: its losses by hand, and it learns."""
+"""ColocRL: its inputs and losses by hand, what an untrained policy draws, and it learns."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.small_learners import SMALL, check_it_learns, small_learner
-from tf_placer.agents.colocrl import ColocRlConfig, ColocRlPolicy
+from tests.tf_placer.agents.small_learners import SMALL, small_learner
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tf_placer.agents.colocrl import (
+    ColocRlConfig,
+    ColocRlPolicy,
+    colocated_groups,
+    colocrl_inputs,
+    group_embeddings,
+)
+from tf_placer.agents.features import NUM_TYPES, type_numbers
 from tf_placer.base.arguments import InputError
-from tf_placer.search import methods
 
 # The paper's loss, small.
 PLAIN = {"preset": "paper", "elite_share": 0.0, "entropy_start": 0.0, "controllers": 2}
@@ -71,33 +79,102 @@ def test_a_policy_for_other_groups_is_refused():
         small_learner("colocrl", policy=policy)
 
 
-LEARNING = {"hidden": 32, "placements": 32, "learning_rate": 5e-3, "start_probability": 0.9}
+CONFIG = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3)
+SEED = tf.constant([11, 12])
 
 
-@pytest.fixture(name="soon_sure")
-def _soon_sure(monkeypatch):
-    monkeypatch.setattr(ColocRlConfig, "entropy_updates", 60)
+def inputs_of(problem, config=CONFIG):
+    groups = colocated_groups(problem, config)
+    return colocrl_inputs(problem, groups, config, groups.legal.argmax(axis=1))
 
 
-@pytest.mark.slow
-def test_what_is_learned_is_better_than_what_was_sampled_at_first(soon_sure):
-    config = ColocRlConfig(max_groups=64, largest_share=0.06, **LEARNING)
-    check_it_learns(dataclasses.replace(methods.find("colocrl"), default=config), 6400, most=1.1)
+@pytest.fixture(scope="module")
+def policy():
+    return ColocRlPolicy(CONFIG, seed=5, groups=5)
 
 
-@pytest.mark.slow
-def test_with_shuffled_rewards_it_does_not_learn(soon_sure):
-    generator = np.random.default_rng(0)
-    means = {}
-    for shuffled in (False, True):
-        learner = small_learner("colocrl", **LEARNING)
-        last = []
-        for step in range(60):
-            proposal = learner.propose()
-            times = 1.0 + np.mean(proposal.placements.numpy() == 0, axis=1)
-            given = generator.permutation(times) if shuffled else times
-            learner.learn(proposal.actions, tf.constant(given, tf.float32), tf.ones([32], tf.bool))
-            last += [times.mean()] if step >= 50 else []
-        means[shuffled] = np.mean(last)
-    # At first nine tenths of the groups are on device 0: 1.9. All on device 1 is 1.
-    assert means[False] < 1.15 < 1.4 < means[True], means
+def test_what_one_group_draws_the_next_ones_know(policy):
+    inputs = inputs_of(branches_problem(4, 4))
+    zeros = tf.zeros([1, 5], tf.int32)
+    other = tf.constant([[1, 0, 0, 0, 0]])
+    one, two = (policy.score(inputs, actions).logits[0, 0] for actions in (zeros, other))
+    np.testing.assert_array_equal(one[0], two[0])
+    assert np.abs(one[1:] - two[1:]).max() > 1e-6
+
+
+def test_it_begins_as_it_is_asked_to(policy):
+    problem = branches_problem(4, 4)
+    share = {}
+    for probability in (0.0, 0.9):
+        config = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3, start_probability=probability)
+        drawn = policy.sample(inputs_of(problem, config), 200, SEED).actions
+        share[probability] = float(tf.reduce_mean(tf.cast(drawn == 0, tf.float32)))
+    # Log-odds of untrained weights move by up to about 1.4, as with HDP's; 1,000 draws add up to 0.05.
+    assert share[0.9] > 0.64
+    assert 1 / (1 + math.exp(1.4)) - 0.05 < share[0.0] < 1 / (1 + math.exp(-1.4)) + 0.05
+
+
+def test_the_adjacency_is_as_wide_as_what_the_weights_are_for():
+    problem = branches_problem(4, 4)
+    groups = colocated_groups(problem, CONFIG)
+    widths = [
+        colocrl_inputs(
+            problem, groups, dataclasses.replace(CONFIG, max_groups=most), groups.legal.argmax(axis=1)
+        ).embeddings.shape[1]
+        for most in (12, 2)
+    ]
+    assert widths[0] - widths[1] == 12 - groups.count
+
+
+@pytest.fixture(scope="module")
+def problem():
+    # 0 -> 1 -> 2, 0 -> 2: unit 0 by itself, 1 and 2 in the order of the chain.
+    problem = problem_of([10, 30, 20], [(0, 1), (1, 2), (0, 2)], 9, resident_bytes=[0, 100, 300])
+    shapes = (((4, 3),), ((7,), (2, 2, 2, 2, 2)), ())
+    return dataclasses.replace(problem, op_types=("MatMul", "Relu", "Relu"), output_shapes=shapes)
+
+
+@pytest.fixture(scope="module")
+def groups(problem):
+    return colocated_groups(problem, ColocRlConfig(colocate=False))
+
+
+def test_types_sizes_and_neighbors(problem, groups):
+    rows = group_embeddings(problem, groups, 5, work_features=False)
+    assert rows.shape == (3, NUM_TYPES + 16 + 6 + 5) and rows.dtype == np.float32
+    types, sizes, work, adjacency = np.split(rows, [NUM_TYPES, NUM_TYPES + 16, NUM_TYPES + 22], axis=1)
+    matmul, relu = type_numbers(["MatMul", "Relu"])
+    expected = np.zeros_like(types)
+    expected[0, matmul] = expected[1, relu] = expected[2, relu] = np.log(2)
+    np.testing.assert_allclose(types, expected, rtol=1e-6)
+    np.testing.assert_allclose(sizes[0, :4], np.log([5, 4, 1, 1]) / 10, rtol=1e-6)
+    np.testing.assert_allclose(sizes[1, :8], np.log([8, 1, 1, 1, 3, 3, 3, 3]) / 10, rtol=1e-6)
+    assert not sizes[:, 8:].any() and not sizes[2].any() and not work.any()
+    np.testing.assert_array_equal(adjacency, [[0, 1, 1, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 0, 0]])
+
+
+def test_work(problem, groups):
+    rows = group_embeddings(problem, groups, 3, work_features=True)
+    work = rows[:, NUM_TYPES + 16 : NUM_TYPES + 22]
+    np.testing.assert_allclose(work[:, 0], [1 / 6, 3 / 6, 2 / 6], rtol=1e-6)
+    np.testing.assert_allclose(work[:, 1], [0, 0.25, 0.75], rtol=1e-6)
+    # Unit 0 makes two tensors of 9 bytes, unit 1 one.
+    np.testing.assert_allclose(work[:, 2], np.log10([19, 10, 1]) / 10, rtol=1e-6)
+    # A chain: 60 ns, all critical.
+    np.testing.assert_allclose(work[:, 3], [0, 10 / 60, 40 / 60], rtol=1e-6)
+    np.testing.assert_allclose(work[:, 4], [1, 50 / 60, 20 / 60], rtol=1e-6)
+    assert not work[:, 5].any()
+
+
+def test_a_group_is_its_costliest_op(problem):
+    together = dataclasses.replace(
+        problem,
+        unit_of_op=np.array([0, 1, 1], np.int32),
+        resident_bytes=problem.resident_bytes[:2],
+        allowed=problem.allowed[:2],
+    )
+    groups = colocated_groups(together, ColocRlConfig(colocate=False))
+    rows = group_embeddings(together, groups, 2, work_features=False)
+    relu = type_numbers(["Relu"])[0]
+    assert rows[1, relu] == pytest.approx(np.log(3))
+    np.testing.assert_allclose(rows[1, NUM_TYPES : NUM_TYPES + 2], [np.log(8) / 10, 0], rtol=1e-6)

@@ -22,16 +22,9 @@ from tf_placer.base.arguments import InputError
 
 CONFIG = SMALL["go"]
 PAPER = dataclasses.replace(
-    CONFIG,
-    granularity="units",
-    begin="nothing",
-    keep_probability=0.0,
-    exploration=0.0,
-    passes=2,
-    minibatches=3,
-    epochs=2,
-    standardize=False,
-)
+    CONFIG, granularity="units", begin="nothing", keep_probability=0.0, exploration=0.0, passes=2,
+    minibatches=3, epochs=2, standardize=False,
+)  # fmt: skip
 
 
 def learner_of(config=CONFIG, problem=PROBLEM, policy=None):

@@ -8,16 +8,9 @@ from tf_placer.grouper.groups import ordered_groups
 from tf_placer.training.teach import Plans
 
 OF_UNITS = GoConfig(
-    granularity="units",
-    graph_width=8,
-    width=8,
-    heads=2,
-    head_width=4,
-    inner_width=8,
-    segment=4,
-    passes=2,
+    granularity="units", graph_width=8, width=8, heads=2, head_width=4, inner_width=8, segment=4, passes=2,
     keep_probability=0.0,
-)
+)  # fmt: skip
 # Device 1 takes ten times as long for unit 2.
 _FLOWS = problem_of(
     [[100, 100], [300, 300], [600, 6000]],

@@ -35,15 +35,9 @@ from tf_placer.search.search import search
 OURS = SMALL["hdp"]
 # The paper's loss, small.
 PLAIN = {
-    "groups": "min_cut",
-    "group_probability": 0.0,
-    "groups_per_step": 2,
-    "start_probability": 0.9,
-    "placements": 6,
-    "loss": "reinforce",
-    "incumbent": False,
-    "learning_rate": 2e-3,
-}
+    "groups": "min_cut", "group_probability": 0.0, "groups_per_step": 2, "start_probability": 0.9,
+    "placements": 6, "loss": "reinforce", "incumbent": False, "learning_rate": 2e-3,
+}  # fmt: skip
 
 
 def plain_learner(device=0, problem=PROBLEM, policy=None, **changes):

@@ -25,17 +25,9 @@ from tf_placer.base import masked
 from tf_placer.grouper.groups import unit_groups
 
 CONFIG = HdpConfig(
-    groups="min_cut",
-    num_groups=6,
-    group_probability=0.0,
-    placer_hidden=8,
-    groups_per_step=1,
-    landmarks=4,
-    start_probability=0.9,
-    placements=6,
-    incumbent=False,
-    row_step=0.0,
-)
+    groups="min_cut", num_groups=6, group_probability=0.0, placer_hidden=8, groups_per_step=1, landmarks=4,
+    start_probability=0.9, placements=6, incumbent=False, row_step=0.0,
+)  # fmt: skip
 SEED = tf.constant([11, 12])
 PROBLEM = branches_problem(3, 4)
 

@@ -14,9 +14,7 @@ from tests.tf_placer.agents.small_learners import (
     update,
     warm_start_on,
 )
-from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.placeto import PlacetoConfig, PlacetoLearner, episode_states
-from tf_placer.search.search import search
 
 PAPER = PlacetoConfig(parts=4, width=4, rounds=1, episodes=3, preset="paper")
 
@@ -126,12 +124,3 @@ def test_one_set_of_weights_learns_on_two_problems_in_turn():
         means.append([t[p.actions.row[:, -1]].mean() for p, t in zip(pair, runtime_s, strict=True)])
     # At the start half and a third of the groups are on device 1.
     assert min(means[0]) > 1.2 and np.mean(means[-5:], axis=0).max() < 1.1, means[::5]
-
-
-@pytest.mark.slow
-def test_what_is_learned_is_better_than_what_was_sampled_at_first():
-    problem, config = branches_problem(4, 10), PlacetoConfig(parts=42, landmarks=8)
-    found = search(problem, "placeto", budget_evaluations=6400, start=problem.everything_on(0), config=config)
-    means = [entry.mean_s for entry in found.history[1:]]
-    assert np.mean(means[-5:]) < 0.9 * np.mean(means[:5]), means[:: len(means) // 10]
-    assert found.runtime_s < 0.7 * found.single_device_s

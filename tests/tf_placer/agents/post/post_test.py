@@ -31,19 +31,6 @@ def test_it_learns(changes):
     assert share_on_device_1(learner) > 0.85
 
 
-def test_shuffled_times_teach_nothing():
-    generator = np.random.default_rng(0)
-
-    def shuffled(placements):
-        times, valid = off_device(0)(placements)
-        return tf.constant(generator.permutation(times.numpy())), valid
-
-    learner = small_learner("post", levels=1)
-    for _ in range(12):
-        update(learner, shuffled)
-    assert share_on_device_1(learner) < 0.8
-
-
 def test_the_cross_entropy_step_looks_at_the_batches_since_the_last_one(monkeypatch):
     monkeypatch.setattr(PostConfig, "elites", 1 / 128)
     learner = small_learner("post", epochs=0, cross_every=2, smoothing=1.0, levels=1)

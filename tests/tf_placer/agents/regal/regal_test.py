@@ -8,8 +8,6 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tf_placer.agents.regal import (
-    MEANS,
-    SIZES,
     Choices,
     RegalConfig,
     RegalLearner,
@@ -30,15 +28,6 @@ def inputs_of(problem):
 @pytest.fixture(scope="module", name="policy")
 def fixture_policy():
     return RegalPolicy(hidden=8, rounds=2, seed=1)
-
-
-def test_one_set_of_weights_serves_problems_of_all_sizes(policy):
-    for problem in (branches_problem(2, 2), branches_problem(3, 4, num_devices=3)):
-        inputs = inputs_of(problem)
-        choices = policy(inputs)
-        groups, devices = inputs.legal.shape
-        assert choices.means.shape == (groups, devices, len(MEANS))
-        assert choices.sizes.shape == (groups, devices, len(SIZES))
 
 
 def test_weights_are_a_matter_of_the_seed(policy):
@@ -172,15 +161,6 @@ def test_it_learns(seed):
     assert share_of_policy(learner) > 0.75
 
 
-@pytest.mark.slow
-def test_shuffled_times_teach_nothing():
-    generator = np.random.default_rng(0)
-    learner = learner_of(**ONE_GENERATION)
-    for _ in range(26):
-        generation(learner, lambda rows: generator.permutation(on_device_1(rows)))
-    assert share_of_policy(learner) < 0.65
-
-
 def test_a_run_of_the_paper_has_one_action():
     config = RegalConfig(preset="paper", population=20, generations=2, hidden=8)
     learner = RegalLearner(PROBLEM, config, None, 3, None)
@@ -217,18 +197,6 @@ def test_weights_go_on_with_another_problem():
         for _ in range(4):
             generation(learner)
         assert learner.policy is policy
-
-
-def test_a_learner_is_its_state():
-    first = learner_of()
-    for _ in range(5):  # in the middle of the second run with the policy
-        generation(first)
-    state = first.state()
-    expected = [generation(first) for _ in range(4)]
-    second = learner_of(seed=4)
-    second.restore(state)
-    for rows in expected:
-        np.testing.assert_array_equal(generation(second), rows)
 
 
 def test_where_nothing_runs_it_goes_on():

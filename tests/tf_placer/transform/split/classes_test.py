@@ -112,18 +112,9 @@ def looked_up(x, w):
 
 
 PROGRAMS = (
-    like_copies,
-    whole_with_copies,
-    copies_with_whole,
-    sort_with_copies,
-    copies_with_sort,
-    mean_with_copies,
-    mean_over_copies,
-    joined_copies,
-    looped,
-    chained,
-    looked_up,
-)
+    like_copies, whole_with_copies, copies_with_whole, sort_with_copies, copies_with_sort, mean_with_copies,
+    mean_over_copies, joined_copies, looped, chained, looked_up,
+)  # fmt: skip
 
 
 def item_of(body: Callable) -> Item:
@@ -142,7 +133,7 @@ def item_of(body: Callable) -> Item:
 
 
 @pytest.mark.parametrize("body", PROGRAMS)
-def test_ops_that_share_a_device_are_split(body: Callable) -> None:
+def test_ops_that_share_a_device_are_split(body):
     item = item_of(body)
     assert b"loc:@" in item.graph_def.SerializeToString()
     for parts in (2, 5):
@@ -153,7 +144,7 @@ def test_ops_that_share_a_device_are_split(body: Callable) -> None:
                 assert target.decode().removeprefix("loc:@") in found.item.index.id_of_name
 
 
-def test_each_part_shares_a_device_and_so_does_what_is_whole() -> None:
+def test_each_part_shares_a_device_and_so_does_what_is_whole():
     found = split_program(item_of(chained), 2).item
     unit_of = dict(zip(found.index.names, form_units(found.graph_def).unit_of_op.tolist(), strict=True))
 
@@ -178,7 +169,7 @@ def gradient_of_a_loop(graph: tf.Graph) -> list[str]:
         return [h.name, gradient.name]
 
 
-def test_a_gradient_of_an_old_loop_is_split_around_it() -> None:
+def test_a_gradient_of_an_old_loop_is_split_around_it():
     graph = tf.Graph()
     was_new = tf.compat.v1.control_flow_v2_enabled()
     tf.compat.v1.disable_control_flow_v2()

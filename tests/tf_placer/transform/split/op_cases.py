@@ -403,32 +403,17 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "StridedSlice": lambda r, b: [
         {"input": examples(r, b, 4), "begin": [0, 1], "end": [b, 4], "strides": [1, 2]},
         {
-            "input": examples(r, b, 4),
-            "begin": [0, 1],
-            "end": [0, 2],
-            "strides": [1, 1],
-            "begin_mask": 1,
-            "end_mask": 1,
-            "shrink_axis_mask": 2,
+            "input": examples(r, b, 4), "begin": [0, 1], "end": [0, 2], "strides": [1, 1], "begin_mask": 1,
+            "end_mask": 1, "shrink_axis_mask": 2,
         },
         {
-            "input": examples(r, b, 2, 4),
-            "begin": [0, 0, 1],
-            "end": [0, 0, 3],
-            "strides": [1, 1, 1],
-            "ellipsis_mask": 1,
-            "new_axis_mask": 2,
+            "input": examples(r, b, 2, 4), "begin": [0, 0, 1], "end": [0, 0, 3], "strides": [1, 1, 1],
+            "ellipsis_mask": 1, "new_axis_mask": 2,
         },
     ][r.integers(3)],
     "StridedSliceGrad": lambda r, b: {
-        "shape": [b, 4],
-        "begin": [0, 1],
-        "end": [0, 2],
-        "strides": [1, 1],
-        "begin_mask": 1,
-        "end_mask": 1,
-        "shrink_axis_mask": 2,
-        "dy": examples(r, b),
+        "shape": [b, 4], "begin": [0, 1], "end": [0, 2], "strides": [1, 1], "begin_mask": 1, "end_mask": 1,
+        "shrink_axis_mask": 2, "dy": examples(r, b),
     },
     "Pad": lambda r, b: {"input": examples(r, b, 2), "paddings": [[0, 0], [1, 2]]},
     "PadV2": lambda r, b: {
@@ -461,7 +446,7 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     **dict.fromkeys(KEEPS_STATISTICS, _normalization),
     **dict.fromkeys(NEEDS_STATISTICS[:2], _normalization_gradient),
     NEEDS_STATISTICS[2]: functools.partial(_normalization_gradient, more=True),
-}
+}  # fmt: skip
 # Calls that work along the examples, so that they are whole however these are spread.
 _ALONG_EXAMPLES: Mapping[str, tuple[Callable[[np.random.Generator, int], Arguments], ...]] = {
     "Einsum": (

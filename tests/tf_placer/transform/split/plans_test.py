@@ -43,9 +43,7 @@ def problem(program: SplitProgram) -> Problem:
     return tf_placer.build_problem(program.item, tf_placer.Cluster.preset("p100x2"))
 
 
-def test_every_copy_is_on_its_device_and_variables_are_shared_out(
-    program: SplitProgram, problem: Problem
-) -> None:
+def test_every_copy_is_on_its_device_and_variables_are_shared_out(program, problem):
     row = data_parallel_plan(problem, GPUS)
     problem.check_legal(row)
     part, _ = copies_of_units(problem)
@@ -55,7 +53,7 @@ def test_every_copy_is_on_its_device_and_variables_are_shared_out(
     assert abs(held[0] - held[1]) <= problem.resident_bytes.max()
 
 
-def test_more_parts_than_devices_go_round(problem: Problem) -> None:
+def test_more_parts_than_devices_go_round(problem):
     program = split_program(workloads.build("dense_small"), 4)
     found = tf_placer.build_problem(program.item, problem.cluster)
     row, (part, _) = data_parallel_plan(found, GPUS), copies_of_units(found)
@@ -64,9 +62,7 @@ def test_more_parts_than_devices_go_round(problem: Problem) -> None:
     assert (row == part % 2)[(part != SHARED) & on_gpus].all()
 
 
-def test_a_placement_of_the_whole_is_carried_over_op_by_op(
-    program: SplitProgram, problem: Problem, whole: Problem
-) -> None:
+def test_a_placement_of_the_whole_is_carried_over_op_by_op(program, problem, whole):
     drawn = np.random.default_rng(0).integers(0, 2, whole.num_units)
     placement = Placement(whole, whole.legalized(drawn[np.newaxis])[0])
     row = carried_over(program, problem, placement)
@@ -79,7 +75,7 @@ def test_a_placement_of_the_whole_is_carried_over_op_by_op(
     assert np.mean(same) > 0.9  # a unit of several ops goes with the costliest
 
 
-def test_copies_are_the_units_that_do_the_same_for_other_parts(problem: Problem) -> None:
+def test_copies_are_the_units_that_do_the_same_for_other_parts(problem):
     part, copies = copies_of_units(problem)
     assert copies.shape == (problem.num_units, 2)
     found = 0
@@ -96,12 +92,12 @@ def test_copies_are_the_units_that_do_the_same_for_other_parts(problem: Problem)
     assert (part[problem.resident_bytes > 0] == SHARED).all()
 
 
-def test_a_whole_batch_has_no_copies(whole: Problem) -> None:
+def test_a_whole_batch_has_no_copies(whole):
     part, copies = copies_of_units(whole)
     assert (part == SHARED).all() and copies.shape == (whole.num_units, 0)
 
 
-def test_groups_have_the_copies_of_their_units(problem: Problem) -> None:
+def test_groups_have_the_copies_of_their_units(problem):
     part, _ = copies_of_units(problem)
     groups = Groups.of(problem, part + 1)  # one for what is shared, one for each part
     of_group, copies = copies_of_units(groups.coarse_problem())
@@ -144,7 +140,7 @@ def kept(item: Item, program: SplitProgram, thin_part: int, whole_share: float =
     return faster_whole(program, problem, whole, GPUS, whole_s)
 
 
-def test_what_takes_as_long_for_a_part_stays_whole(item: Item, thin_program: SplitProgram) -> None:
+def test_what_takes_as_long_for_a_part_stays_whole(item, thin_program):
     found = kept(item, thin_program, 1_000_000)
     thin = {name for name in thin_program.split_ops if "thin" in name}
     assert len(thin) == 8 and thin <= found
@@ -161,14 +157,12 @@ def test_what_takes_as_long_for_a_part_stays_whole(item: Item, thin_program: Spl
         pytest.param(1_000_000, 0.01, id="all whole is no form in parts"),
     ],
 )
-def test_nothing_stays_whole(
-    item: Item, thin_program: SplitProgram, thin_part: int, whole_share: float
-) -> None:
+def test_nothing_stays_whole(item, thin_program, thin_part, whole_share):
     assert kept(item, thin_program, thin_part, whole_share) == frozenset()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_other_choice_of_what_goes_to_the_host_costs_less(seed: int) -> None:
+def test_no_other_choice_of_what_goes_to_the_host_costs_less(seed):
     random, edges = np.random.default_rng(seed), np.array([*itertools.combinations(range(8), 2)])
     edges = edges[random.random(len(edges)) < 0.4]
     allowed = np.ones((8, 3), bool)
@@ -194,6 +188,6 @@ def test_no_other_choice_of_what_goes_to_the_host_costs_less(seed: int) -> None:
     assert len(np.unique(rows, axis=0)) > 1
 
 
-def test_without_a_host_beside_accelerators_nothing_is_handed_over() -> None:
+def test_without_a_host_beside_accelerators_nothing_is_handed_over():
     for cluster in (cluster_of("GPU", "GPU"), cluster_of("CPU", "CPU")):
         assert handed_to_hosts(problem_of([10, 20], [(0, 1)], 5, cluster), np.array([0, 1])).shape == (0, 2)

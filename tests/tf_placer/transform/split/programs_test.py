@@ -11,6 +11,7 @@ from tests.equivalence.building import build
 from tests.equivalence.operations import program_of_seed
 from tests.oracles.split_equality import differences, run_lifted
 from tests.tf_placer.transform.split import faults
+from tests.tf_placer.transform.split.mixed_axes import PROGRAMS, item_of
 from tests.tf_placer.transform.split.steps import complaints, item_of_step, wrong_sizes
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
@@ -28,7 +29,7 @@ def random_item(seed: int) -> tuple[Item, int, str]:
 
 @pytest.mark.medium
 @pytest.mark.parametrize("seed", range(12))
-def test_random_training_steps_compute_the_same(seed: int) -> None:
+def test_random_training_steps_compute_the_same(seed):
     item, parts, name = random_item(seed)
     assert complaints(item, parts) == [], name
 
@@ -36,7 +37,7 @@ def test_random_training_steps_compute_the_same(seed: int) -> None:
 @pytest.mark.medium
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("seed", range(100, 106))
-def test_random_training_steps_of_which_ops_are_kept_whole(seed: int, share: float) -> None:
+def test_random_training_steps_of_which_ops_are_kept_whole(seed, share):
     item, parts, name = random_item(seed)
     rng = np.random.default_rng(seed)
     kept = [op for op in split_program(item, parts).split_ops if rng.random() < share]
@@ -46,7 +47,7 @@ def test_random_training_steps_of_which_ops_are_kept_whole(seed: int, share: flo
     assert complaints(item, parts, found) == [], name
 
 
-def test_ops_behind_one_that_is_kept_whole_are_still_split() -> None:
+def test_ops_behind_one_that_is_kept_whole_are_still_split():
     item = workloads.build("lstm_lm_small")
     split_ops = split_program(item, 2).split_ops
     kept = [op for op in split_ops if "Transpose" in op or "Reshape" in op or "MatMul" in op]
@@ -55,7 +56,7 @@ def test_ops_behind_one_that_is_kept_whole_are_still_split() -> None:
 
 @pytest.mark.equivalence
 @pytest.mark.parametrize("block", range(100))
-def test_thousands_of_training_steps_compute_the_same(block: int) -> None:
+def test_thousands_of_training_steps_compute_the_same(block):
     for seed in range(1000 + 30 * block, 1030 + 30 * block):
         item, parts, name = random_item(seed)
         assert complaints(item, parts) == [], f"{name}, {parts} parts"
@@ -63,7 +64,7 @@ def test_thousands_of_training_steps_compute_the_same(block: int) -> None:
 
 @pytest.mark.medium
 @pytest.mark.parametrize("block", range(6))
-def test_random_programs_compute_the_same(block: int) -> None:
+def test_random_programs_compute_the_same(block):
     """Programs whose batch is as long as their features: nothing but propagation tells one from the other."""
     checked = 0
     for seed in range(10 * block, 10 * block + 10):
@@ -82,7 +83,7 @@ def test_random_programs_compute_the_same(block: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["dense_small", "branches_small", "lstm_lm_small"])
-def test_small_workloads_compute_the_same(name: str) -> None:
+def test_small_workloads_compute_the_same(name):
     assert complaints(workloads.build(name).with_drawn_inputs(), 3) == []
 
 
@@ -92,7 +93,7 @@ _ROUNDING = {"resnet_152_small": "variable 'conv1_conv/bias' differs"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in workloads.names() if "small" in name])
-def test_all_small_workloads_compute_the_same(name: str) -> None:
+def test_all_small_workloads_compute_the_same(name):
     item = workloads.build(name).with_drawn_inputs()
     found = split_program(item, 2)
     steps = run_lifted(item), run_lifted(found.item)
@@ -113,18 +114,18 @@ _FAULTS: list[tuple[Callable, list[str], str, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "layers", "loss", "update"), _FAULTS)
-def test_a_fault_is_seen(fault: Callable, layers: list[str], loss: str, update: str) -> None:
+def test_a_fault_is_seen(fault, layers, loss, update):
     item = item_of_step(7, 6, layers, loss, update)
     assert complaints(item, 2) == []
     assert complaints(item, 2, faults.split_with(fault, item, 2)) != []
 
 
-def test_one_part_is_the_item_itself() -> None:
+def test_one_part_is_the_item_itself():
     item = workloads.build("dense_small")
     assert split(item, 1) is item
 
 
-def test_statistics_of_parts_are_those_of_each_part() -> None:
+def test_statistics_of_parts_are_those_of_each_part():
     item = item_of_step(3, 6, ["batch_norm", "fused_batch_norm"], "mean", "descend")
     found = split_program(item, 2, batch_statistics="part")
     type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
@@ -135,7 +136,7 @@ def test_statistics_of_parts_are_those_of_each_part() -> None:
     assert differences(run_lifted(item), run_lifted(found.item)) != []
 
 
-def test_shapes_of_copies_are_those_of_parts() -> None:
+def test_shapes_of_copies_are_those_of_parts():
     item = workloads.build("dense_small")
     found = split_program(item, 3)
     shape_of = {
@@ -149,13 +150,13 @@ def test_shapes_of_copies_are_those_of_parts() -> None:
     assert [shape_of[f"part_{c}/{product}"][0] for c in range(3)] == [3, 3, 2]
 
 
-def test_variables_feeds_and_fetches_stay() -> None:
+def test_variables_feeds_and_fetches_stay():
     item = workloads.build("dense_small")
     found = split(item, 2)
     assert (found.feeds, found.fetches, found.variables) == (item.feeds, item.fetches, item.variables)
 
 
-def test_wrong_parts_are_refused_in_one_line() -> None:
+def test_wrong_parts_are_refused_in_one_line():
     item = workloads.build("dense_small")
     for parts in (0, -1, 9, 1000, 1.5, "two"):
         with pytest.raises(InputError, match="parts"):
@@ -164,7 +165,7 @@ def test_wrong_parts_are_refused_in_one_line() -> None:
         split(item, 2, batch_statistics="parts")
 
 
-def test_a_function_without_examples_is_refused() -> None:
+def test_a_function_without_examples_is_refused():
     weight = tf.Variable(np.ones([4, 4], np.float32))
     item = Item.from_function(tf.function(lambda rate: tf.reduce_sum(weight) * rate), tf.constant(1.0))
     with pytest.raises(InputError, match="no input with several examples"):
@@ -196,7 +197,7 @@ _FEATURES: list[tuple[list[int], Callable[..., tf.Tensor], list[list[int]]]] = [
 
 
 @pytest.mark.parametrize(("shape", "loss_of", "weights"), _FEATURES)
-def test_features_of_one_example_are_no_batch(shape: list[int], loss_of: Callable, weights: list) -> None:
+def test_features_of_one_example_are_no_batch(shape, loss_of, weights):
     item = Item.from_function(_training_step(loss_of, *weights), tf.ones(shape))
     with pytest.raises(InputError, match="no batch to split"):
         split(item, 2)
@@ -214,7 +215,7 @@ _EXAMPLES: list[tuple[list[int], Callable[..., tf.Tensor], list[list[int]]]] = [
 
 
 @pytest.mark.parametrize(("shape", "loss_of", "weights"), _EXAMPLES)
-def test_examples_are_a_batch(shape: list[int], loss_of: Callable, weights: list) -> None:
+def test_examples_are_a_batch(shape, loss_of, weights):
     item = Item.from_function(_training_step(loss_of, *weights), tf.ones(shape))
     found = split_program(item, 2)
     assert found.batch == 5
@@ -222,11 +223,8 @@ def test_examples_are_a_batch(shape: list[int], loss_of: Callable, weights: list
 
 
 @pytest.mark.parametrize("kind", [tf.float16, tf.bfloat16])
-def test_a_mean_of_more_half_floats_than_they_can_count(kind: tf.DType) -> None:
-    @tf.function(autograph=False)
-    def step(x: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_mean(tf.cast(x, kind)) * 2.0
-
+def test_a_mean_of_more_half_floats_than_they_can_count(kind):
+    step = tf.function(lambda x: tf.reduce_mean(tf.cast(x, kind)) * 2.0, autograph=False)
     item = Item.from_function(step, tf.cast(tf.reshape(tf.range(200_000) % 7, [5, 40_000]), tf.float32))
     found = split_program(item, 2)
     assert complaints(item, 2, found) == []
@@ -235,7 +233,7 @@ def test_a_mean_of_more_half_floats_than_they_can_count(kind: tf.DType) -> None:
 
 
 @pytest.mark.parametrize("op_type", ["Equal", "NotEqual"])
-def test_shapes_that_do_not_fit_are_compared_whole(op_type: str) -> None:
+def test_shapes_that_do_not_fit_are_compared_whole(op_type):
     @tf.function(autograph=False)
     def step(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         compare = getattr(tf.raw_ops, op_type)
@@ -243,3 +241,27 @@ def test_shapes_that_do_not_fit_are_compared_whole(op_type: str) -> None:
 
     item = Item.from_function(step, tf.ones([4, 2]))
     assert complaints(item, 4) == []
+
+
+SOME = ("einsum_bb_b", "einsum_bib_bi", "diag_bands", "diag_part_bands", "set_diag", "sparse", "contrast")
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_some_compute_the_same_with_one_example_a_part(name):
+    item = item_of(name, 4, 4)
+    assert complaints(item, 4) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("examples", "features"), [(5, 3), (4, 4), (6, 2)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_all_compute_the_same(name, examples, features):
+    """In two and three parts and of one example each; a program whose batch is another, or none, is refused."""
+    item = item_of(name, examples, features)
+    for parts in sorted({2, 3, examples}):
+        try:
+            found = split_program(item, parts)
+        except InputError as error:
+            assert f"parts is {parts}, but the batch has" in str(error) or "no batch to split" in str(error)
+            continue
+        assert complaints(item, parts, found) == [], f"{parts} parts of {found.batch}"

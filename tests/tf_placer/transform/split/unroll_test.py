@@ -81,20 +81,20 @@ def training_step(layers: int = 1, features: int = FEATURES) -> Callable[[tf.Ten
 
 @pytest.mark.medium
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_training_step_without_loops_and_lists(layers: int) -> None:
+def test_a_training_step_without_loops_and_lists(layers):
     item = item_of(training_step(layers), drawn(BATCH, TIME, FEATURES))
     found = written_out(item)
     assert len(found.loops) == 2 * layers and not found.why_not
     assert not {"While", "StatelessWhile"} & set(types(found.item)) and ops_on_lists(found.item) == []
 
 
-def test_a_variable_is_read_once_for_all_trips() -> None:
+def test_a_variable_is_read_once_for_all_trips():
     item = item_of(training_step(), drawn(BATCH, TIME, FEATURES))
     reads = written_out(item).item.index.op_types.count("ReadVariableOp")
     assert reads == 1
 
 
-def test_a_variable_is_read_once_in_a_loop_in_a_loop() -> None:
+def test_a_variable_is_read_once_in_a_loop_in_a_loop():
     weights = tf.Variable(drawn(FEATURES, FEATURES))
 
     def step(rows: tf.Tensor) -> tf.Tensor:
@@ -109,7 +109,7 @@ def test_a_variable_is_read_once_in_a_loop_in_a_loop() -> None:
 
 @pytest.mark.medium
 @pytest.mark.parametrize("parts", [2, 3, 4])
-def test_a_training_step_in_parts(parts: int) -> None:
+def test_a_training_step_in_parts(parts):
     item = item_of(training_step(2), drawn(BATCH, TIME, FEATURES))
     found = split_program(item, parts)
     assert complaints(item, parts, found) == []
@@ -120,13 +120,13 @@ def test_a_training_step_in_parts(parts: int) -> None:
     assert loops <= set(found.split_ops) and set(found.origin_of.values()) <= set(item.index.names)
 
 
-def test_trips_are_no_layers() -> None:
+def test_trips_are_no_layers():
     item = item_of(training_step(2), drawn(BATCH, TIME, FEATURES))
     problem = analytic_problem(split_program(item, 2).item, Cluster.preset("p100x2"))
     assert not any("trip_" in name for name in layers_of(problem).names)
 
 
-def test_a_loop_that_is_kept_whole_stays_a_loop_and_what_reads_it_is_split() -> None:
+def test_a_loop_that_is_kept_whole_stays_a_loop_and_what_reads_it_is_split():
     item = item_of(training_step(2, features=5), drawn(BATCH, TIME, 5))
     loop = next(
         name for name, kind in zip(item.index.names, item.index.op_types, strict=True) if kind == "While"
@@ -136,7 +136,7 @@ def test_a_loop_that_is_kept_whole_stays_a_loop_and_what_reads_it_is_split() -> 
     assert [one.name for one in found.stayed_whole if one.op_type == "While"] == [loop]
 
 
-def test_a_loop_whose_trips_depend_on_data() -> None:
+def test_a_loop_whose_trips_depend_on_data():
     weights = tf.Variable(drawn(FEATURES, FEATURES))
     item = item_of(
         lambda rows, steps: tf.nn.relu(recurrent(weights, rows * 2, steps)),
@@ -197,7 +197,7 @@ class Counting:
     ],
     ids=["random", "prints", "writes", "data", "too many"],
 )
-def test_loops_that_stay(step: Callable[[tf.Tensor], tf.Tensor], reason: str) -> None:
+def test_loops_that_stay(step, reason):
     item = item_of(step, drawn(BATCH, FEATURES))
     found = unrolled(item)
     assert found.item is item and not found.loops
@@ -250,14 +250,14 @@ def some_elements(rows: tf.Tensor) -> tf.Tensor:
     [loop_in_loop, swapped, no_trip, branch_in_loop, counts_down, some_elements],
     ids=lambda one: one.__name__,
 )
-def test_loops_of_other_kinds(step: Callable[[tf.Tensor], Any]) -> None:
+def test_loops_of_other_kinds(step):
     item = item_of(step, drawn(BATCH, FEATURES))
     found = written_out(item)
     assert not {"While", "StatelessWhile"} & set(types(found.item)) and ops_on_lists(found.item) == []
     assert complaints(item, 2) == []
 
 
-def test_a_list_that_is_a_result_of_a_loop_that_stays() -> None:
+def test_a_list_that_is_a_result_of_a_loop_that_stays():
     """Its ops stay, as does what is in it; other lists go."""
 
     def step(rows: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
@@ -275,7 +275,7 @@ def test_a_list_that_is_a_result_of_a_loop_that_stays() -> None:
     assert "TensorListStack" not in types(found.item) and "TensorListSetItem" in types(found.item)
 
 
-def test_a_long_list_and_what_waits_for_it() -> None:
+def test_a_long_list_and_what_waits_for_it():
     length = 1200  # more than Python's calls may be deep
 
     def step(rows: tf.Tensor) -> tf.Tensor:
@@ -295,7 +295,7 @@ def test_a_long_list_and_what_waits_for_it() -> None:
     assert largest_difference(run_lifted(item), run_lifted(found)) == 0
 
 
-def test_a_loop_over_the_examples_stays_a_loop() -> None:
+def test_a_loop_over_the_examples_stays_a_loop():
     """Written out it could not be split either."""
     item = item_of(lambda rows: tf.map_fn(tf.nn.softmax, tf.nn.relu(rows)), drawn(BATCH, FEATURES))
     found = split_program(item, 2)
@@ -306,7 +306,7 @@ def test_a_loop_over_the_examples_stays_a_loop() -> None:
 @pytest.mark.medium
 @pytest.mark.parametrize("layer", ["LSTM", "GRU", "SimpleRNN"])
 @pytest.mark.parametrize("batch", [6, 7])
-def test_keras_recurrent_layers(layer: str, batch: int) -> None:
+def test_keras_recurrent_layers(layer, batch):
     keras.utils.set_random_seed(1)
     kind = getattr(keras.layers, layer)
     model = keras.Sequential(
