@@ -43,30 +43,6 @@ def says(call: Callable[[], object], pattern: str) -> None:
     assert "\n" not in message
 
 
-def test_in_scope():
-    strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), placed(double), []
-
-    def call() -> None:
-        with strategy.scope():
-            found.append(f(tf.constant(3.0)))
-
-    says(call, "MirroredStrategy. is in scope")
-    assert float(found[0]) == 6.0
-
-
-def test_run_in_each_replica():
-    strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), placed(double), []
-    values = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(1.0 + context.replica_id_in_sync_group)
-    )
-
-    def call() -> None:
-        found.extend(strategy.experimental_local_results(strategy.run(f, args=(values,))))
-
-    says(call, "a tf.distribute strategy runs replicas of it")
-    assert [float(x) for x in found] == [2, 4]
-
-
 def test_called_by_a_function_in_each_replica():
     strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), placed(double), []
 

@@ -51,21 +51,6 @@ def test_so_many_parts_as_are_asked_for(parts, tmp_path, capsys):
     assert op in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--workload=two_towers", "--parts=0"], "whole number of at least 1 or auto"),
-        (["--workload=two_towers", "--parts=two"], "whole number of at least 1 or auto"),
-        (["--workload=two_towers", "--parts=100000"], "parts is 100000"),
-    ],
-)
-def test_bad_input_is_one_line(flags, message, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run(["place", *flags, "--cluster=p100x2", "--budget_evaluations=4", f"--out={out}"]) == 2
-    assert message in capsys.readouterr().err
-    assert not out.exists()
-
-
 SCRIPT = """
 import tensorflow as tf
 

@@ -21,7 +21,7 @@ from tf_placer.costs.formulas import (
 from tf_placer.graph.sizes import OutputSpec
 
 
-def _spec(tensor: tf.Tensor) -> OutputSpec:
+def _spec(tensor) -> OutputSpec:
     # A batch normalization's reserve space has no static shape; no formula reads it.
     shape = () if tensor.shape.rank is None else tuple(tensor.shape)
     return OutputSpec.of(shape, tensor.dtype)

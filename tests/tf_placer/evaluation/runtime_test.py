@@ -21,7 +21,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import place_graph
-from tf_placer.runtime.graph_program import build_program, session_config
+from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.timing import RuntimeConfig, reported_s
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
@@ -99,25 +99,6 @@ def test_times_of_a_batch_are_positive(chains):
     # A few matrices of 16 KB, and what the runtime itself takes.
     assert (measurement.peak_bytes >= 0).all() and measurement.peak_bytes.max() < 40 << 20
     assert evaluator.evaluate(_on_worker_0(problem, batch=0)).batch == 0
-
-
-@pytest.mark.medium
-def test_two_workers_compute_the_same_as_one(chains, cluster):
-    item, problem, evaluator = chains
-    evaluator.evaluate(_on_worker_0(problem))  # starts the workers
-    results = []
-    for devices in ([0] * item.index.num_ops, _split(item)):
-        placed = place_graph(item.graph_def, [cluster.devices[d].name for d in devices])
-        program = build_program(item, placed)
-        graph = tf.Graph()
-        with graph.as_default():
-            tf.import_graph_def(program.graph_def, name="")
-        target = evaluator._workers.target
-        with tf.compat.v1.Session(target, graph=graph, config=session_config()) as session:
-            for assignment in program.assignments:
-                session.run(assignment.op, {assignment.placeholder: assignment.value})
-            results.append([value.tobytes() for value in session.run(list(item.fetches))])
-    assert results[0] == results[1]
 
 
 def test_a_program_of_strings_is_timed(cluster, warm_workers):

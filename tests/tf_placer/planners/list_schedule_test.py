@@ -279,11 +279,6 @@ def test_it_looks_further_than_where_an_op_ends_first():
     assert peft(problem).tolist() == [[1, 1]]
 
 
-def test_peft_leaves_a_full_device_out():
-    problem = problem_of([9, 8, 7], [], resident_bytes=10, cluster=sized_cluster([20, 10]))
-    assert peft(problem)[-1].tolist().count(1) == 1
-
-
 def test_of_what_is_ready_the_highest_priority_comes_first():
     problem = problem_of([1] * 5, [(0, 3), (1, 3), (2, 4)], [1] * 3)
     assert ready_order(problem, np.array([1.0, 2.0, 3.0, 9.0, 0.0])).tolist() == [2, 1, 0, 3, 4]

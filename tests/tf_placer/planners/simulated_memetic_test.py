@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.planners.chains import tell
-from tests.tf_placer.planners.full_devices import full_problem
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
     branches_problem,
@@ -148,15 +147,6 @@ def test_what_it_says_is_so_and_its_best_never_grows(seed, config):
         np.testing.assert_allclose(measured.runtime_s, burst.runtime_s, rtol=1e-12)
         assert burst.runtime_s.min() <= min(best_s, least_s)
         best_s = burst.runtime_s.min()
-
-
-@BOTH
-def test_what_it_finds_fits(config):
-    problem = full_problem(3, 0.8, seed=0, more_bytes=50_000)
-    burst = begun(problem, config=config).advance(600)
-    fits = np.isfinite(burst.runtime_s)
-    assert fits.any()
-    assert (SimulatedEvaluator(problem).evaluate(burst.device_of_unit[fits]).status == 0).all()
 
 
 @BOTH

@@ -58,9 +58,7 @@ def outcome(written: Timed, *beside: Timed, **more: Any) -> Outcome:
     return Outcome(Form(PROBLEM), written, beside, **more)
 
 
-def live(
-    plan_s: float, single_s: float, as_it_is_s: float | None, sway: float = 0.0, load: float | None = None
-) -> Outcome:
+def live(plan_s, single_s, as_it_is_s, sway=0.0, load=None) -> Outcome:
     """A live search that decided as it does: a plan that is clearly faster than a single device, or that."""
     plan, single, *behind = raced(
         (row("auto", 9 * MS), plan_s),

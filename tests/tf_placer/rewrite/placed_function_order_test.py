@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from colocation.tensorflow_internals import ConcreteFunction, FuncGraph
+from colocation.tensorflow_internals import FuncGraph
 from tests.logical_devices import NUM_DEVICES
 from tests.tf_placer.rewrite.placing import place
 from tf_placer.cluster.cluster import Cluster
@@ -216,7 +216,7 @@ def test_as_the_traced_function():
         assert _seen_from_outside(traced) == _seen_from_outside(placed), function
 
 
-def _seen_from_outside(concrete: ConcreteFunction) -> tuple[str, object, dict[str, int]]:
+def _seen_from_outside(concrete) -> tuple[str, object, dict[str, int]]:
     @tf.function
     def outer(x):
         return concrete(x)

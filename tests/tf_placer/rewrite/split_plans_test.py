@@ -104,25 +104,6 @@ def _runs_with(kept: slice) -> bool:
     )
 
 
-def test_gradients_from_outside():
-    weight, x = (
-        tf.Variable(tf.random.stateless_normal([5, 4], [1, 2])),
-        tf.random.stateless_normal([6, 5], [3, 4]),
-    )
-    forward = tf.function(lambda x: tf.reduce_mean(tf.tanh(x @ weight), axis=1))
-
-    def gradients(function) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(function(x) ** 2)
-        return tape.gradient(loss, [x, weight])
-
-    expected = gradients(forward)
-    assert are_close(
-        expected, gradients(placed_function(forward, plan_of(Item.from_function(forward, x), 2), x))
-    )
-
-
 def test_a_plan_file():
     step, given = Step(), examples(8)
     item = Item.from_function(step.__call__, *given)

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.small_learners import (
-    moved,
-    off_device,
-    small_learner,
-    update,
-    weights,
-)
+from tests.tf_placer.agents.small_learners import moved, off_device, small_learner, update, weights
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.features import RELATIVE_WIDTH
 from tf_placer.agents.mars import SUMMARY_WIDTH, MarsConfig, MarsPolicy, MarsStudent, mars_groups, mars_inputs

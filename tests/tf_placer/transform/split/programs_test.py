@@ -156,15 +156,6 @@ def test_variables_feeds_and_fetches_stay():
     assert (found.feeds, found.fetches, found.variables) == (item.feeds, item.fetches, item.variables)
 
 
-def test_wrong_parts_are_refused_in_one_line():
-    item = workloads.build("dense_small")
-    for parts in (0, -1, 9, 1000, 1.5, "two"):
-        with pytest.raises(InputError, match="parts"):
-            split(item, parts)
-    with pytest.raises(InputError, match="batch_statistics"):
-        split(item, 2, batch_statistics="parts")
-
-
 def test_a_function_without_examples_is_refused():
     weight = tf.Variable(np.ones([4, 4], np.float32))
     item = Item.from_function(tf.function(lambda rate: tf.reduce_sum(weight) * rate), tf.constant(1.0))
