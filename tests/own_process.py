@@ -17,6 +17,8 @@ import gc
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
@@ -25,6 +27,7 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 _Reports = dict[str, list[pytest.TestReport]]
 _RUNS = pytest.StashKey[dict[tuple, tuple[_Reports, str]]]()
 
@@ -98,6 +101,13 @@ def _run(items: Sequence[pytest.Item]) -> tuple[_Reports, str]:
             report = config.hook.pytest_report_from_serializable(config=config, data=json.loads(line))
             reports.setdefault(report.nodeid, []).append(report)
         return reports, f"the process {ended}:\n{(folder / 'output').read_text(errors='replace')[-4000:]}"
+
+
+def python(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process of Python that has ended, and what it printed."""
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, check=False, timeout=300)
 
 
 def processes_with_tensorflow() -> ForkServerContext:

@@ -1,14 +1,13 @@
 """The mark ``own_process``: tests of a file in one child process, each with its own result."""
 
 import os
-import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).absolute().parent.parent
+from tests.own_process import python
+
 FILE = """
 import os
 import pytest
@@ -73,14 +72,7 @@ def test_each_test_has_its_own_result(tmp_path, options, outcomes):
     (tmp_path / "own_test.py").write_text(FILE)
     settings = "[pytest]\nmarkers =\n  own_process: mark\npython_files = *_test.py\n"
     (tmp_path / "pytest.ini").write_text(settings)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.own_process", *options],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", "pytest", "-p", "tests.own_process", *options, cwd=tmp_path)
     counted = re.findall(r"(\d+) (\w+)", done.stdout.splitlines()[-1])
     assert {outcome: int(count) for count, outcome in counted if outcome in outcomes} == outcomes
     if not options:

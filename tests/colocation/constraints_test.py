@@ -1,7 +1,6 @@
 """Each rule on a graph of a few ops."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +22,7 @@ from colocation.constraints import (
 )
 from colocation.op_facts import GraphIndex, index_graph
 from tests.colocation.random_graphs import control_flow
+from tests.own_process import python
 
 tf1 = tf.compat.v1
 raw = tf.raw_ops
@@ -228,8 +228,6 @@ def test_exempt_ops_are_those_of_the_installed_tensorflow(tmp_path):
         ["g++", "-shared", "-fPIC", "-w", "-DNDEBUG", str(source), "-o", str(library), *flags], check=True
     )
     program = f"import ctypes, tensorflow; ctypes.CDLL({str(library)!r}).dump()"
-    output = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    ).stdout
+    output = python("-c", program).stdout
     registered = {line.split()[1] for line in output.splitlines() if line.startswith("exempt ")}
     assert registered == EXEMPT_OP_TYPES

@@ -3,12 +3,12 @@
 import os
 import pathlib
 import subprocess
-import sys
 import types
 
 import pytest
 
 from tests.experiments.without_flags import loaded
+from tests.own_process import python
 from tests.tf_placer.base.warm_workers import WarmWorkers
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.problem.placement import Decisions
@@ -73,15 +73,7 @@ def test_lessons_come_before_pages(tmp_path, capsys):
 # wrong_flags_test.py has the same in this process.
 @pytest.mark.slow
 def test_a_folder_that_cannot_be_written_to_is_one_line():
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.study", "--study=ablations", "--out=/proc/out"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = python("-m", "experiments.study", "--study=ablations", "--out=/proc/out", TF_CPP_MIN_LOG_LEVEL="3")
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()

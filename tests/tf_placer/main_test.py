@@ -291,9 +291,8 @@ def uninitialized() -> workloads.Workload:
 
 
 def test_a_workload_whose_values_cannot_be_restored(tmp_path, monkeypatch, refused):
-    monkeypatch.setitem(
-        registry._TABLE, "uninitialized", WorkloadSpec("uninitialized", uninitialized, "of a test")
-    )
+    spec = WorkloadSpec("uninitialized", uninitialized, "of a test")
+    monkeypatch.setitem(registry._TABLE, "uninitialized", spec)
     argv = place_arguments(tmp_path / "out", workload="uninitialized")
     refused(argv, "'empty' has no value", "initialize it")
 
@@ -417,7 +416,7 @@ def test_a_part_of_a_plan_is_completed_when_asked(plan, tmp_path):
         (
             {"schema_version": 2, "clusters": {"strange": 1}},
             [],
-            "has op 'strange' in clusters, which the graph lacks",
+            "has op 'strange' in clusters, which the graph",
         ),
         ({"schema_version": 2, "priorities": {}}, [], "no priority for op"),
         ({}, ["--pin=.*=GPU:0"], "--plan and --pin are given"),
@@ -428,20 +427,12 @@ def test_a_plan_that_does_not_fit_is_refused(changes, flags, expected, plan, tmp
     refused([*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags], expected)
 
 
-@pytest.mark.parametrize(
-    ("what", "flags", "expected"),
-    [
-        ("clusters", ["--complete_plan"], "has clusters, which say nothing of ops that are searched"),
-        ("priorities", ["--complete_plan"], "has priorities, which say nothing of ops that are searched"),
-    ],
-)
-def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(
-    what, flags, expected, plan, tmp_path, refused
-):
+@pytest.mark.parametrize("what", ["clusters", "priorities"])
+def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(what, plan, tmp_path, refused):
     ops = json.loads(plan.read_text())["devices"]
     edited(plan, schema_version=2, **{what: dict.fromkeys(ops, 1)})
-    argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags]
-    refused(argv, expected)
+    argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", "--complete_plan"]
+    refused(argv, f"has {what}, which say nothing of ops that are searched")
 
 
 def test_a_plans_order_is_applied_and_written_again(plan, tmp_path):

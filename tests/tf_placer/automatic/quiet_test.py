@@ -1,14 +1,12 @@
 """On live workers a process says nothing of errors that are none, and draws what it draws undecorated."""
 
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.logical_devices import outcomes_of
+from tests.own_process import python
 from tests.tf_placer.automatic.random_numbers_process import PROGRAMS
 
 _PROCESS = pathlib.Path(__file__).with_name("quiet_process.py")
@@ -18,14 +16,7 @@ _STAMP = re.compile(r"^([IWEF])\d{4} \S+ +\d+ ")
 
 def said(*command: str) -> list[str]:
     """Lines on stderr of a Python process that must succeed, without times."""
-    root = str(pathlib.Path(__file__).parents[3])
-    done = subprocess.run(
-        [sys.executable, *command],
-        env={**os.environ, "PYTHONPATH": root, "TF_CPP_MIN_LOG_LEVEL": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(*command, TF_CPP_MIN_LOG_LEVEL="0")
     assert done.returncode == 0, done.stderr
     return [_STAMP.sub(r"\1 ", line) for line in done.stderr.splitlines()]
 

@@ -5,14 +5,13 @@ import importlib
 import json
 import math
 import pathlib
-import subprocess
-import sys
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.own_process import python
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, check_registration, exact, plain, told
 from tf_placer.base.method_spec import Settings, setting
@@ -227,8 +226,6 @@ def test_what_is_not_possible_is_named_with_a_remedy(given, told):
     assert str(caught.value) == told
 
 
-_ROOT = pathlib.Path(__file__).absolute().parents[3]
-
 # What a program of its own has after each step.
 _PROGRAM = """
 import json, sys
@@ -248,10 +245,7 @@ print(json.dumps(found))
 
 @pytest.mark.medium
 def test_tensorflow_is_loaded_with_the_first_name_that_needs_it():
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], cwd=_ROOT, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert json.loads(done.stdout) == {
+    assert json.loads(python("-c", _PROGRAM).stdout) == {
         "imported": False,
         "listed": True,
         "light names": False,

@@ -4,23 +4,20 @@ All are run in a process of their own, which says what it has loaded; never by t
 """
 
 import json
-import os
-import pathlib
 import shlex
-import subprocess
-import sys
 import zipfile
 from typing import Any
 
 import pytest
 
+from tests.own_process import python
 from tf_placer.__main__ import COMMANDS
 from tf_placer.base.method_spec import Role
 from tf_placer.search import methods
 from tf_placer.workloads import known as known_workloads
 from tf_placer.workloads import registry
 
-_ROOT = pathlib.Path(__file__).absolute().parents[3]
+_LIGHT = ("-m", "tests.tf_placer.command_line.light_program")
 _ON = "--cluster=k40x2 --out=o"
 _TOWERS = "place --workload=two_towers"
 _GRAPH_DEF = b"\x0a\x0a\x0a\x01x\x12\x05Const"  # a node "x"; no TensorFlow is loaded to write it
@@ -178,15 +175,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     lines = [*WRONG, *RIGHT]
     asked = tmp_path_factory.mktemp("asked") / "lines.json"
     asked.write_text(json.dumps([shlex.split(line) for line in lines]))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked), str(folder)],
-        cwd=_ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    cache = str(folder.parent / "cache")
+    done = python(*_LIGHT, str(asked), str(folder), XDG_CACHE_HOME=cache)
     assert done.returncode == 0, done.stderr
     found = dict(zip(lines, json.loads(done.stdout), strict=True))
     found["left"] = {"paths": sorted(set(folder.rglob("*")) - set(before))}
@@ -224,15 +214,7 @@ def test_what_is_right_loads_tensorflow(tmp_path):
     asked = tmp_path / "lines.json"
     asked.write_text(json.dumps([["explain", "--plan=p.json", "--op=x"]]))
     (tmp_path / "p.json").write_text("{}")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked), str(tmp_path)],
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    [found] = json.loads(done.stdout)
+    [found] = json.loads(python(*_LIGHT, str(asked), str(tmp_path)).stdout)
     assert found["status"] == 2 and {"tensorflow", "sonnet"} <= set(found["loaded"])
 
 

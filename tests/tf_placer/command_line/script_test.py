@@ -2,12 +2,12 @@
 
 import json
 import pathlib
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.own_process import python
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.script import Script
@@ -216,21 +216,8 @@ def test_as_a_process_json_is_all_of_standard_output(script, tmp_path):
     script.write_text(
         _SCRIPT + 'import os\nos.system("echo printed by a child")\nos.write(1, b"by the system\\n")\n'
     )
-    flags = [
-        "--cluster=k40x2",
-        "--method=single",
-        "--budget_evaluations=4",
-        f"--out={tmp_path / 'out'}",
-        "--json",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "tf_placer", "place", f"{script}:step", *flags],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        cwd=pathlib.Path(__file__).parents[3],
-    )
+    flags = ["--cluster=k40x2", "--method=single", "--budget_evaluations=4", "--json"]
+    done = python("-m", "tf_placer", "place", f"{script}:step", *flags, f"--out={tmp_path / 'out'}")
     found = json.loads(done.stdout)
     assert found["workload"] == "step"
     assert json.loads((tmp_path / "out" / "summary.json").read_text()).items() <= found.items()

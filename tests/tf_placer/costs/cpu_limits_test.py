@@ -2,15 +2,11 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 import tensorflow as tf
 
-from tests.logical_devices import REPOSITORY
+from tests.own_process import python
 from tests.tf1_programs import made
 from tests.tf_placer.costs import cpu_limits_process
 from tf_placer.base.arguments import InputError
@@ -29,9 +25,7 @@ v1 = tf.compat.v1
 def outcomes(onednn: str) -> dict:
     """What each op does on a CPU of a process of its own: oneDNN is on or off from TensorFlow's import on."""
     settings = {"TF_ENABLE_ONEDNN_OPTS": onednn, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-m", cpu_limits_process.__name__]
-    environment: Any = {"cwd": REPOSITORY, "env": os.environ | settings, "timeout": 300}
-    done = subprocess.run(command, capture_output=True, text=True, **environment)
+    done = python("-m", cpu_limits_process.__name__, **settings)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

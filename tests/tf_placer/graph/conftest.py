@@ -1,25 +1,21 @@
 """Small graphs for the clean-ups, and the programs run for real."""
 
-import os
 import pathlib
 import pickle
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 
+from tests.own_process import python
 from tf_placer.graph.program import Program
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> dict:
     """What each program of programs.py computed, as traced and as an Item; see run_item.py."""
     output = tmp_path_factory.mktemp("runs") / "runs.pickle"
-    command = [sys.executable, str(pathlib.Path(__file__).with_name("run_item.py")), str(output)]
-    child = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
+    program = pathlib.Path(__file__).with_name("run_item.py")
+    child = python(str(program), str(output), PYTHONHASHSEED="12345")
     assert child.returncode == 0, child.stderr
     return pickle.loads(output.read_bytes())
 
@@ -28,10 +24,6 @@ def runs(tmp_path_factory) -> dict:
 def program_of():
     """Makes a Program of ``name = Op(input, ...); ... -> results | control outputs``: every tensor is a float."""
     return _program_of
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "12345"}
 
 
 def _program_of(text: str) -> Program:

@@ -1,9 +1,6 @@
 """What a placed SavedModel keeps and says, how it is loaded, and refusals in one line."""
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
+from tests.own_process import python
 from tests.tf_placer.rewrite.saved_models import from_tensorflow_1, several_signatures
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
@@ -325,25 +323,15 @@ def test_the_command_line_of_tensorflow_runs_it(model, tmp_path):
     problem = analytic_problem(Item.from_saved_model(model), Cluster.logical(2))
     export_saved_model(model, tmp_path / "other", Placement(problem, problem.everything_on(1)))
     for path in (model, tmp_path / "one", tmp_path / "two", tmp_path / "other"):
-        done = saved_model_cli_run(path, tmp_path / "answers" / path.name)
+        done = python(
+            *("-m", "tensorflow.python.tools.saved_model_cli", "run", f"--dir={path}", "--tag_set=serve"),
+            *("--signature_def=serving_default", f"--outdir={tmp_path / 'answers' / path.name}"),
+            "--input_exprs=x=[[1.,2.,3.],[4.,5.,6.]]",
+            CUDA_VISIBLE_DEVICES="",
+        )
         assert done.returncode == 0, done.stderr
         answer = np.load(tmp_path / "answers" / path.name / "y.npy")
         assert answer.tolist() == [[6.0, 6.0], [15.0, 15.0]], path.name
     for name in ("two", "other"):
         with pytest.raises(InputError, match=r"device:CPU:1, which this process lacks"):
             load_saved_model(tmp_path / name)
-
-
-def saved_model_cli_run(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run", f"--dir={path}"),
-            *("--tag_set=serve", "--signature_def=serving_default", f"--outdir={out}"),
-            "--input_exprs=x=[[1.,2.,3.],[4.,5.,6.]]",
-        ],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
