@@ -220,16 +220,11 @@ def _with_two_devices(plan: dict) -> None:
     }
 
 
-def _with_stranger(plan: dict) -> None:
-    plan["priorities"]["stranger"] = 1
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (_with_cycle, "is in a cycle: something outside needs it and it needs that; make it two"),
         (_with_two_devices, "give all of a cluster the same device, or make it two"),
-        (_with_stranger, "has op 'stranger' in priorities, which the graph lacks; take it out"),
     ],
 )
 def test_a_plan_file_with_a_schedule_that_cannot_be_is_refused(
