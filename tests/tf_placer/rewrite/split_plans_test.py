@@ -356,4 +356,6 @@ def test_a_meta_graph_is_refused():
         tf.nn.relu(x, "y")
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph.as_graph_def())
     plan = plan_of(Item.from_meta_graph(meta_graph, ["y:0"]), 2)
-    assert "with --parts=1, --recompute=none and --offload=none" in refusal(lambda: place_meta_graph(meta_graph, plan))
+    assert "with --parts=1, --recompute=none and --offload=none" in refusal(
+        lambda: place_meta_graph(meta_graph, plan)
+    )
