@@ -146,6 +146,20 @@ def parkable(item: Item, passes: Passes) -> np.ndarray:
     return may
 
 
+def _check(item: Item, passes: Passes, ops: Collection[int], wait_of: Mapping[int, int]) -> None:
+    """Raises InputError where an op cannot be done twice, or parked until another has run."""
+    names = item.index.names
+    for name, may, chosen, cannot in (
+        ("recomputed", recomputable(item, passes), ops, "do twice"),
+        ("parked", parkable(item, passes), wait_of, "park"),
+        ("parked", passes.is_late, wait_of.values(), "bring back after"),
+    ):
+        wrong = next((op for op in chosen if not 0 <= op < len(names) or not may[op]), None)
+        if wrong is not None:
+            op = repr(names[wrong]) if 0 <= wrong < len(names) else wrong
+            raise InputError(f"{name} has op {op}, which {item.name!r} lacks or cannot {cannot}; take it out")
+
+
 @eagerly()
 @without_collections()
 def recompute(
@@ -168,17 +182,8 @@ def recompute(
       InputError: one of them cannot be done twice or parked, or there is no backward pass that needs any.
     """
     index, nodes, passes = item.index, item.graph_def.node, Passes.of(item.index.names, item.index.edges)
-    wait_of, num_ops = dict(parked), index.num_ops
-    for name, may, chosen in (
-        ("recomputed", recomputable(item, passes), ops),
-        ("parked", parkable(item, passes), wait_of),
-        ("parked", passes.is_late, wait_of.values()),
-    ):
-        wrong = next((op for op in chosen if not 0 <= op < num_ops or not may[op]), None)
-        if wrong is not None:
-            op = repr(index.names[wrong]) if 0 <= wrong < num_ops else wrong
-            cannot = {"recomputed": "do twice", "parked": "park, or bring back after"}[name]
-            raise InputError(f"{name} has op {op}, which {item.name!r} lacks or cannot {cannot}; take it out")
+    wait_of = dict(parked)
+    _check(item, passes, ops, wait_of)
     copies = passes.copies(ops, wait_of)
     if not copies:
         raise InputError(
@@ -251,49 +256,17 @@ def with_copies(
     What is parked is in units of its own, behind all others. ``recompute`` makes the program, whose problem leaves
     copies free.
     """
-    copies, graph = passes.copies(ops, parked), problem.op_graph
-    num_ops, num_tensors, is_late = problem.num_ops, len(problem.tensor_producer), passes.is_late
+    copies, num_ops = passes.copies(ops, parked), problem.num_ops
     copied = np.array(sorted(copies), int)
     has_copy, is_parked, is_gone = np.zeros((3, num_ops), bool)
     has_copy[copied] = True
     is_parked[list(parked or ())] = True
     # Originals that only the backward pass reads are not done before.
     is_gone[copied] = ~is_parked[copied]
-    early = passes.edges[has_copy[passes.edges[:, 0]] & ~is_late[passes.edges[:, 1]]]
+    early = passes.edges[has_copy[passes.edges[:, 0]] & ~passes.is_late[passes.edges[:, 1]]]
     for op, reader in early[::-1].tolist():
         is_gone[op] &= is_gone[reader]
-    # Producer, tensor and consumer; copies of ops and of tensors are counted on, control edges come behind them. An op
-    # that reads its own tensor stands for none that does.
-    producer, tensor, consumer = graph.producer, graph.tensor, graph.consumer
-    is_again = (has_copy & ~is_parked)[consumer]
-    from_copy = has_copy[producer] & (~is_parked[producer] | (problem.tensor_bytes[tensor] > 0))
-    is_read = from_copy & (is_late[consumer] | is_again)
-    crosses = is_read & is_parked[producer]
-    made, makers = np.arange(num_tensors), problem.tensor_producer
-    again = has_copy[makers]
-    of_copy, late_copy = is_again & from_copy, from_copy & is_late[consumer]
-    choice_of = {choice: number for number, choice in enumerate(dict.fromkeys(copies.values()))}
-    number = np.full(num_ops, -1)
-    number[copied] = [choice_of[copies[op]] for op in copied.tolist()]
-    held_back = set(consumer[of_copy & (number[producer] == number[consumer])].tolist())
-    waits = [
-        (wait, 2 * num_tensors, num_ops + op)
-        for op in copied.tolist()
-        if op not in held_back
-        for wait in copies[op][1]
-    ]
-    rows = np.concatenate(
-        [
-            np.stack([makers, made, makers], axis=1),
-            np.stack([num_ops + makers, num_tensors + made, num_ops + makers], axis=1)[again],
-            np.stack([producer + num_ops * late_copy, tensor + num_tensors * late_copy, consumer], axis=1),
-            np.stack(
-                [producer + num_ops * of_copy, tensor + num_tensors * of_copy, num_ops + consumer], axis=1
-            )[is_again],
-            np.stack([producer, tensor, num_ops + producer], axis=1)[crosses],
-            np.array(waits, int).reshape(-1, 3),
-        ]
-    )
+    rows, read_again = _edges_with_copies(problem, passes, copies, is_parked)
     is_absent = np.concatenate([is_gone, ~has_copy])
     rows = rows[~(is_absent[rows[:, 0]] | is_absent[rows[:, 2]])]
     kept = np.flatnonzero(~is_gone)
@@ -314,8 +287,6 @@ def with_copies(
     compute_ns[on_host] = 0
     allowed = np.repeat(~problem.cluster.accelerators()[np.newaxis], len(on_host), axis=0)
     source = source[order]
-    read_again = np.zeros(num_tensors, bool)
-    read_again[tensor[crosses | (is_again & ~from_copy)]] = True
     return dataclasses.replace(
         problem,
         unit_of_op=unit[order],
@@ -335,6 +306,51 @@ def with_copies(
         stage_of_op=np.zeros(0, np.int32),
         fusible_of_op=np.zeros(0, bool),
     )
+
+
+def _edges_with_copies(
+    problem: Problem,
+    passes: Passes,
+    copies: Mapping[int, tuple[int, tuple[int, ...]]],
+    is_parked: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """[E, 3] producer, tensor and consumer, and [T] bool, whether copies read a tensor of an original.
+
+    Copies of ops and of tensors are counted on, control edges come behind them. An op that reads its own tensor stands
+    for none that does.
+    """
+    graph, num_ops, num_tensors = problem.op_graph, problem.num_ops, len(problem.tensor_producer)
+    producer, tensor, consumer = graph.producer, graph.tensor, graph.consumer
+    has_copy, choice = np.zeros(num_ops, bool), np.full(num_ops, -1)
+    has_copy[list(copies)] = True
+    number = {entry: position for position, entry in enumerate(dict.fromkeys(copies.values()))}
+    choice[list(copies)] = [number[entry] for entry in copies.values()]
+    is_again = (has_copy & ~is_parked)[consumer]
+    # What only waits for a parked op need not wait until that is back.
+    from_copy = has_copy[producer] & (~is_parked[producer] | (problem.tensor_bytes[tensor] > 0))
+    crosses = from_copy & is_parked[producer] & (passes.is_late[consumer] | is_again)
+    of_copy, late_copy = is_again & from_copy, from_copy & passes.is_late[consumer]
+    held_back = set(consumer[of_copy & (choice[producer] == choice[consumer])].tolist())
+    waits = [
+        (wait, 2 * num_tensors, num_ops + op)
+        for op, (_, before) in copies.items()
+        if op not in held_back
+        for wait in before
+    ]
+    own = np.stack([problem.tensor_producer, np.arange(num_tensors), problem.tensor_producer], axis=1)
+    edges, step = np.stack([producer, tensor, consumer], axis=1), np.array([num_ops, num_tensors, num_ops])
+    from_copies = step * [1, 1, 0]
+    rows = (
+        own,
+        own[has_copy[problem.tensor_producer]] + step,
+        edges + late_copy[:, np.newaxis] * from_copies,
+        (edges + of_copy[:, np.newaxis] * from_copies + step * [0, 0, 1])[is_again],
+        edges[crosses][:, [0, 1, 0]] + step * [0, 0, 1],
+        np.array(waits, int).reshape(-1, 3),
+    )
+    read_again = np.zeros(num_tensors, bool)
+    read_again[tensor[crosses | (is_again & ~from_copy)]] = True
+    return np.concatenate(rows), read_again
 
 
 def _aliases(
