@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -220,6 +220,7 @@ def recomputation(
             f"cluster {cluster.name!r} has no host beside its accelerators to park on; leave offload out"
         )
     passes, nothing = Passes.of(problem.op_names, item.index.edges), np.zeros(problem.num_ops, bool)
+    is_free = plan is None
     if plan is None:
         plans, peaks = _plain_plans(problem)
         plan = plans[fullest_share(cluster, peaks).argmin()]
@@ -244,13 +245,8 @@ def recomputation(
     front = [choice for (share, _, choice), other in zip(fastest_first, least, strict=False) if share < other]
     read = _read_bytes(problem, passes) * (held > 0)
     is_large = may_park & (read > _LEAST_PARKED)
-    # What is made first is parked before the rest, or what is largest.
-    for key in (step.end_ns, -read) if is_large.any() else ():
-        parking = [op for op in np.argsort(key, kind="stable").tolist() if is_large[op]]
-        parked_share = np.cumsum(read[parking]) / read.sum()
-        for share in _PARKED:
-            some = step.fetched(ranked[0][2].parking(parking[: np.searchsorted(parked_share, share) + 1]))
-            ranked += [judged(choice.parking(some)) for choice in front]
+    for some in _parked_sets(step, ranked[0][2], read, np.flatnonzero(is_large)):
+        ranked += [judged(choice.parking(some)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -267,8 +263,10 @@ def recomputation(
         ops, parked = best[2].ops, tuple(step.fetched(best[2]).items())
         again, origin_of = recompute(item, ops, parked)
         fitting = analytic_problem(again, cluster)
-        by_plan = with_devices_of(fitting, origin_of, problem, plan)
-        after = _Step.of(fitting, None, by_plan).share
+        plans = with_devices_of(fitting, origin_of, problem, plan)[np.newaxis]
+        plans = np.concatenate([plans, _plain_plans(fitting)[0]]) if is_free else plans
+        shares = fullest_share(cluster, SimulatedEvaluator(fitting).times(plans).peak_bytes.numpy())
+        by_plan, after = plans[shares.argmin()], float(shares.min())
         if after <= 1:
             break
         most = min(most, best[0]) / after  # the program itself takes more than was simulated
@@ -330,7 +328,7 @@ class _Step:
     """A step by one plan, however much memory that takes."""
 
     problem: Problem
-    passes: Passes | None
+    passes: Passes
     plan: np.ndarray  # [U] devices
     start_ns: np.ndarray  # [N] of each op, as the step is
     end_ns: np.ndarray  # [N]
@@ -338,7 +336,7 @@ class _Step:
     share: float  # of its memory that the fullest accelerator takes
 
     @staticmethod
-    def of(problem: Problem, passes: Passes | None, plan: np.ndarray) -> _Step:
+    def of(problem: Problem, passes: Passes, plan: np.ndarray) -> _Step:
         """The step as it is."""
         simulator, row = SimulatedEvaluator(problem), plan[np.newaxis]
         schedule, times = simulator.schedule(row), simulator.times(row)
@@ -348,7 +346,6 @@ class _Step:
 
     def measured(self, choice: _Choice) -> tuple[float, float]:
         """Seconds of the step, and the share of its memory that the fullest accelerator takes, by a choice."""
-        assert self.passes is not None  # of the step as it is
         changed = with_copies(self.problem, self.passes, choice.ops, self.fetched(choice))
         host = self.problem.cluster.host or 0
         row = np.concatenate([self.plan, np.full(changed.num_units - len(self.plan), host)])[np.newaxis]
@@ -365,9 +362,7 @@ class _Step:
         if not choice.parked:
             return {}
         passes, problem, host = self.passes, self.problem, self.problem.cluster.host
-        assert (
-            passes is not None and host is not None
-        )  # of the step as it is, on a cluster where outputs are parked
+        assert host is not None  # of a cluster where outputs are parked
         late = np.flatnonzero(passes.is_late)
         late = late[np.argsort(self.end_ns[late], kind="stable")]
         first, ended_ns = int(late[passes.depth[late].argmin()]), self.end_ns[late]
@@ -391,6 +386,17 @@ class _Step:
             if len(before) and begin_ns > gone_ns[op]:
                 free_ns[target], waits[op] = begin_ns, int(before[-1])
         return waits
+
+
+def _parked_sets(
+    step: _Step, nothing: _Choice, read: np.ndarray, large: np.ndarray
+) -> Iterator[Collection[int]]:
+    """Outputs that are parked together, of ``large`` ones: what is made first before the rest, or what is largest."""
+    for key in (step.end_ns, -read) if len(large) else ():
+        parking = large[np.argsort(key[large], kind="stable")].tolist()
+        parked_share = np.cumsum(read[parking]) / read.sum()
+        for share in _PARKED:
+            yield step.fetched(nothing.parking(parking[: np.searchsorted(parked_share, share) + 1]))
 
 
 def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> np.ndarray:
