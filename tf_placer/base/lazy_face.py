@@ -1,4 +1,4 @@
-"""Public names of a package, written once in its stub ``__init__.pyi`` and imported on first use.
+"""Public names of a package or a module, written once in its stub (``.pyi``) and imported on first use.
 
 ``import tf_placer`` loads no TensorFlow: a command line reports a wrong flag before seconds are spent on it.
 """
@@ -14,13 +14,15 @@ from typing import Any
 
 
 class _LazyFace(types.ModuleType):
-    """A package whose public names become attributes on first use."""
+    """A module whose public names become attributes on first use."""
 
     def __getattr__(self, name: str) -> Any:
         home = self.__dict__.get("_home_of", {}).get(name)
         if home is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
+        owner = importlib.import_module(home)
+        # A module is no attribute of its package before it is imported.
+        value = getattr(owner, name) if hasattr(owner, name) else importlib.import_module(f"{home}.{name}")
         self.__dict__[name] = value
         return value
 
@@ -36,9 +38,9 @@ class _LazyFace(types.ModuleType):
         return sorted({*special, *self.__dict__["_home_of"]})
 
 
-def make_lazy(package: str) -> None:
-    """Gives a package, which is being imported, the names of its stub: ``from home import name as name``."""
-    module = sys.modules[package]
+def make_lazy(name: str) -> None:
+    """Gives a module, which is being imported, the names of its stub: ``from home import name as name``."""
+    module = sys.modules[name]
     stub = ast.parse(pathlib.Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf8"))
     imports = (node for node in stub.body if isinstance(node, ast.ImportFrom))
     home_of = {alias.name: node.module for node in imports for alias in node.names}
