@@ -35,7 +35,7 @@ JOURNEY = (
     *(f"planning/{name}" for name in ("request", "search_request", "find", "forecast", "log")),
     *(f"planning/{name}" for name in ("live", "race", "forms", "fusing", "outcome")),
     *(f"search/{name}" for name in ("search", "round", "recorder", "combinators")),
-    *(f"report/{name}" for name in ("files", "sentences", "text", "page")),
+    *(f"report/{name}" for name in ("files", "sentences", "views")),
 )  # fmt: skip
 # Names of variables that say nothing of what they hold.
 _NAMELESS = re.compile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import os
 import threading
@@ -36,25 +35,23 @@ from tf_placer.base.arguments import InputError, told
 from tf_placer.base.eager import outside_functions
 from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.item import with_values_of
 from tf_placer.planning.outcome import Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import why_not
+from tf_placer.report.views import plan_report, section_of_plan
 from tf_placer.report_page.page import Page, page_html
+from tf_placer.rewrite.placed_function import cut_to_fit, move_back
+from tf_placer.rewrite.placed_function import fits as do_fit
 from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.local_workers import WorkerError
-
-# Functions that a tf.distribute strategy places itself, so that nothing is left to place.
 
 _CHOOSE = "a strategy splits the batch and placing splits the step: use one of them"
 
 
 def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
-    """Reason why a call is not placed because of its caller or its arguments; empty where it can be.
-
-    Args:
-      args, kwargs: what the function is called with.
-    """
+    """Reason why a call with these arguments is not placed: a strategy of tf.distribute; empty without one."""
     if tf.distribute.has_strategy():
         name = type(tf.distribute.get_strategy()).__name__
         where = "is in scope" if tf.distribute.in_cross_replica_context() else "runs it in a replica"
@@ -103,11 +100,8 @@ class AutoPlaced(WrappingFunction):
     def __init__(self, function: Function, config: AutoPlaceConfig, is_python: bool = False) -> None:
         """Wraps a function.
 
-        Args:
-          function: to place.
-          config: what was asked for.
-          is_python: it was made of a plain Python function. Undecorated, that would run again each time that a function
-            which calls it is traced: a Keras model that is compiled anew traces its step anew. So does this one.
+        ``is_python``: it was made of a plain Python function. Undecorated, that would run again each time that a
+        function which calls it is traced: a Keras model that is compiled anew traces its step anew. So does this one.
         """
         super().__init__(
             function,
@@ -128,9 +122,7 @@ class AutoPlaced(WrappingFunction):
         if instance is None:
             return self
         bound = self.unplaced.__get__(instance, owner)
-        if not isinstance(
-            bound, Function
-        ):  # where the object is a tensor of several parts, it is an argument
+        if not isinstance(bound, Function):  # the object is a tensor of several parts: an argument
             return types.MethodType(self, instance)
         if instance not in self._bound:
             self._bound[instance] = AutoPlaced(bound, self._config, self._is_python)
@@ -165,7 +157,9 @@ class AutoPlaced(WrappingFunction):
         signature = self._signature(concrete, inputs, may_have_run=may_have_run)
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
-        fits = signature.fits(inputs)
+        fits = do_fit(
+            signature.shapes, inputs
+        )  # a tensor where only a run knows: sizes are open in functions
         if fits is False:
             self._tell(f"its plan is of {signature.splitting}, and calls of another batch do not run by it")
             return call_flat(signature.unplaced if tf.executing_eagerly() else concrete, inputs)
@@ -204,7 +198,7 @@ class AutoPlaced(WrappingFunction):
             return call_flat(placed, inputs)
         return tf.cond(
             fits,
-            lambda: call_flat(placed, signature.cut_to_fit(inputs)),
+            lambda: call_flat(placed, cut_to_fit(signature.shapes, inputs)),
             lambda: call_flat(concrete, inputs),
         )
 
@@ -226,7 +220,9 @@ class AutoPlaced(WrappingFunction):
         with _PLACING, outside_functions():
             for key, signature in reversed(list(self._signatures.items())):
                 try:
-                    self._signatures[key] = signature.taken_back()
+                    if signature.item is not None and signature.home:
+                        move_back(signature.traced, signature.item, signature.home)
+                    self._signatures[key] = signature.without_plan()
                 except InputError as error:
                     self._tell(one_line(error), error)
 
@@ -286,19 +282,23 @@ class AutoPlaced(WrappingFunction):
             that there is nothing to draw.
         """
         self._check_called()
-        split_batch = arguments.truth("split_batch", split_batch)
+        split_batch, name = arguments.truth("split_batch", split_batch), str(self.name)
         if path is not None:
-            page = arguments.path("path", path, "the file to write")
-            if page.is_dir() or not page.absolute().parent.is_dir():
-                raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+            page = arguments.file_to_write("path", path)
             self._last()  # raises where there is none
             numbered = enumerate(self._signatures.values(), 1)
-            made = [signature.page_section(number, split_batch) for number, signature in numbered]
-            sections = tuple(section for section in made if section is not None)
-            write_atomically(page, page_html(Page(str(self.name), sections)))
-        unplaced = [f"{self.name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
-        placed = [signature.report(split_batch) for signature in self._signatures.values()]
-        return "\n\n".join(text for text in [*unplaced, *placed] if text)
+            sections = tuple(
+                section_of_plan(name, number, outcome, signature.is_used)
+                for number, signature in numbered
+                if (outcome := signature.shown(split_batch)) is not None
+            )
+            write_atomically(page, page_html(Page(name, sections)))
+        texts = [f"{name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
+        for signature in self._signatures.values():
+            if (outcome := signature.shown(split_batch)) is not None:
+                report = plan_report(name, outcome, signature.is_used)
+                texts.append("\n".join([report, *signature.staying]))
+        return "\n\n".join(texts)
 
     def audit(self, values: bool = False) -> Audit:
         """Runs one step of the placement that ``placement`` gives on fresh workers, and says where its ops ran.
@@ -319,7 +319,8 @@ class AutoPlaced(WrappingFunction):
         """
         values = arguments.truth("values", values)
         signature, plan = self._last()
-        item = signature.item_with_values()
+        assert signature.item is not None  # it has a plan
+        item = with_values_of(signature.item, signature.traced)
         program = program_of_plan(item, plan.placement)
         with RuntimeEvaluator(program, plan.placement.problem, as_it_is=item) as evaluator:
             audit = evaluator.audit(plan.placement.decisions)
@@ -346,9 +347,8 @@ class AutoPlaced(WrappingFunction):
         if not self._is_python or not tf.executing_eagerly():
             return False
         function = inspect.unwrap(self.unplaced.python_function)
-        owner = getattr(
-            function, "__self__", None
-        )  # TensorFlow binds a method to a stand-in that holds it weakly
+        # TensorFlow binds a method to a stand-in that holds it weakly.
+        owner = getattr(function, "__self__", None)
         if getattr(getattr(owner, "target", owner), "run_eagerly", False) is True:
             return True
         frame = inspect.currentframe()
@@ -371,21 +371,16 @@ class AutoPlaced(WrappingFunction):
             return "it is called inside a function with jit_compile=True, which is one program for one device"
         return ""
 
-    def _tell(self, why_not: str, cause: BaseException | None = None) -> None:
-        """Warns once of each reason.
-
-        Raises:
-          InputError: the configuration is strict.
-        """
+    def _tell(self, why: str, cause: BaseException | None = None) -> None:
+        """Warns once of each reason; raises InputError where the configuration is strict."""
         if self._config.strict:
-            raise InputError(f"{self.name!r} cannot be placed: {why_not}") from cause
-        if why_not not in self._told:
-            self._told.add(why_not)
-            text = f"{self.name!r} runs as it is, unplaced: {why_not}"
+            raise InputError(f"{self.name!r} cannot be placed: {why}") from cause
+        if why not in self._told:
+            self._told.add(why)
+            text = f"{self.name!r} runs as it is, unplaced: {why}"
             warnings.warn(text, RunsAsItIs, stacklevel=_frames_to_caller())
 
-    def _bypassed(self, why: str) -> None:
-        self._tell(why)
+    _bypassed = _tell
 
     def _of_concrete(self, concrete: ConcreteFunction) -> ConcreteFunction:
         why_not = self._why_not_here()
@@ -404,28 +399,26 @@ class AutoPlaced(WrappingFunction):
         is_called: bool = True,
         may_have_run: bool = False,
     ) -> Signature:
-        if id(concrete) not in self._signatures:
-            with _PLACING:
-                if id(concrete) not in self._signatures:
-                    with random_state_kept(), outside_functions():
-                        self._signatures[id(concrete)] = self._placed_or_as_it_is(
-                            concrete, inputs, is_called, may_have_run
-                        )
-        return self._signatures[id(concrete)]
-
-    def _placed_or_as_it_is(
-        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool, may_have_run: bool
-    ) -> Signature:
-        items = [placed.item for placed in self._signatures.values() if placed.item is not None]
-        try:
-            signature = placed_signature(
-                str(self.name), concrete, inputs, self._config, items, is_called, may_have_run
+        key = id(concrete)
+        if key in self._signatures:
+            return self._signatures[key]
+        with _PLACING, random_state_kept(), outside_functions():
+            if key in self._signatures:  # another thread placed it meanwhile
+                return self._signatures[key]
+            name, others = (
+                str(self.name),
+                [placed.item for placed in self._signatures.values() if placed.item],
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
-            self._tell(one_line(error), error)
-            return Signature(concrete, concrete)
-        self._tell_of_the_plan(signature)
-        return signature
+            try:
+                signature = placed_signature(
+                    name, concrete, inputs, self._config, others, is_called, may_have_run
+                )
+            except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
+                self._tell(one_line(error), error)
+                signature = Signature(concrete, concrete)
+            self._tell_of_the_plan(signature)
+            self._signatures[key] = signature
+            return signature
 
 
 def one_line(error: BaseException) -> str:
@@ -449,9 +442,6 @@ def _frames_to_caller() -> int:
             break
         frame, level = frame.f_back, level + 1
     return level
-
-
-# The decorator.
 
 
 @overload
@@ -485,9 +475,16 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
         if name not in known:
             raise InputError(f"auto_place has no setting {name!r}; {arguments.nearest(name, known)}")
     config = AutoPlaceConfig(**settings)
-    if fn is None:
-        return functools.partial(_wrap, config=config)
-    return _wrap(fn, config)
+
+    def wrap(function: Any) -> AutoPlaced:
+        if isinstance(function, AutoPlaced):
+            raise InputError(f"fn is {function.name!r}, which is auto-placed already; apply auto_place once")
+        if isinstance(function, Function):
+            return AutoPlaced(function, config)
+        arguments.function("fn", function, "give a tf.function, or what one can be made of")
+        return AutoPlaced(tf.function(function), config, is_python=True)
+
+    return wrap if fn is None else wrap(fn)
 
 
 # With the settings one by one, for help and completion in a running Python.
@@ -495,12 +492,3 @@ _fn, *_ = inspect.signature(auto_place).parameters.values()
 _settings = inspect.signature(AutoPlaceConfig).parameters.values()
 _keywords = [setting.replace(kind=inspect.Parameter.KEYWORD_ONLY) for setting in _settings]
 auto_place.__signature__ = inspect.Signature([_fn, *_keywords])  # type: ignore[attr-defined]
-
-
-def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:
-    if isinstance(fn, AutoPlaced):
-        raise InputError(f"fn is {fn.name!r}, which is auto-placed already; apply auto_place once")
-    if isinstance(fn, Function):
-        return AutoPlaced(fn, config)
-    arguments.function("fn", fn, "give a tf.function, or what one can be made of")
-    return AutoPlaced(tf.function(fn), config, is_python=True)

@@ -169,11 +169,6 @@ class AutoPlaceConfig:
         """True if the batch is also put in a part for each device."""
         return isinstance(self.parts, str)
 
-    @property
-    def num_parts(self) -> int:
-        """So many parts as were asked for; 1 where the search decides."""
-        return 1 if isinstance(self.parts, str) else self.parts
-
     def chosen_cluster(self) -> Cluster:
         """The devices, found by ``choose_cluster`` where a word stands for them."""
         cluster = self.cluster
@@ -184,20 +179,11 @@ class AutoPlaceConfig:
         return Cluster.logical(1) if self.fuse and is_one_cpu else cluster
 
     def only_fuses(self, cluster: Cluster) -> bool:
-        """True if the function stays in this process and clusters alone are searched.
-
-        Args:
-          cluster: the chosen one.
-        """
+        """True if on the chosen cluster the function stays in this process and clusters alone are searched."""
         return self.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
 
     def with_pins_for(self, op_names: Sequence[str], others: Sequence[Sequence[str]]) -> AutoPlaceConfig:
-        """The same for one signature, without pins that are about ops of other signatures alone.
-
-        Args:
-          op_names: of the signature.
-          others: op names of each of the others.
-        """
+        """The same for one signature, without pins that are about ``others``, op names of other signatures, alone."""
         pins = [Pin(ops, device) for ops, device in self.pins.items()]
         pins = [pin for pin in pins if pin.matching(op_names) or not any(map(pin.matching, others))]
         return dataclasses.replace(self, pins={pin.ops: pin.device for pin in pins})

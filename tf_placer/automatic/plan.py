@@ -54,24 +54,6 @@ _APPLY = "applying the plan"
 _APPLY_S = 1.0
 
 
-def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Problem:
-    """Returns the problem narrowed to the devices that the item's ops ask for; one warning if some are dropped.
-
-    Args:
-      item: the program.
-      problem: of that item, after pins and what is fixed.
-      is_pinned: [U] units that a pin says something of, which comes first.
-    """
-    requests = with_requested_devices(item, problem, is_pinned)
-    if requests.num_dropped:
-        warnings.warn(
-            f"auto_place of {item.name!r} cannot keep all that it asks for with tf.device: {requests.reasons}; that is "
-            "placed freely",
-            stacklevel=2,
-        )
-    return requests.problem
-
-
 @dataclasses.dataclass(frozen=True)
 class _Traced:
     """A function that was traced, as the program of a request."""
@@ -106,9 +88,6 @@ def find_plan(
     better of the two is kept.
 
     Args:
-      item: the program.
-      cluster: live or logical.
-      config: what was asked for.
       fixed: op -> device, both as positions: ops that must be there.
       console: is told what is done and how long it takes, where it takes any time; None tells nobody.
       before_search: raises where a plan could not be used, so that none is searched in vain.
@@ -157,19 +136,32 @@ def _plan_of(
     """The plan that was kept, or that of a search, which is announced once it is clear that no kept plan saves it."""
     item, cluster = request.source.item(), request.cluster
     is_timed = cluster.is_live and item.runs_standalone
+
+    def phases_of(whole: Form | None) -> list[Phase]:
+        return [Phase(FUSE, share=1.0)] if config.only_fuses(cluster) else finding(request, whole, log)
+
     profiling_s = awaited_s(item, cluster, cache=request.profiles) if is_timed else 0.0
     if profiling_s:
         profiling = Phase(PROFILE, profiling_s, is_once=True)
         note = "Profiles are kept: later calls need none of that time."
-        log.announce([*compiling(log), profiling, *_phases(request, config, None, log)], note)
+        log.announce([*compiling(log), profiling, *phases_of(None)], note)
         compile_simulator(log)
     with log.phase(PROFILE):
         whole = _described(request, item, fixed, config.respect_devices)
         key = _key(whole.problem, config)
         make_parts = functools.cache(lambda: put_in_parts(request, whole, log))
-        kept = _cache(config).load(
-            key, lambda data: from_json(_form_of_kept(request, whole, data, make_parts), data, key)
-        )
+
+        def read_kept(data: Any) -> Outcome:
+            if not request.tries_parts or data.get("parts", 1) == 1:
+                return from_json(whole, data, key)
+            form = make_parts()
+            if isinstance(form, str):
+                raise InputError(form)
+            if kept_whole := data.get("kept_whole"):
+                form = form.keeping([whole.problem.op_names[op] for op in kept_whole])
+            return from_json(form, data, key)
+
+        kept = _cache(config).load(key, read_kept)
     why_again = "" if kept is None else why_measured_again(kept)
     if kept is not None and answers(kept, config) and not config.refresh and (is_timed or not why_again):
         if why_again:
@@ -180,7 +172,7 @@ def _plan_of(
         elif config.keep_unplaced and not kept.is_worth_it:
             end_unused()
         return kept
-    phases = [*compiling(log), *_phases(request, config, whole, log)]
+    phases = [*compiling(log), *phases_of(whole)]
     announce = log.expect if profiling_s else log.announce
     announce([*phases, Phase(_APPLY, _APPLY_S)])
     began_s = time.monotonic()
@@ -199,11 +191,6 @@ def _plan_of(
     return plan
 
 
-def _phases(request: Request, config: AutoPlaceConfig, whole: Form | None, log: Log) -> list[Phase]:
-    only_fuses = config.only_fuses(request.cluster)
-    return [Phase(FUSE, share=1.0)] if only_fuses else finding(request, whole, log)
-
-
 def _described(request: Request, item: Item, fixed: Mapping[int, int], respects_devices: bool) -> Form:
     """The program on the devices, narrowed by pins, what is fixed and requests of the function."""
 
@@ -213,31 +200,22 @@ def _described(request: Request, item: Item, fixed: Mapping[int, int], respects_
     built = build_problem(item, request.cluster, cache=request.profiles, check=decided)
     problem = decided(built)
     if respects_devices:
-        pinned = narrowed_units(built, with_pins(item, built, request.pins))
-        problem = respect_devices(item, problem, pinned)
+        pinned = narrowed_units(built, with_pins(item, built, request.pins))  # a pin comes first
+        requests = with_requested_devices(item, problem, pinned)
+        problem = requests.problem
+        if requests.num_dropped:
+            warnings.warn(
+                f"auto_place of {item.name!r} cannot keep all that it asks for with tf.device: {requests.reasons}; "
+                "that is placed freely",
+                stacklevel=2,
+            )
     return Form(problem, item, is_narrowed=narrowed_units(built, problem))
-
-
-def _form_of_kept(request: Request, whole: Form, kept: Any, make_parts: Callable[[], Form | str]) -> Form:
-    """The form of the program that a kept plan is of.
-
-    Raises:
-      InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or there is no such form.
-    """
-    if not request.tries_parts or kept.get("parts", 1) == 1:
-        return whole
-    form = make_parts()
-    if isinstance(form, str):
-        raise InputError(form)
-    kept_whole = kept.get("kept_whole")
-    return form.keeping([whole.problem.op_names[op] for op in kept_whole]) if kept_whole else form
 
 
 def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
     """The outcome of a search with why it is this plan, where the runtime does not say so.
 
-    Raises:
-      InputError: the plan of least memory does not run.
+    Raises InputError where the plan of least memory does not run.
     """
     written, runs = outcome.written, runs_live(request, whole)
     assert written.search is not None  # it was found

@@ -17,23 +17,18 @@ from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.graph.item import Item, with_values_of
+from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting
 from tf_placer.planning.forms import Form, made_to_fit, split_form
 from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.report.page import section_of_plan
-from tf_placer.report.text import plan_report
-from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
     check_nothing_is_lost,
     copied_function,
-    cut_to_fit,
     devices_here,
-    fits,
     movable_variables,
     move_back,
     placed_concrete_function,
@@ -108,33 +103,12 @@ class Signature:
         """How the plan has the batch in parts; None where it is whole, or there is no plan."""
         return None if self.plan is None else self.plan.placement.problem.splitting
 
-    def fits(self, inputs: Sequence[tf.Tensor]) -> bool | tf.Tensor:
-        """Whether the plan is for inputs of these sizes: one of the batch in parts is for its own batch alone.
-
-        A tensor where only a run knows: inside another function, sizes may be open.
-        """
-        return fits(self._shapes, inputs)
-
-    def cut_to_fit(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The inputs of a call that fits, which may be a branch beside one that does not."""
-        return cut_to_fit(self._shapes, inputs)
-
     @functools.cached_property
-    def _shapes(self) -> tuple[tf.TensorShape | None, ...]:
-        """Of each input that a plan of the batch in parts is for; empty where the batch is whole."""
+    def shapes(self) -> tuple[tf.TensorShape | None, ...]:
+        """Of each input that a plan of the batch in parts, for its own batch alone, is for; empty of a whole batch."""
         if self.item is None or self.splitting is None or self.splitting.parts == 1:
             return ()
         return shapes_of_inputs(self.traced, self.item)
-
-    def taken_back(self) -> Signature:
-        """The signature as it was before it was placed, its variables, too.
-
-        Raises:
-          InputError: one of them cannot move.
-        """
-        if self.item is not None and self.home:
-            move_back(self.traced, self.item, self.home)
-        return self.without_plan()
 
     def without_plan(self) -> Signature:
         """The signature as it runs where its plan cannot be used."""
@@ -142,49 +116,15 @@ class Signature:
             self.random_state.move_back()
         return dataclasses.replace(self, concrete=self.unplaced, trial=None, home={})
 
-    def report(self, split_batch: bool = True) -> str:
-        """Report of the device of each op, with reasons; empty where the signature cannot be placed.
-
-        Args:
-          split_batch: what splitting the batch would take stands beside it.
-        """
-        if self.item is None or self.plan is None:
-            return ""
-        text = plan_report(self.item.name, self._told(split_batch), self.is_used)
-        return "\n".join([text, *self.staying])
-
-    def page_section(self, number: int, split_batch: bool = True) -> Section | None:
-        """The same as a part of a page; None where it cannot be placed.
-
-        Args:
-          number: of the signature, from 1.
-          split_batch: as in ``report``.
-        """
+    def shown(self, split_batch: bool) -> Outcome | None:
+        """The plan as reports have it, if need be beside the batch split over its devices; None without a plan."""
         if self.item is None or self.plan is None:
             return None
-        return section_of_plan(self.item.name, number, self._told(split_batch), self.is_used)
-
-    def item_with_values(self) -> Item:
-        """The item with the values that its variables and constants have now.
-
-        Large inputs of calls are not kept: drawn numbers stand for these.
-
-        Raises:
-          InputError: a variable has no value any more.
-        """
-        assert self.item is not None  # asked for beside a plan
-        return with_values_of(self.item, self.traced)
-
-    def _told(self, split_batch: bool) -> Outcome:
-        assert self.plan is not None  # asked for beside a plan
         return self._beside_splitting if split_batch and self.splitting is None else self.plan
 
     @functools.cached_property
     def _beside_splitting(self) -> Outcome:
-        """The plan beside the batch split over its devices, by the costs that the plan is predicted with.
-
-        Found when a report first wants it: a call that places takes long enough.
-        """
+        """The plan beside the batch split over its devices; found when a report first wants it, not in a call."""
         assert self.plan is not None  # asked for beside a plan
         return with_data_parallel(self.plan)
 
@@ -202,10 +142,7 @@ def placed_signature(
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
     Args:
-      name: what to call it in reports.
-      concrete: the traced function.
       inputs: its arguments; those without a value stand for their shapes.
-      config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
       is_called: by ``AutoPlaced``, which looks at sizes; what is saved in parts needs a trace that says its batch.
       may_have_run: it was traced before it was decorated, so that its kernels may have drawn numbers.
@@ -234,7 +171,8 @@ def placed_signature(
     if why_whole and not config.tries_parts:
         raise InputError(f"parts={config.parts}: {why_whole}")
     config = dataclasses.replace(config, parts=1) if why_whole else config
-    program = split_program(item, config.num_parts, config.batch_statistics, kept_whole, *in_memory)
+    parts = 1 if isinstance(config.parts, str) else config.parts
+    program = split_program(item, parts, config.batch_statistics, kept_whole, *in_memory)
     how_it_fits = config.recompute == AUTO, config.offload == AUTO
     if any(how_it_fits) and plan_file is None:
         fitting, unfit = made_to_fit(program.item, cluster, *how_it_fits)
@@ -245,8 +183,15 @@ def placed_signature(
     names = item.index.names
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     check_nothing_is_lost(item, cluster)
+
+    def before_search(problem: Problem) -> None:
+        """Fails early, with a trivial plan, where applying the final plan would fail."""
+        check_attachable(cluster)
+        placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
+
+    console = rich.console.Console(stderr=True)
     with begins_at(began_s):
-        plan = _found_plan(concrete, form, cluster, config, fixed, item if is_split else None)
+        plan = find_plan(form, cluster, config, fixed, console, before_search, item if is_split else None)
     if why_whole:
         plan = plan.noted({Note.WHY_NOT_SPLIT: f"The batch is not split: {why_whole}."})
     if is_split:
@@ -337,25 +282,6 @@ class _Placing:
         move_back(self.concrete, self.whole, self.home)
         if self.state is not None:
             self.state.move_back()
-
-
-def _found_plan(
-    concrete: ConcreteFunction,
-    form: Item,
-    cluster: Cluster,
-    config: AutoPlaceConfig,
-    fixed: Mapping[int, int],
-    as_it_is: Item | None,
-) -> Outcome:
-    """The plan that is given, kept or searched (``find_plan``)."""
-    console = rich.console.Console(stderr=True)
-
-    def before_search(problem: Problem) -> None:
-        """Fails early, with a trivial plan, where applying the final plan would fail."""
-        check_attachable(cluster)
-        placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
-
-    return find_plan(form, cluster, config, fixed, console, before_search, as_it_is)
 
 
 def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:

@@ -56,11 +56,8 @@ class Trial:
     ) -> None:
         """Begins with the function as it is.
 
-        Args:
-          traced: the function as it is.
-          place: moves its variables to where the plan has them, and makes the function that runs by it.
-          move_back: moves them to where they were before that.
-          clock: seconds.
+        ``place`` moves its variables to where the plan has them, and makes the function that runs by it; ``move_back``
+        moves them to where they were before that.
         """
         self._traced = traced
         self._place = place
@@ -73,12 +70,7 @@ class Trial:
         self._load = OtherLoad()
         self._running = 0
         self._is_overlapped = False
-        self._verdict: Verdict | None = None
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """Verdict of the trial; None while it runs."""
-        return self._verdict
+        self.verdict: Verdict | None = None  # None while it runs
 
     @property
     def concrete(self) -> ConcreteFunction:
@@ -86,13 +78,9 @@ class Trial:
         return self._traced if self._placed is None else self._placed
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
-        """Runs a step, which may be timed.
+        """Runs a step on inputs of ``call_flat``; it may be timed.
 
-        Args:
-          inputs: as ``call_flat`` takes them.
-
-        Raises:
-          Exception: whatever the step raises; or, before it runs, what keeps the variables from being moved.
+        Raises whatever the step does; or, before it runs, what keeps the variables from being moved.
         """
         with self._lock:
             if not self._running:
@@ -102,7 +90,7 @@ class Trial:
             self._running += 1
             self._is_overlapped |= self._running > 1
             self._begun[is_placed] += 1
-            is_timed = self._verdict is None and self._begun[is_placed] > WARMUP_STEPS
+            is_timed = self.verdict is None and self._begun[is_placed] > WARMUP_STEPS
         try:
             start_s = self._clock()
             outputs = call_flat(concrete, inputs)
@@ -118,22 +106,19 @@ class Trial:
         return outputs
 
     def end(self) -> None:
-        """Ends it before it has found anything, where steps cannot be timed: the plan is used.
+        """Ends it before it has found anything, where steps cannot be timed: the plan is used, unless a step runs.
 
-        While a step runs nothing moves, and the trial goes on.
-
-        Raises:
-          Exception: what keeps the variables from being moved.
+        Raises whatever keeps the variables from being moved.
         """
         with self._lock:
-            if self._verdict is None and not self._running:
+            if self.verdict is None and not self._running:
                 self._leave()
                 self._placed = self._placed or self._place()
-                self._verdict = Verdict(is_used=True)
+                self.verdict = Verdict(is_used=True)
 
     def _go_on(self) -> None:
         """Goes on to steps by the plan, or to the verdict, when there are enough steps; nothing runs meanwhile."""
-        if self._verdict is not None:
+        if self.verdict is not None:
             return
         is_placed = self._placed is not None
         has_samples = len(self._samples_s[is_placed]) >= TIMED_STEPS
@@ -142,35 +127,28 @@ class Trial:
         if not has_samples:
             self.end()
         elif is_placed:
-            self._decide()
-        elif self._is_its_turn():
+            unplaced_s, placed_s = (self._samples_s[by_plan][-TIMED_STEPS:] for by_plan in (False, True))
+            is_used = clearly_slower(unplaced_s, placed_s)
+            self._leave()
+            if not is_used:
+                self._move_back()
+                self._placed = None
+            medians_s = (float(np.median(placed_s)), float(np.median(unplaced_s)))
+            self.verdict = Verdict(is_used, *medians_s, load=self._load.share)
+        else:
+            with _taking_turns:  # another trial runs its plan, unless that takes too long
+                if _with_plan and self._begun[False] < MOST_STEPS:
+                    return
+                _with_plan.add(self)
             try:
                 self._placed = self._place()
             except BaseException:
                 self._leave()
                 raise
 
-    def _is_its_turn(self) -> bool:
-        """True if no other trial runs its plan, or if that one takes too long."""
-        with _taking_turns:
-            if _with_plan and self._begun[False] < MOST_STEPS:
-                return False
-            _with_plan.add(self)
-        return True
-
     def _leave(self) -> None:
         with _taking_turns:
             _with_plan.discard(self)
-
-    def _decide(self) -> None:
-        unplaced_s, placed_s = (self._samples_s[is_placed][-TIMED_STEPS:] for is_placed in (False, True))
-        is_used = clearly_slower(unplaced_s, placed_s)
-        self._leave()
-        if not is_used:
-            self._move_back()
-            self._placed = None
-        medians_s = (float(np.median(placed_s)), float(np.median(unplaced_s)))
-        self._verdict = Verdict(is_used, *medians_s, load=self._load.share)
 
 
 def wait_for(outputs: Any) -> None:

@@ -66,11 +66,7 @@ class Watcher:
     ) -> None:
         """Begins; ``watch_calls`` gives it the calls.
 
-        Args:
-          plug_in: loaded by this process's TensorFlow.
-          config: what plans are searched with.
-          plan: to run by instead of searching.
-          say: is given a line for each thing that a user wants to know.
+        ``plan`` is run by instead of searching; ``say`` is given a line for each thing that a user wants to know.
         """
         self.plug_in, self.config, self.plan, self._say = plug_in, config, plan, say
         self._said: set[str] = set()
@@ -87,27 +83,20 @@ class Watcher:
             self._said.add(line)
             self._say(line)
 
-    def unused_plan(self) -> str:
-        """One line where there is a plan and no function ran by it; empty otherwise."""
-        if self.plan is None or self.placed:
-            return ""
-        return f"no function ran by {self.plan.source}: " + (
-            self.why_not
-            or f"it is a plan for another program (fingerprint {self.plan.fingerprint[:12]}), or for another batch; "
-            "make one with tf-placer place SCRIPT.py:NAME, or give --batch_size as there"
-        )
-
     def leave(self, function: Function, why: str) -> None:
         """Takes note of a function that runs as it is, for the end."""
         self._left[str(function.name)] = why
 
     def nothing_placed(self) -> str:
-        """One line where all ran as it is and nothing was told; empty otherwise."""
-        if self._said or self.plan is not None:
-            return ""
+        """One line where no function ran by the plan that was given, or all ran as it is untold; empty otherwise."""
+        if self.plan is not None:
+            other = f"it is a plan for another program (fingerprint {self.plan.fingerprint[:12]}), or for another batch"
+            remedy = "make one with tf-placer place SCRIPT.py:NAME, or give --batch_size as there"
+            why_not = self.why_not or f"{other}; {remedy}"
+            return "" if self.placed else f"no function ran by {self.plan.source}: {why_not}"
         reasons = [f"{name} {why}" for name, why in self._left.items()]
         rest = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
-        return f"nothing is placed: {'; '.join(reasons[:_SHOWN])}{rest}"
+        return "" if self._said else f"nothing is placed: {'; '.join(reasons[:_SHOWN])}{rest}"
 
     def call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -243,7 +232,14 @@ class _Watched:
             initializers = first_trace(function, args, kwargs)
             if initializers:
                 return first_run(function, args, kwargs, initializers)
-            self._look(self._watcher.plan, *trace(function, args, kwargs))
+            concrete, inputs = trace(function, args, kwargs)
+            self._calls += 1
+            self.is_settled = self._calls >= _LOOKS
+            if id(concrete) not in self._looked_at:
+                self._looked_at.add(id(concrete))
+                part, arguments = self._part(concrete, inputs)
+                self._concrete, plan = concrete, self._watcher.plan
+                self._watcher.place(function_name(part), lambda: self._place_by(plan, part, arguments))
             return as_it_is(*args, **kwargs)
         start_s = time.perf_counter()
         outputs = as_it_is(*args, **kwargs)
@@ -312,17 +308,6 @@ class _Watched:
     def _tell_placed(self, name: str, plan: str) -> None:
         self._watcher.placed.append(name)
         self._watcher.say(f"{name} runs by {plan}")
-
-    def _look(self, plan: PlanFile, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> None:
-        """Places the function by a plan that was given, where it is that plan's program."""
-        self._calls += 1
-        self.is_settled = self._calls >= _LOOKS
-        if id(concrete) in self._looked_at:
-            return
-        self._looked_at.add(id(concrete))
-        part, arguments = self._part(concrete, inputs)
-        self._concrete = concrete
-        self._watcher.place(function_name(part), lambda: self._place_by(plan, part, arguments))
 
     def _place_by(self, plan: PlanFile, part: ConcreteFunction, arguments: Sequence[tf.Tensor]) -> None:
         config, name = self._watcher.config, function_name(part)

@@ -127,13 +127,11 @@ def describe(kind: Any) -> str:
     noun, limits = describe(parts[0]), {type(mark): mark for mark in parts[1:]}
     if FINITE in parts:
         noun = noun.replace("a ", "a finite ")
-    bounds = {
-        mark: getattr(limits[mark], mark.__name__.lower()) for mark in (Gt, Lt, Ge, Le) if mark in limits
-    }
-    bounds = {
-        mark: str(bound) if isinstance(bound, int) and bound < 10**15 else f"{bound:g}"
-        for mark, bound in bounds.items()
-    }
+    bounds = {}
+    for mark in (Gt, Lt, Ge, Le):
+        if mark in limits:
+            bound = getattr(limits[mark], mark.__name__.lower())
+            bounds[mark] = str(bound) if isinstance(bound, int) and bound < 10**15 else f"{bound:g}"
     if Ge in bounds and Le in bounds:
         return f"{noun} from {bounds[Ge]} to {bounds[Le]}"
     return f"{noun} {' and '.join(_LIMITS[mark].format(bound) for mark, bound in bounds.items())}".strip()
@@ -144,17 +142,9 @@ def whole_number(name: str, value: object, least: int | None = None, most: int |
     return int(fit(limited(int, least=least, most=most), value, name))
 
 
-def number(
-    name: str,
-    value: object,
-    above: float | None = None,
-    below: float | None = None,
-    least: float | None = None,
-    most: float | None = None,
-    finite: bool = False,
-) -> float:
-    """``value`` as a float strictly between ``above`` and ``below``, from ``least`` to ``most``; nan never."""
-    return float(fit(limited(float, above, below, least, most, finite), value, name))
+def number(name: str, value: object, **limits: Any) -> float:
+    """``value`` as a float within limits as of ``limited``; nan never."""
+    return float(fit(limited(float, **limits), value, name))
 
 
 def limited(
@@ -165,13 +155,11 @@ def limited(
     most: float | None = None,
     finite: bool = False,
 ) -> Any:
-    """Annotation of a number within limits."""
-    limits = [
-        mark(limit)
-        for mark, limit in ((Gt, above), (Lt, below), (Ge, least), (Le, most))
-        if limit is not None
-    ]
-    marks = [FINITE if finite else NOT_NAN, *limits] if kind is float else limits
+    """Annotation of a number strictly between ``above`` and ``below``, from ``least`` to ``most``."""
+    bounds = ((Gt, above), (Lt, below), (Ge, least), (Le, most))
+    marks: list[Any] = [mark(limit) for mark, limit in bounds if limit is not None]
+    if kind is float:
+        marks.insert(0, FINITE if finite else NOT_NAN)
     return Annotated[(kind, *marks)] if marks else kind
 
 
@@ -201,6 +189,14 @@ def path(name: str, value: object, what: str = "a path") -> pathlib.Path:
     if isinstance(text, str) and text and "\0" not in text:
         return pathlib.Path(text)
     raise InputError(f"{name} is {shown(value)}; give {what}, as a str or pathlib.Path")
+
+
+def file_to_write(name: str, value: object) -> pathlib.Path:
+    """``value`` as the path of a file, which may be missing, in a folder that is there."""
+    file = path(name, value, "the file to write")
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        raise InputError(f"{name} is {shown(value)}; give a file in a folder that is there")
+    return file
 
 
 def instance_of(name: str, value: object, kind: type[_Kind], remedy: str) -> _Kind:
@@ -296,13 +292,7 @@ def _one(kind: type) -> str:
 
 
 def exact(name: str, value: object, dtype: type) -> np.ndarray:
-    """``value`` as an array of ``dtype``, when that changes no number.
-
-    Args:
-      name: what the array is called in the error.
-      value: array-like.
-      dtype: an integer type or bool.
-    """
+    """``value``, array-like, as an array of ``dtype``, an integer type or bool, when that changes no number."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -320,11 +310,8 @@ def exact(name: str, value: object, dtype: type) -> np.ndarray:
 def check_registration(kind: str, name: Any, value: Any, built_in: Collection[str]) -> None:
     """Refuses a name or a value that a table could not give back.
 
-    Args:
-      kind: what the table holds, for messages: ``"method"``.
-      name: stands in flags, where commas separate names, and in names of files.
-      value: what it stands for.
-      built_in: names that keep their meaning; others may be registered anew, as a notebook does.
+    A name stands in flags, where commas separate names, and in names of files. Those that are built in keep their
+    meaning; others may be registered anew, as a notebook does. ``kind`` is what the table holds, for messages.
     """
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise InputError(f"{name!r} is no name of a {kind}; use small letters, digits and _")
@@ -352,9 +339,8 @@ def plain(text: str) -> str:
 
 def told(error: BaseException) -> str:
     """Message of a TensorFlow error on one line, without stacks and headings; else its class."""
-    message = getattr(
-        error, "message", None
-    )  # TensorFlow's errors have what they say apart from where they arose
+    # TensorFlow's errors have what they say apart from where they arose.
+    message = getattr(error, "message", None)
     text = message if isinstance(message, str) and message else str(error)
     for paragraph in re.split(r"\n\s*\n", text):
         if _STACK.search(paragraph):

@@ -10,6 +10,14 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import eager_mode
 
+# Behavior that tf.compat.v1 can enable and disable -> whether it is on.
+_BEHAVIORS: dict[str, Callable[[], bool]] = {
+    "v2_tensorshape": lambda: isinstance(tf.TensorShape([1])[0], int),
+    "tensor_equality": lambda: isinstance(tf.constant(0) == tf.constant(0), tf.Tensor),  # compared by value
+    "resource_variables": tf.compat.v1.resource_variables_enabled,
+    "control_flow_v2": tf.compat.v1.control_flow_v2_enabled,
+}
+
 
 @contextlib.contextmanager
 def eagerly() -> Iterator[None]:
@@ -22,10 +30,10 @@ def eagerly() -> Iterator[None]:
         yield
         return
     with eager_mode(), contextlib.ExitStack() as restored:
-        for is_on, enable, disable in _BEHAVIORS:
+        for name, is_on in _BEHAVIORS.items():
             if not is_on():
-                enable()
-                restored.callback(disable)
+                getattr(tf.compat.v1, f"enable_{name}")()
+                restored.callback(getattr(tf.compat.v1, f"disable_{name}"))
         yield
 
 
@@ -68,27 +76,3 @@ def without_collections() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-_BEHAVIORS: tuple[tuple[Callable[[], bool], Callable[[], None], Callable[[], None]], ...] = (
-    (
-        lambda: isinstance(tf.TensorShape([1])[0], int),
-        tf.compat.v1.enable_v2_tensorshape,
-        tf.compat.v1.disable_v2_tensorshape,
-    ),
-    (
-        lambda: isinstance(tf.constant(0) == tf.constant(0), tf.Tensor),  # compared by value
-        tf.compat.v1.enable_tensor_equality,
-        tf.compat.v1.disable_tensor_equality,
-    ),
-    (
-        tf.compat.v1.resource_variables_enabled,
-        tf.compat.v1.enable_resource_variables,
-        tf.compat.v1.disable_resource_variables,
-    ),
-    (
-        tf.compat.v1.control_flow_v2_enabled,
-        tf.compat.v1.enable_control_flow_v2,
-        tf.compat.v1.disable_control_flow_v2,
-    ),
-)

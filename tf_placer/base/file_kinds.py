@@ -72,10 +72,7 @@ _MOST_FIELDS = 64  # numbers of the fields of these messages are below it
 def check_kind(flag: str, path: pathlib.Path, said: str) -> None:
     """Raises InputError where a file or folder is recognized as a kind that a flag does not accept.
 
-    Args:
-      flag: without dashes.
-      path: may be missing.
-      said: the path in the words of the message.
+    The path may be missing; ``said`` has it in the words of the message.
     """
     kind = kind_of(path)
     if kind is not None and flag not in kind.flags:

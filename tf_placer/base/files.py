@@ -67,14 +67,10 @@ _warned: set[pathlib.Path] = set()
 
 
 def open_locked(path: pathlib.Path, waits: bool = False) -> int:
-    """Descriptor of a file, made if need be, with the system's lock until the process ends.
-
-    Args:
-      path: in a folder that exists.
-      waits: for another process or thread that has the lock.
+    """Descriptor of a file in a folder that exists, made if need be, with the system's lock until the process ends.
 
     Raises:
-      BlockingIOError: another process or thread has it.
+      BlockingIOError: another process or thread has it, and ``waits`` is False.
       OSError: the file cannot be opened.
     """
     while True:
@@ -99,11 +95,9 @@ def open_locked(path: pathlib.Path, waits: bool = False) -> int:
 
 @contextlib.contextmanager
 def exclusively(lock: pathlib.Path, refusal: str) -> Iterator[None]:
-    """Lets one process at a time into the block, and one of its threads.
+    """Lets one process at a time into the block, and one of its threads; the others get the refusal.
 
-    Args:
-      lock: a file that exists only meanwhile, in a folder that exists.
-      refusal: message for the others.
+    The lock is a file that exists only meanwhile, in a folder that exists.
     """
     try:
         descriptor = open_locked(lock)
@@ -121,13 +115,10 @@ def exclusively(lock: pathlib.Path, refusal: str) -> Iterator[None]:
 
 
 def check_writable(folder: pathlib.Path, given_as: str) -> None:
-    """Raises InputError where files could not be written into a folder later; changes nothing.
+    """Raises InputError where files could not be written into a folder, which may be missing, later; changes nothing.
 
-    Permissions do not tell (root has all of them, and cannot write to /proc), so a file is made and removed.
-
-    Args:
-      folder: may be missing.
-      given_as: the user's words for it, for example ``--out=DIR``.
+    Permissions do not tell (root has all of them, and cannot write to /proc), so a file is made and removed. The
+    message begins with the user's words, ``--out=DIR``.
     """
     with _made(folder, given_as):
         pass
@@ -139,10 +130,6 @@ def reserved(folder: pathlib.Path, given_as: str) -> Iterator[None]:
 
     A new folder that nothing was written to is removed afterwards. A killed process leaves a hidden ``.run.lock``,
     which the next run removes.
-
-    Args:
-      folder: for results.
-      given_as: as in ``check_writable``.
     """
     refusal = f"{given_as}: another run is writing there; wait for it, or give another folder"
     with _made(folder, given_as), exclusively(folder / ".run.lock", refusal):
@@ -194,12 +181,9 @@ def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a folder to fill, which gets its name once complete and on the disk.
+    """Yields a folder to fill, a new one, which gets its name once complete and on the disk, with missing parents.
 
     An interruption, a kill included, leaves no ``folder``.
-
-    Args:
-      folder: must not exist; missing parents are made with it.
     """
     while True:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -229,12 +213,8 @@ def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Pa
     """Yields a folder to fill; its content then replaces everything called ``names`` in ``folder``.
 
     An interruption, a kill included, leaves the earlier results as they were. In the instant of the exchange it leaves
-    neither set complete and no ``names[-1]``. The two sets never mix. A missing ``folder`` appears with everything in
-    it.
-
-    Args:
-      folder: of the results; its other files stay.
-      names: of the files and folders that belong together; where the last one exists, the rest is complete.
+    neither set complete and no ``names[-1]``: where that exists, the rest is complete. The two sets never mix. Other
+    files of the folder stay. A missing ``folder`` appears with everything in it.
     """
     if not folder.exists():
         with appearing_whole(folder) as inside:
@@ -285,14 +265,7 @@ def _sync(folder: pathlib.Path) -> None:
 def array_file_bytes(
     kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> bytes:
-    """Content of a file with named arrays and a JSON header.
-
-    Args:
-      kind: of the file, in a few words.
-      version: of the meaning of header and arrays.
-      header: JSON data.
-      arrays: of numbers or truth values.
-    """
+    """Content of a file of a kind with named arrays and a JSON header; ``version`` is of the meaning of both."""
     text = json.dumps({"kind": kind, "schema_version": version, "header": dict(header)})
     content = io.BytesIO()
     np.savez(content, **{_HEADER: np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
@@ -302,13 +275,9 @@ def array_file_bytes(
 def read_array_file(
     path: pathlib.Path, kind: str, version: int, remedy: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a file.
+    """Header and arrays of a file of some kind and version.
 
-    Args:
-      path: of the file.
-      kind: required kind.
-      version: required version.
-      remedy: how to get a good one, for the message.
+    ``remedy`` says how to get a good one, for the message.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - so that a file that cannot be opened has a message of its own
@@ -356,21 +325,14 @@ class Cache:
     """
 
     def __init__(self, folder: pathlib.Path | None = None, is_anew: bool = False) -> None:
-        """Opens a folder.
-
-        Args:
-          folder: ``profiles`` in the user's cache by default.
-          is_anew: only values that this object saved are there.
-        """
+        """Opens a folder, ``profiles`` in the user's cache by default; ``is_anew``: nothing saved before is there."""
         self._folder = folder or user_cache_folder() / "profiles"
         self._is_anew, self._saved = is_anew, set[pathlib.Path]()
 
     def load(self, key: dict[str, str], read: Callable[[Any], _Value]) -> _Value | None:
-        """Saved value of a key; None if never saved, of another schema, or damaged (with a warning).
+        """Saved value of a key, which has the entry ``"kind"``; None if never saved, or damaged (with a warning).
 
-        Args:
-          key: with the entry ``"kind"``.
-          read: makes a value of the JSON data. An error of it counts as damage.
+        ``read`` makes a value of the JSON data. An error of it counts as damage.
         """
         path = self._path(key)
         if self._is_anew and path not in self._saved:
@@ -507,12 +469,7 @@ def kinds() -> tuple[str, ...]:
 
 
 def clear_cache(wanted: Sequence[str], console: rich.console.Console) -> dict[str, Any]:
-    """Removes entries of the cache and prints how many bytes that freed.
-
-    Args:
-      wanted: kinds, or ``all``.
-      console: for the message.
-    """
+    """Removes entries of some kinds, or ``all``, of the cache and prints how many bytes that freed."""
     folder, known_kinds = user_cache_folder(), kinds()
     for kind in wanted:
         if kind not in (*known_kinds, ALL):

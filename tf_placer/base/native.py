@@ -87,11 +87,7 @@ def compiled(library: Library, is_announced: bool = False) -> pathlib.Path:
     """File of a library, compiled if its source has changed.
 
     Several processes may compile at once: each writes its own file and renames it. Where no folder is writable, which
-    gives one warning, the file is this process's alone.
-
-    Args:
-      library: to find or compile.
-      is_announced: the caller has announced the compilation and its time.
+    gives one warning, the file is this process's alone. ``is_announced``: the caller has told the time that it takes.
     """
     return compiled_all([library], is_announced)[0]
 

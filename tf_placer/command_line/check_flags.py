@@ -110,12 +110,7 @@ def flag_value(name: str, text: str | Sequence[str]) -> Any:
 
 
 def parse(command: str, argv: Sequence[str]) -> Flags:
-    """Reads the flags of a command.
-
-    Args:
-      command: its name.
-      argv: the command as typed, with all that follows.
-    """
+    """Reads the flags of a command; ``argv`` is the command as typed, with all that follows."""
     about, defined = COMMANDS[command], flags.FlagValues()
     options = {option.name: option.metadata for option in options_of(command)}
     for name, option in options.items():

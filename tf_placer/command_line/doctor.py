@@ -93,13 +93,9 @@ class Finding:
 
 
 def examine(console: rich.console.Console, probed: concurrent.futures.Future[Cluster]) -> dict[str, Any]:
-    """Prints and returns the findings and their problems.
+    """Prints and returns the findings and their problems; ``probed`` gives ``Cluster.local()``, which takes a while.
 
     Nothing is an error here: what does not work is a problem with its remedy.
-
-    Args:
-      console: where it goes.
-      probed: gives ``Cluster.local()``, which takes a while.
     """
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices(probed)
@@ -108,7 +104,20 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
             cores_of_this_process(),
             memory_of_this_process(),
         )
-        findings = [*_tensorflow(), devices, *_compiled(), *_tools(), *_machine(cores, memory)]
+        compiler, scotch, ray = os.environ.get("CXX", "g++"), partitioners.why_missing(), ray_version()
+        path = shutil.which(compiler)
+        missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
+        findings = [
+            *(*_tensorflow(), devices, *_compiled()),
+            Finding("compiler", path or f"no {compiler}", "" if path else missing),
+            Finding("method scotch", "is not there" if scotch else "has its program", scotch),
+            Finding(
+                "fleet of machines (--fleet)",
+                f"Ray {ray}" if ray else f"no Ray; {INSTALL}",
+                why_no_ray() if ray else "",
+            ),
+            *_machine(cores, memory),
+        ]
         folder, unwritable, no_limit = user_cache_folder(), "", ""
         workloads = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))
         try:
@@ -208,23 +217,6 @@ def _compiled() -> list[Finding]:
         problem = f"{' '.join(complaint.split())}; remove that file"
         return [simulator, Finding(about, f"cannot be loaded: {path}", problem)]
     return [simulator, Finding(about, f"compiled and loaded: {path}")]
-
-
-def _tools() -> list[Finding]:
-    """Libraries and programs that some methods need, the compiler, and Ray, which is optional."""
-    compiler = os.environ.get("CXX", "g++")
-    path = shutil.which(compiler)
-    missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
-    scotch, ray = partitioners.why_missing(), ray_version()
-    return [
-        Finding("compiler", path or f"no {compiler}", "" if path else missing),
-        Finding("method scotch", "is not there" if scotch else "has its program", scotch),
-        Finding(
-            "fleet of machines (--fleet)",
-            f"Ray {ray}" if ray else f"no Ray; {INSTALL}",
-            why_no_ray() if ray else "",
-        ),
-    ]
 
 
 def _machine(cores: Cores, memory: Memory) -> list[Finding]:

@@ -50,10 +50,8 @@ def explain(
 
     Args:
       request: the program and the devices that the plan was made for; budget and seed are not used.
-      plan: for that program.
       op: name of an op; None where a layer is given.
       layer: name of a layer; those inside it are part of it.
-      console: is shown the answer.
 
     Returns:
       The same as JSON: of an op its unit and ``ties``, the rules that make it one; of a layer its ``devices``, the
@@ -263,10 +261,7 @@ def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:
 def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> list[dict[str, Any]]:
     """Simulated steps with the units, and ops fused with them, on each device in turn.
 
-    Args:
-      placement: the plan.
-      units: positions of those that move together, at least one.
-      why_not: says of a device, by position, why none of them can be there.
+    ``why_not`` says of a device, by position, why none of the units, at least one, can be there.
     """
     problem = placement.problem
     now = placement.device_of_unit

@@ -90,12 +90,7 @@ def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
 
 
 def find_missing(names: Sequence[str], console: rich.console.Console) -> list[dict[str, Any]]:
-    """Finds and keeps the facts that this code has not found yet of some workloads, and lists all.
-
-    Args:
-      names: of workloads, or ``all``; facts that ship with tf_placer are found anew.
-      console: shows the progress.
-    """
+    """Finds and keeps facts of some workloads, or ``all``, anew where they ship with tf_placer; lists all."""
     names = workloads.names() if "all" in names else names
     for name in names:
         workloads.check_name(name)

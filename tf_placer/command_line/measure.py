@@ -22,7 +22,7 @@ from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed, singl
 from tf_placer.planning.race import timed, workers
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Decisions, Placement, PlanFile
-from tf_placer.report.sentences import finding_sentences, headline, load_sentences
+from tf_placer.report.sentences import doubts, headline
 from tf_placer.search.memory import MOST_EXAMPLES, device_peaks, largest_batches, room_needed
 from tf_placer.workers.connection import import_meanwhile
 
@@ -35,12 +35,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     """Times one step of the plan, of each single device and of the program as it is; prints a table, audits the plan.
 
     Each plan is timed by itself, and then those that ran take turns with the program as it is, because minutes of one
-    machine differ by more than many plans do.
-
-    Args:
-      request: the workload and the live cluster; budget and seed are not used.
-      plan: for this workload and cluster.
-      console: is shown the table.
+    machine differ by more than many plans do. Budget and seed of the request are not used.
 
     Returns:
       The same as JSON: ``steps``, a row of the table each, the plan's first; ``verdict``; ``gain``, ``load`` and
@@ -75,7 +70,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     names = (plan.source, *devices, *(row.title for row in rows if row.is_as_it_is))
     notes = {} if race is None else race.verdict(rows[0])
     outcome = Outcome(whole, rows[0], tuple(rows[1:]), notes=notes)
-    verdict = " ".join([headline(outcome), *finding_sentences(outcome), *load_sentences(outcome)])
+    verdict = " ".join([headline(outcome), *doubts(outcome)])
     table, clocks = rich.table.Table(title=f"{problem.name} on {problem.cluster.name}"), [*Clock]
     clocks.remove(Clock.CALLED)
     table.add_column("step time of", overflow="fold")
@@ -114,11 +109,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
 
 
 def show_profile(request: Request, console: rich.console.Console) -> dict[str, Any]:
-    """Prints the profile of a program on the live cluster, measured or from the cache.
-
-    Returns:
-      The same as JSON, with every op, in seconds; the first link stands for all.
-    """
+    """Prints the profile of a program on the live cluster, measured or kept, and returns it as JSON, in seconds."""
     log = Log(console)
     with log:
         log.announce(reading(request, log))

@@ -8,7 +8,6 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import rich.console
 import rich.text
 
@@ -57,13 +56,8 @@ def place(
     """Finds one method's placement, and those of plainer ones beside it (``find``); the fastest is ``written``.
 
     With ``--write=method`` the method's own is written; with ``--by=layer`` the plan that is written is made of it, in
-    whole layers. Where the batch is not tried in parts, the report has what that takes, if there is time.
-
-    Args:
-      request: what to place where.
-      method: a name of ``tf_placer.methods()``.
-      console: is shown what goes on.
-      finish: tells and writes what was found, as the last phase.
+    whole layers. Where the batch is not tried in parts, the report has what that takes, if there is time. ``finish``
+    tells and writes what was found, as the last phase.
 
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
@@ -87,15 +81,10 @@ def compare(
     console: rich.console.Console,
     finish: Finish = lambda outcome: None,
 ) -> Outcome:
-    """Gives every method the same budget; the fastest is ``written``.
+    """Gives every method the same budget, by ``Request.budget_of``; the fastest is ``written``.
 
-    That is its share of the whole wait, or all of it, as ``Request.budget_of`` says.
-
-    A method that finds nothing that fits, cannot place this problem or wants a library is a line of the report.
-
-    Raises:
-      InputError: bad input, or no method found a placement that fits in the cluster's memory.
-      KeyboardInterrupt: Ctrl-C before any method had a plan.
+    A method that finds nothing that fits, cannot place this problem or wants a library is a line of the report. Raises
+    as ``place`` does.
     """
     request = dataclasses.replace(request, compared=tuple(names), tries_parts=False)
     return _found(request, Log(console, request.whole_s, is_equal=True), finish)
@@ -137,8 +126,6 @@ def place_signatures(
 
     Args:
       request: its source is a SavedModel and names the signatures, separated by commas; it is read unless it has been.
-      method: as in ``place``.
-      console: as in ``place``.
       finish: as in ``place``, with the name of each signature.
       reserve_s: seconds of the budget for what is done with all of them together.
 
@@ -177,12 +164,8 @@ Check = Callable[[Item, Problem], object]
 def read(request: Request, log: Log, check: Check = lambda item, problem: None) -> Form:
     """Builds the program's graph and its problem on the cluster.
 
-    Pins and plans are held against the graph before it is profiled, which takes a minute.
-
-    Args:
-      request: names the program and the devices.
-      log: times it.
-      check: raises where the program is not what was asked for.
+    Pins and plans are held against the graph before it is profiled, which takes a minute. ``check`` raises where the
+    program is not what was asked for.
 
     Raises:
       InputError: an unknown workload, one that the cluster cannot run, a pin or plan that is not for it, or a server
@@ -230,8 +213,17 @@ def _described(request: Request, item: Item, log: Log, check: Check) -> Form:
         )
         log.console.print(line, soft_wrap=True)
     if request.respect_devices is not None and item.requested_devices:
-        decided = narrowed_units(built, problem)
-        problem = _with_requests(item, problem, decided, request.respect_devices, log.console)
+        asking = len(item.requested_devices)
+        line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; "
+        if not request.respect_devices:
+            line += "they are placed anew, and --respect_devices keeps them there"
+        else:
+            requests = with_requested_devices(item, problem, narrowed_units(built, problem))
+            problem = requests.problem
+            line += f"kept there: {requests.num_respected}"
+            if requests.num_dropped:
+                line += f", placed freely: {requests.num_dropped} ({requests.reasons})"
+        log.console.print(rich.text.Text(line), soft_wrap=True)
     return Form(problem, item)
 
 
@@ -242,28 +234,10 @@ def _decided(request: Request, item: Item, problem: Problem) -> Problem:
     return problem if request.plan is None else _with_plan(item, problem, request.plan, request.complete_plan)
 
 
-def _with_requests(
-    item: Item, problem: Problem, is_decided: np.ndarray, respect: bool, console: rich.console.Console
-) -> Problem:
-    """The problem with the devices that the program asks for, or without; says which, in one line."""
-    asking = f"{len(item.requested_devices)} of {problem.num_ops} ops ask for a device in the program itself"
-    if not respect:
-        line = f"{asking}; they are placed anew, and --respect_devices keeps them there"
-    else:
-        requests = with_requested_devices(item, problem, is_decided)
-        problem = requests.problem
-        line = f"{asking}; kept there: {requests.num_respected}"
-        if requests.num_dropped:
-            line += f", placed freely: {requests.num_dropped} ({requests.reasons})"
-    console.print(rich.text.Text(line), soft_wrap=True)
-    return problem
-
-
 def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> Problem:
     """The problem with the ops that a plan names allowed only where it puts them.
 
-    Raises:
-      InputError: the plan does not fit the graph, or has an order or clusters where the rest is searched.
+    Raises InputError where the plan does not fit the graph, or has an order or clusters and the rest is searched.
     """
     if complete:
         plan = plan.op_by_op(problem, is_part=True)

@@ -41,11 +41,9 @@ _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
-    """Request from the flags of a command.
+    """Request from the flags of a command, which are checked as far as that needs no TensorFlow.
 
-    Args:
-      options: checked as far as that needs no TensorFlow.
-      plan: that the command reads by itself; the batch is in as many parts as there, unless the flags say otherwise.
+    Of a plan that the command reads by itself the batch is in as many parts as there, unless the flags say otherwise.
     """
     # Everything that can be said without a machine comes before the machine is probed.
     load_op_libraries(options.op_library)
@@ -108,8 +106,11 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
         budget_of=options.budget_of,
         recomputes=options.recompute == AUTO,
         parks=options.offload == AUTO,
+        # The batch's size is fixed, and the plan's own graph runs: a SavedModel serves any batch, and a MetaGraphDef is
+        # written back with its own ops.
         tries_parts=options.parts == AUTO
-        and source.is_split_unasked
+        and source.parts == 1
+        and bool(source.workload or source.script)
         and not (pins or applied or options.respect_devices),
         robust=options.robust,
         order=order,
@@ -207,8 +208,7 @@ def method_settings(
       texts: ``SETTING=VALUE`` where one method is searched, else ``METHOD.SETTING=VALUE``; values are as in TOML, and
         need no quotes.
       file: a TOML file with a table for each method, or with the settings of a single one.
-      names: of the methods.
-      others: of methods that run with them, which can be set, too.
+      others: methods that run with those of ``names``, which can be set, too.
     """
     settings: dict[str, dict[str, Any]] = {}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ import rich.console
 
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
-from tf_placer.base.files import Durations, replacing
+from tf_placer.base.files import Durations, replacing, reserved
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.list_workloads import find_missing
 from tf_placer.command_line.measure import measure, memory, show_profile
@@ -26,11 +25,10 @@ from tf_placer.report.files import (
     META_GRAPH,
     META_GRAPH_TEXT,
     SAVED_MODEL,
-    reserved_out,
     summary,
     write_report,
 )
-from tf_placer.report.text import print_report
+from tf_placer.report.views import print_report
 from tf_placer.rewrite.rewrite import place_meta_graph
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
 
@@ -40,15 +38,31 @@ _WRITE_S = 1.0  # a signature that was never written on this machine
 def _search(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     """``place`` and ``compare``."""
     out = pathlib.Path(options.out)
-    with reserved_out(out, options.saved_model):
+    if options.saved_model:
+        model, results = pathlib.Path(options.saved_model).resolve(), out.resolve()
+        if results.is_relative_to(model) or model.is_relative_to(results / SAVED_MODEL):
+            raise InputError(
+                f"--out={out} would be written into --saved_model={options.saved_model}; give another folder"
+            )
+    with reserved(out, f"--out={out}"):
         request = request_of(options)
         if options.command == "place" and request.source.saved_model:
             return _place_saved_model(request, options, out, console)
         data: dict[str, Any] = {}
 
         def finish(outcome: Outcome) -> None:
-            write = functools.partial(_write_meta_graph, request, outcome, console)
-            also = write if options.command == "place" and request.source.meta_graph else None
+            def write_meta_graph(folder: pathlib.Path) -> None:
+                try:
+                    file = request.source.read_meta_graph()
+                    placed = place_meta_graph(file.meta_graph, outcome.placement, outcome.form.item)
+                    content = dataclasses.replace(file, meta_graph=placed).content()
+                    (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(content)
+                except InputError as error:
+                    text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
+                    console.print(text, soft_wrap=True, markup=False)
+
+            is_written = options.command == "place" and request.source.meta_graph
+            also = write_meta_graph if is_written else None
             data.update(_finish(outcome, out, options, console, also, called=request.source.called))
 
         if options.command == "place":
@@ -141,19 +155,6 @@ def _written(
         console.print(f"wrote {path}", soft_wrap=True)
     console.print("Next: open report.html there, which also says how to apply the plan.", soft_wrap=True)
     return {**summary(outcome), "files": [str(path) for path in files]}
-
-
-def _write_meta_graph(
-    request: Request, outcome: Outcome, console: rich.console.Console, folder: pathlib.Path
-) -> None:
-    try:
-        file = request.source.read_meta_graph()
-        placed = place_meta_graph(file.meta_graph, outcome.placement, outcome.form.item)
-        content = dataclasses.replace(file, meta_graph=placed).content()
-        (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(content)
-    except InputError as error:
-        text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
-        console.print(text, soft_wrap=True, markup=False)
 
 
 def _of_plan(options: Flags, console: rich.console.Console) -> dict[str, Any]:

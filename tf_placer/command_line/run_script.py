@@ -127,7 +127,7 @@ def main() -> None:
         sys.exit(1)
     watcher = functions.watcher
     if watcher is not None:
-        unused = watcher.nothing_placed() if run.plan is None else watcher.unused_plan()
+        unused = watcher.nothing_placed()
     elif run.plan is not None:
         unused = f"no function ran by {run.plan}: {run.program[0]} calls no tf.function"
     else:

@@ -30,10 +30,7 @@ class _ScriptLoader(importlib.machinery.SourceFileLoader):
 
 
 class Called(SystemExit):
-    """Ends a script at its call of the placed function; passes ``except Exception``.
-
-    Its ``code`` is the script's module.
-    """
+    """Ends a script, with its module as ``code``, at its call of the placed function; passes ``except Exception``."""
 
 
 @dataclasses.dataclass(frozen=True)

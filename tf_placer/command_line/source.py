@@ -89,14 +89,6 @@ class Source:
         """Kind of a script's program in Python, once the script has run (``kind_of``); else empty."""
         return kind_of(Script.named(self.script)) if self.script and self.items else ""
 
-    @property
-    def is_split_unasked(self) -> bool:
-        """True where ``--parts=auto`` may split the batch: its size is fixed, and the plan's own graph runs.
-
-        A SavedModel serves any batch, which one in parts does not, and a MetaGraphDef is written back with its own ops.
-        """
-        return self.parts == 1 and bool(self.workload or self.script)
-
     def with_model(self) -> Source:
         """The same with its SavedModel read, once for all signatures."""
         if self.model is not None:
@@ -135,12 +127,8 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
     The arguments are, in this order: what ``args`` names; the function's own ``input_signature``; ``NAME_args`` in the
     script; ``example_args`` there; the script's first call of the function, where the script ends. Each is a tuple of
     arguments, a single argument, or a function without parameters that gives one of these; a ``tf.TensorSpec`` stands
-    for zeros. A script that makes no call when it is imported is run as ``__main__`` for it.
-
-    Args:
-      script: what of which script.
-      args: a name in the script, or None.
-      batch_size: stands for dimensions of any size.
+    for zeros, ``batch_size`` for dimensions of any size. A script that makes no call when it is imported is run as
+    ``__main__`` for it.
     """
     first_call = _FirstCall(script, args is None)
     with first_call.awaited():

@@ -15,16 +15,15 @@ from tf_placer.agents.weights import weights_bytes, weights_header
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, user_cache_folder, write_atomically
 from tf_placer.base.quantities import known, milliseconds
-from tf_placer.cluster.cluster import Cluster, choose_cluster
+from tf_placer.cluster.cluster import choose_cluster
 from tf_placer.command_line.request import method_settings
-from tf_placer.graph.item import Item
 from tf_placer.planning.forecast import compile_simulator, compiling
 from tf_placer.planning.log import Log
 from tf_placer.planning.request import Flags
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.methods import configured, recorded
-from tf_placer.training.teach import Epoch, Student, lesson_of, teach
+from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"
 # Rules for what was never done on this machine, from an idle one with two cores.
@@ -33,12 +32,9 @@ _RECORDED = ("method", "workloads", "clusters", "held_out", "searches", "evaluat
 
 
 def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
-    """Finds good plans, teaches them, and writes the weights.
+    """Finds good plans, teaches them, writes the weights, and returns method, epochs and file as JSON data.
 
     Plans are kept in the user's cache, and the training beside the weights: the same call continues a killed one.
-
-    Returns:
-      The method, the epochs and the file as JSON data.
     """
     spec, out = methods.find(options.method), pathlib.Path(options.out)
     settings = method_settings(options.set, None, [options.method]).get(options.method, {})
@@ -61,8 +57,16 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     student = spec.student(config, options.seed)
 
     def lessons_of(names: Sequence[str]) -> list[Any]:
-        items = (workloads.build(name) for name in names)
-        return [_lesson(student, item, cluster, options, console) for item in items for cluster in clusters]
+        lessons, folder = [], user_cache_folder() / "lessons"
+        for item, cluster in (
+            (item, cluster) for item in map(workloads.build, names) for cluster in clusters
+        ):
+            problem = analytic_problem(item, cluster)
+            lesson, plans = lesson_of(student, problem, options.searches, options.evaluations, folder)
+            best = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
+            console.print(f"{item.name} on {cluster.name}{best}", soft_wrap=True)
+            lessons.append(lesson)
+        return lessons
 
     def show(epoch: Epoch) -> None:
         held_out = "" if math.isnan(epoch.held_out) else f", {epoch.held_out:.3f} held out"
@@ -98,15 +102,3 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     console.print(f"wrote {out}", soft_wrap=True)
     epochs = [{**dataclasses.asdict(epoch), "held_out": known(epoch.held_out)} for epoch in history]
     return {"method": options.method, "epochs": epochs, "files": [options.out]}
-
-
-def _lesson(
-    student: Student, item: Item, cluster: Cluster, options: Flags, console: rich.console.Console
-) -> Any:
-    """A workload on a cluster, with good plans."""
-    folder = user_cache_folder() / "lessons"
-    problem = analytic_problem(item, cluster)
-    lesson, plans = lesson_of(student, problem, options.searches, options.evaluations, folder)
-    best = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
-    console.print(f"{item.name} on {cluster.name}{best}", soft_wrap=True)
-    return lesson

@@ -64,21 +64,15 @@ _SPLIT_AGAIN = 0.7  # share of the time of a search in parts
 def find(
     request: Request, whole: Form, log: Log, kept: Outcome | None = None, make_parts: MakeParts | None = None
 ) -> Outcome:
-    """Finds a plan, and those of plainer methods beside it.
+    """Finds a plan to be written, and those of plainer methods beside it.
 
     Random search gets as many evaluations as the method, but no more than a tenth of the time. On live devices the
     runtime has the last word (``search_live``), or the simulator where they cannot run the program. Methods that are
     compared have equal budgets, and their plans are timed at the end. From the first plan on, Ctrl-C loses nothing.
 
     Args:
-      request: what is asked for.
-      whole: the program on the devices, as it was read.
-      log: announces the phases, and gives them their time.
       kept: an outcome that was there before: searches begin with the devices of its plan, which is a candidate.
       make_parts: puts the batch in parts (``put_in_parts``), where that may be done already.
-
-    Returns:
-      The plan that is written, beside the others.
 
     Raises:
       InputError: nothing fits in the cluster's memory, or the method's own plan is asked for and there is none.
@@ -189,10 +183,8 @@ def _search_in_parts(
 ) -> str:
     """Adds data parallelism, and the best plan of a search of the batch in parts, with their forms.
 
-    Where some ops are faster whole, the form in which they are is searched.
-
-    Returns:
-      A sentence on why the batch is not put in parts; "" where it is.
+    Where some ops are faster whole, the form in which they are is searched. Returns a sentence on why the batch is not
+    put in parts; "" where it is.
     """
     whole, searched, method = forms[0], rows[0], request.method
     with log.phase(SPLIT_STAGE) as left_s:
@@ -258,14 +250,7 @@ def _candidate(
     start: Start | None = None,
     objective: Objective = FASTEST,
 ) -> Timed:
-    """The best plan of one search in the simulator; where nothing that it finds fits it has no plan.
-
-    Args:
-      request: has the seed and the settings of methods.
-      form: the program, whole or in parts.
-      log: its console shows the search.
-      method, budget, start, objective: as ``search`` takes them.
-    """
+    """The best plan of one search in the simulator; no plan where nothing that the search finds fits."""
     spec, is_whole = methods.find(method), form.split is None
     decides_order = spec.goes_on and method != CONTROL
     title = method if is_whole else f"{method}, the batch in {form.parts} parts,"
@@ -404,10 +389,7 @@ def _measured(
 
 
 def _traced(request: Request, row: Timed, timing: Timing, log: Log) -> Timed:
-    """The row with a step that the runtime traced; unchanged where it did not run.
-
-    Where tracing fails a line says so, and nothing else is lost with it.
-    """
+    """The row with a step that the runtime traced, where it ran and can be traced; a line says where it cannot."""
     if request.is_call or row.placement is None or row.clock in (None, Clock.SIMULATED):
         return row
     try:
@@ -427,8 +409,7 @@ def _measured_live(
 ) -> Outcome:
     """What a live search recommends, with clusters where these are asked for and faster.
 
-    Raises:
-      InputError: the method's own plan was asked for, and none of it ran.
+    Raises InputError where the method's own plan was asked for, and none of it ran.
     """
     why_whole = _left_out_parts(request, timing.whole, log)
 

@@ -107,14 +107,11 @@ def find_clusters(
     first, until the budget is spent.
 
     Args:
-      item: the program of the plan, whole or in parts.
-      placement: the plan.
       try_programs: where they run.
       budget_s: of all of it; workers that still compile then are ended, and what was timed before counts.
       rounds: turns of the last race.
       device_of_op: op name -> device, where the plan's devices have other names there.
       is_given: the plan's own clusters are timed, and no others.
-      clock: seconds.
 
     Raises:
       InputError: XLA is not there, or the plan does not run without clusters.
@@ -132,14 +129,7 @@ def find_clusters(
 def find_clusters_here(
     item: Item, placement: Placement, budget_s: float, rounds: int = 20, is_given: bool = False
 ) -> Fusing:
-    """Searches clusters for a function that stays in the process that calls it, as it runs there.
-
-    Args:
-      item, placement, budget_s, rounds, is_given: as ``find_clusters`` takes them; the plan has one device.
-
-    Raises:
-      InputError, WorkerError: as there.
-    """
+    """``find_clusters`` for a function that stays in the process that calls it, on one device, as it runs there."""
     try_programs = functools.partial(try_programs_as_called, placement.problem.cluster)
     devices = dict.fromkeys(item.index.names, UNPLACED_DEVICE)
     return find_clusters(item, placement, try_programs, budget_s, rounds, devices, is_given)
@@ -148,14 +138,7 @@ def find_clusters_here(
 def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
     """The outcome for a function that stays where it is, with the clusters that are clearly faster.
 
-    Args:
-      item: the program.
-      problem: it on one device.
-      budget_s: as ``find_clusters`` takes it.
-
-    Raises:
-      InputError: it cannot be timed, or as ``find_clusters``.
-      WorkerError: as there.
+    Raises InputError where it cannot be timed, or as ``find_clusters``.
     """
     if not item.runs_standalone:
         raise InputError(f"clusters cannot be timed, because {item.why_not_standalone}")
@@ -186,12 +169,9 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
 
 
 def with_fusing(outcome: Outcome, found: Fusing, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
-    """The outcome with what a search for clusters of its plan has found; that is written if it is clearly faster.
+    """The outcome with the result of a search for clusters of its plan, written if clearly faster.
 
-    Args:
-      outcome: with a plan that raced.
-      found: for that plan; with clusters it races anew with the others.
-      timing: as ``race`` takes it.
+    With clusters the plan races anew with the others; ``timing`` is as ``race`` takes it.
     """
     before = outcome.written
     outcome = outcome.noted({Note.FUSED: found.sentence})
@@ -208,11 +188,7 @@ def with_fusing(outcome: Outcome, found: Fusing, timing: Callable[[Placement], R
 
 
 def with_simulated_clusters(outcome: Outcome) -> Outcome:
-    """The outcome for described devices with the rule's clusters that are fastest in the simulator, if any gains there.
-
-    Args:
-      outcome: its plan has no clusters.
-    """
+    """The outcome for described devices with the rule's clusters that are fastest in the simulator, if any gain."""
     written, item = outcome.written, outcome.form.item
     assert item is not None  # profiled graphs are not fused
     best = fastest_clusters(item, outcome.placement)
@@ -241,12 +217,7 @@ class SimulatedClusters(NamedTuple):
 
 
 def fastest_clusters(item: Item, plan: Placement) -> SimulatedClusters | None:
-    """The clusters of a rule that are fastest in the simulator; None where no rule makes any.
-
-    Args:
-      item: the program.
-      plan: without clusters.
-    """
+    """Clusters of the rule that are fastest in the simulator for a plan without; None where no rule makes any."""
     options = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
     options = [(name, clusters) for name, clusters in options if (clusters != NO_CLUSTER).any()]
     if not options:
@@ -262,11 +233,7 @@ def fastest_clusters(item: Item, plan: Placement) -> SimulatedClusters | None:
 
 
 def check_has_xla(said: str) -> None:
-    """Raises InputError where this build of TensorFlow lacks XLA.
-
-    Args:
-      said: what needs it, for the message.
-    """
+    """Raises InputError where this build of TensorFlow lacks XLA; the message says what needs it."""
     if not has_xla():
         raise InputError(
             f"{said} needs XLA, which TensorFlow {tf.__version__} was built without here; leave it out, or install a "
@@ -306,7 +273,7 @@ class _Search:
         is_given: bool,
         clock: Callable[[], float],
     ) -> None:
-        self._item = item
+        self._item, self._starts_kernel = item, starts_kernel(item)
         self._plain = Placement(placement.problem, placement.device_of_unit, placement.priority_of_op)
         self._devices = device_of_op
         self._given = placement.cluster_of_op
@@ -409,10 +376,6 @@ class _Search:
         self._late = None
         self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
         return opened
-
-    @functools.cached_property
-    def _starts_kernel(self) -> np.ndarray:
-        return starts_kernel(self._item)
 
     def _turns(self, racers: Sequence[_Opened], rounds: int, warmups: int = 1) -> list[list[float]]:
         """Step times of each, in turn."""

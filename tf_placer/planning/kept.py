@@ -66,15 +66,10 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
-    """The function's plan that ``as_json`` made data of.
+    """The function's plan that ``as_json`` made data of, on the form of an equal program.
 
     Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
     the same only if op for op the graphs are, so what is decided is kept by the position of its op.
-
-    Args:
-      form: an equal program; names may differ.
-      data: from the file.
-      key: that it was kept under.
 
     Raises:
       InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or no plan of this form.
@@ -113,13 +108,9 @@ def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
 
 
 def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping[int, int]) -> Outcome:
-    """The outcome for a function's plan that is given as a file.
+    """The outcome for a function's plan that is given as a file; names of ops there may be those of an equal program.
 
-    Args:
-      item: the program, in as many parts as the plan is of.
-      cluster: the devices.
-      plan: of the item; names of ops may be those of an equal one.
-      fixed: op -> device, both as positions: ops that must be there.
+    ``fixed``: op -> device, both as positions, of ops that must be there.
 
     Raises:
       InputError: the plan is for another program or batch, or has a fixed op elsewhere.

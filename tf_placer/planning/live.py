@@ -77,8 +77,6 @@ def search_live(
 
     Args:
       request: its budget is of all of the method's searches together, its seed of the first; each has the next.
-      timing: times plans of the program, which is profiled on the same devices.
-      log: gives each part its time.
       config: how to spend the time; by default what the budget allows.
       start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced
         beside those that are found, and the last search goes on from it if it is the best so far.
@@ -91,7 +89,6 @@ def search_live(
       faster than that. Beside it the best single device, the best of the method and of those that searched beside it.
 
     Raises:
-      InputError: an unknown method.
       NothingFits: nothing ran that was measured.
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
@@ -159,8 +156,7 @@ class _LiveSearch:
     def run(self, make_parts: MakeParts | None) -> None:
         """Measures, searches and races, until Ctrl-C or a failure of the runtime ends it.
 
-        Raises:
-          WorkerError, UnreachableServer: nothing was measured before.
+        Raises WorkerError or UnreachableServer where nothing was measured before.
         """
         try:
             with self._phase(MEASURE):
@@ -212,12 +208,7 @@ class _LiveSearch:
             self._measure(Timed(START, self._start, evaluations=1))
 
     def _search_whole(self, name: str, turn: int) -> None:
-        """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins.
-
-        Args:
-          name: the method that searches: the one asked for or another beside it.
-          turn: which of its searches it is.
-        """
+        """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins."""
         own_turn, own_search = self._turn_of.get(self._method, (turn, None))
         if self._is_interrupted or (name != self._method and (own_search is None or own_turn != turn)):
             return
@@ -275,13 +266,10 @@ class _LiveSearch:
         start: Start | None,
         own_search: SearchResult | None = None,
     ) -> SearchResult | None:
-        """Searches among plans of a form, and measures the best if it is new; None where nothing fits.
+        """Searches among plans of a form, and measures the best if new; None where nothing fits.
 
-        Args:
-          name: of its plan in tables.
-          turn: which of its searches it is.
-          title: shown meanwhile.
-          own_search: the last one of the method that was asked for, which random search does not exceed.
+        ``name`` is that of its plan in tables, ``title`` is shown meanwhile; ``own_search`` is the last one of the
+        method that was asked for, which random search does not exceed.
         """
         request, proposed = self._request, None
         with self._phase(searching(method)) as seconds:

@@ -71,10 +71,8 @@ class Log:
         """Begins at ``begun_s()``, which may be before now.
 
         Args:
-          console: where lines go.
           budget_s: seconds of everything together but what is done once; infinite where no phase has a share of it.
           durations: where lengths are kept; the user's cache without.
-          clock: seconds.
           is_equal: shares are of what there is when the first of them begins, so that equal ones are.
         """
         self._is_equal = is_equal
@@ -133,12 +131,7 @@ class Log:
             self.tell(f"Slower than expected: {roughly(after_s)} left.")
 
     def announce(self, phases: Sequence[Phase], note: str = "") -> None:
-        """Says in a line what will be done, and how long that takes with what went by before: imports, say.
-
-        Args:
-          phases: all that are ahead.
-          note: one more sentence.
-        """
+        """Says in a line all that will be done, and how long that takes with what went by before: imports, say."""
         self._ahead, self._is_announced = list(phases), True
         in_budget: dict[str, float | None] = {}
         once: dict[str, float | None] = {}
@@ -158,9 +151,8 @@ class Log:
     def phase(self, name: str) -> Iterator[float]:
         """Runs the next phase of a name; phases ahead are left out.
 
-        Yields:
-          Seconds that it may take: its share of the budget, or the time after which what must follow has to begin;
-          infinite without a budget.
+        Yields the seconds that it may take: its share of the budget, or the time after which what must follow has to
+        begin; infinite without a budget.
         """
         position = next((i for i, phase in enumerate(self._ahead) if phase.name == name), None)
         phase = Phase(name) if position is None else self._ahead[position]
@@ -233,10 +225,7 @@ class Log:
 
     @property
     def remaining_s(self) -> float:
-        """About how long the phases of known length still take, never negative.
-
-        What is found rather than decided takes longer where it did so far.
-        """
+        """Seconds that phases of known length still take, about, longer if they were so far; never negative."""
         return sum(self._expected_s(phase) or 0.0 for phase in self._planned()) + self._running_s
 
     @property

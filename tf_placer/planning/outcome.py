@@ -111,12 +111,7 @@ class Timed:
         return Timed(name, placement, **{"simulated_s": simulated_s, "peak_bytes": peaks, **more})
 
     def measured(self, times: Measurement, row: int = 0) -> Timed:
-        """Candidate with the time that the plan takes by itself, or with the reason why it does not run.
-
-        Args:
-          times: of plans.
-          row: which of them it is.
-        """
+        """Candidate with the time that the plan takes by itself, or with the reason why it does not run."""
         status = Status(int(times.status[row]))
         measured_s = float(times.runtime_s[row]) if status == Status.OK else None
         return dataclasses.replace(self, measured_s=measured_s, status=status, message=times.messages[row])
@@ -188,10 +183,6 @@ def fastest(candidates: Sequence[Timed], asked: str = "") -> Timed | None:
     """The plan with the shortest step by ``clock_of`` all; None where none runs.
 
     On a tie the single device wins: a plan that gains nothing is not worth having. Then the method that was asked for.
-
-    Args:
-      candidates: the program as it is may be among them, and is no plan.
-      asked: the method that was asked for.
     """
     clock = clock_of(candidates)
     timed = [
@@ -205,12 +196,9 @@ def fastest(candidates: Sequence[Timed], asked: str = "") -> Timed | None:
 def with_race(
     candidates: Sequence[Timed], racing: Sequence[int], samples: Sequence[Sequence[float]]
 ) -> list[Timed]:
-    """The candidates, those that raced with the times of the race, and whether these are clearly less.
+    """The candidates, the racing ones with the times of the race, and whether these are clearly less.
 
-    Args:
-      candidates: those that raced and others; the program as it is may be one.
-      racing: positions of those that raced.
-      samples: their turns, from ``race_steps``.
+    ``racing`` are positions, ``samples`` their turns, from ``race_steps``.
     """
     rows = list(candidates)
     times_s, spreads_s = race_times_s(samples)
@@ -257,17 +245,6 @@ class Gain:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class ScheduleWorth:
-    """Seconds of a step in the simulator with a plan's order, or its clusters, and without.
-
-    None where that does not fit in memory.
-    """
-
-    with_s: float | None
-    without_s: float | None
-
-
 class Note(enum.Enum):
     """What is known of an outcome besides times."""
 
@@ -306,11 +283,7 @@ class Kept(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """The plan that is written, or used, beside the others that were found.
-
-    Raises:
-      InputError: there is no plan to write; the message is that of ``written``.
-    """
+    """The plan that is written, or used, beside the others that were found; InputError where there is none to write."""
 
     form: Form  # the program that is written, with the costs that its plans are simulated with
     written: Timed  # the plan
@@ -370,8 +343,11 @@ class Outcome:
         return Placement(plan.problem, self.by_layer.whole.device_of_unit)
 
     @functools.cached_property
-    def schedule(self) -> Mapping[str, ScheduleWorth]:
-        """``"order"`` and ``"fused"``, as far as the plan that is written has them -> what each is worth."""
+    def schedule(self) -> Mapping[str, Mapping[str, float | None]]:
+        """``"order"`` and ``"fused"``, as far as the plan has them -> seconds of a step ``with_s`` and ``without_s``.
+
+        In the simulator; None where that does not fit in memory.
+        """
         plan = self.placement
         reduced = {}
         if plan.priority_of_op is not None:
@@ -382,7 +358,8 @@ class Outcome:
             return {}
         plans = Decisions.joined([p.decisions for p in (plan, *reduced.values())])
         with_s, *without_s = map(known, SimulatedEvaluator(plan.problem).evaluate(plans).runtime_s)
-        return {part: ScheduleWorth(with_s, one_s) for part, one_s in zip(reduced, without_s, strict=True)}
+        times_s = zip(reduced, without_s, strict=True)
+        return {part: {"with_s": with_s, "without_s": reduced_s} for part, reduced_s in times_s}
 
     @property
     def candidates(self) -> tuple[Timed, ...]:
@@ -434,8 +411,7 @@ class Outcome:
     def recommended(self) -> Timed:
         """What to use: the plan that a live search decided on, that of least memory if that was sought, or the fastest.
 
-        Where that is not clearly faster than what needs no plan: the faster of a single device and the program as it
-        is.
+        Where that is not clearly faster: the faster of a single device and the program as it is.
         """
         plan = self.named(self.notes.get(Note.DECIDED, ""))
         if plan is None and self.written.search is not None and self.written.search.least_memory is not None:
@@ -587,13 +563,7 @@ class Outcome:
     def tried(
         self, is_worth_it: bool, placed_s: float, unplaced_s: float, load: float | None = None
     ) -> Outcome:
-        """A function's plan after a trial on a user's own calls, which has the last word.
-
-        Args:
-          is_worth_it: calls run by the plan.
-          placed_s, unplaced_s: seconds of a call by the plan, and as it is.
-          load: as ``Note.LOAD``.
-        """
+        """A function's plan after a trial on a user's own calls, which has the last word; ``load`` as ``Note.LOAD``."""
         as_it_is = self.named(AS_IT_IS) or Timed(AS_IT_IS)
         verdict = f"{IN_WORDS[is_worth_it]} than the unplaced function, call by call in its own process"
         return dataclasses.replace(
@@ -627,8 +597,7 @@ def data_parallel_row(form: Form) -> Timed:
 def with_data_parallel(outcome: Outcome) -> Outcome:
     """An outcome with what splitting the batch over the devices gives, or with a sentence on why it cannot be split.
 
-    That is a row that a run only tells of, by costs for which nothing is profiled. There is none
-    where the program is in parts, or was tried in parts.
+    That is a row that a run only tells of, by costs for which nothing is profiled; none where parts were tried.
     """
     form, parts = outcome.form, len(outcome.form.replicas)
     if (

@@ -32,12 +32,7 @@ class Race:
     timed_at_s: float  # when, in seconds since 1970
 
     def added(self, rows: Sequence[Timed], racing: Sequence[int]) -> list[Timed]:
-        """The rows with the times of the race, and behind them that of the program as it is, where it runs.
-
-        Args:
-          rows: those that raced and others.
-          racing: positions of those that raced.
-        """
+        """The rows, the racing ones with their new times, and behind them the program as it is, where that runs."""
         if self.why_not_unplaced:
             return with_race(rows, racing, self.samples)
         return with_race([*rows, Timed(AS_IT_IS)], [*racing, len(rows)], self.samples)
@@ -88,17 +83,10 @@ def race(
     return Race([*(turns[i] for i in range(len(placements))), *behind], why_not, load.share, time.time())
 
 
-def raced_anew(
-    outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator], rounds: int = 20
-) -> Outcome:
+def raced_anew(outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
     """The outcome with a new race of its plan, of those that had raced, and of the program as it is.
 
     Turns of another race are no times beside these: a row that does not take part has none any more.
-
-    Args:
-      outcome: with a plan that has not raced with the others.
-      timing: as ``race`` takes it.
-      rounds: turns of each.
     """
     before = [row for row in outcome.candidates if not row.is_as_it_is]
     racing = [
@@ -110,7 +98,7 @@ def raced_anew(
     rows = [dataclasses.replace(row, **untimed) for row in before]
     position = before.index(outcome.written)
     try:
-        raced = race([rows[i] for i in racing], timing, rounds)
+        raced = race([rows[i] for i in racing], timing, 20)
     except RaceFailed as error:
         failed = f"the race failed ({error})"
         rows[position] = dataclasses.replace(rows[position], message=failed, is_clear=False)
@@ -143,15 +131,7 @@ class Timing:
 def workers(request: Request, whole: Form, log: Log, beside_unplaced: bool = True) -> Iterator[Timing]:
     """Workers on the devices, and the fleet, for as long as plans are timed.
 
-    Args:
-      request: names the devices and the fleet.
-      whole: the program.
-      log: shows their start.
-      beside_unplaced: as ``RuntimeEvaluator.start`` takes it.
-
-    Raises:
-      InputError: the program cannot be timed.
-      WorkerError: the workers do not start.
+    Raises InputError where the program cannot be timed, WorkerError where the workers do not start.
     """
     assert whole.item is not None  # it is timed
     with interrupt.stoppable(), contextlib.ExitStack() as stack:
@@ -168,13 +148,9 @@ def workers(request: Request, whole: Form, log: Log, beside_unplaced: bool = Tru
 def timed(
     rows: Sequence[Timed], runtime: RuntimeEvaluator, log: Log, rounds: int = 20, confidence: float = 0.99
 ) -> tuple[list[Timed], Race | None]:
-    """Rows with their times on live devices, behind them the program as it is, and the race of those that ran.
+    """Rows with their times on live devices, the program as it is, and the race of those that ran.
 
-    Args:
-      rows: those without a plan stay as they are.
-      runtime: times plans of their form.
-      log: gives it the seconds after which it ends.
-      rounds, confidence: as ``RuntimeEvaluator.race`` takes them; no rounds: they do not race.
+    Rows without a plan stay as they are, and without rounds none race.
     """
     with log.phase(MEASURE) as seconds:
         runtime.limit.ends_in(seconds)

@@ -354,12 +354,7 @@ _EXCLUDES = {
 
 
 def check_together(value_of: Callable[[str], Any], dashes: str = "") -> None:
-    """Refuses options that exclude each other or need another one.
-
-    Args:
-      value_of: value of an option, None for an unknown one.
-      dashes: stand before names in messages.
-    """
+    """Refuses options that exclude each other or need another one; ``dashes`` stand before names in messages."""
 
     def is_given(name: str) -> bool:
         if name == _APPLIED:

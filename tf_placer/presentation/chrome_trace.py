@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import device_labels
@@ -58,11 +57,7 @@ class TraceProcess:
         self._add_metadata("process_sort_index", 0, {"sort_index": pid})
 
     def add_spans(self, row_name: str, spans: Sequence[Span]) -> list[int]:
-        """Draws spans that take time in one row, or, where several run at once, in a row for each of them.
-
-        Returns:
-          The row of each span.
-        """
+        """Draws spans that take time in a row, or where several run at once in more; returns the row of each span."""
         lanes = lanes_of([(span.start_ns, span.end_ns) for span in spans])
         count = max(lanes, default=0) + 1
         rows = [
@@ -117,10 +112,7 @@ class TraceProcess:
 
 
 def lanes_of(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The lane of each (start, end), so that no two in a lane overlap: the lowest that is free then.
-
-    There are as many lanes as spans that are open at once.
-    """
+    """Lane of each (start, end), the lowest that is free then: as many lanes as spans that are open at once."""
     lanes = [0] * len(spans)
     busy: list[tuple[int, int]] = []  # heap of (end, lane)
     free: list[int] = []
@@ -247,12 +239,8 @@ _CROSSED = re.compile(r" edge_\d+_(?P<name>\S+) from (?P<source>\S+) to (?P<targ
 def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int) -> list[Event]:
     """Rows: each device's kernels, as many rows as run at once, and its receipts.
 
-    The step begins with the first node of the trace, by the clocks of the workers.
-
-    Args:
-      problem: what was placed, each cluster as one op.
-      trace: metadata of a step that was run with FULL_TRACE.
-      pid: number of the process.
+    The step, run with FULL_TRACE, begins with the first node of the trace, by the clocks of the workers. Each cluster
+    is one op of the problem.
     """
     number_of = _traced_names(problem)
     order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
@@ -324,9 +312,7 @@ SIMULATED_PID, MEASURED_PID = 1, 2
 def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None = None) -> str:
     """The JSON of a trace: the step as it is simulated and, beside it from the same 0 on, as the runtime traced it.
 
-    Args:
-      placement: the plan.
-      measured: what ``RuntimeEvaluator.traced_step`` gives of the plan; None where it was not run.
+    ``measured`` is what ``RuntimeEvaluator.traced_step`` gives of the plan; None where it was not run.
     """
     timeline = simulated_timeline(placement.problem, placement.decisions)
     events = _SimulatedProcess(timeline, SIMULATED_PID).events()
@@ -351,13 +337,11 @@ def write_timeline(
       InputError: an argument of another type, or ``path`` cannot be written to.
       TraceFailed: the plan does not run.
     """
-    file = arguments.path("path", path, "the file to write")
+    file = arguments.file_to_write("path", path)
     arguments.instance_of(
         "placement", placement, Placement, "give the plan, for example SearchResult.placement"
     )
     if evaluator is not None:
         arguments.instance_of("evaluator", evaluator, RuntimeEvaluator, "give a RuntimeEvaluator, or None")
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
     measured = None if evaluator is None else evaluator.traced_step(placement.decisions)
     write_atomically(file, chrome_trace(placement, measured))

@@ -531,9 +531,7 @@ class Placement:
         self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None, by_layer: bool = False
     ) -> None:
         """Writes ``to_json`` whole or not at all."""
-        file = arguments.path("path", path, "the file to write")
-        if file.is_dir() or not file.absolute().parent.is_dir():
-            raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+        file = arguments.file_to_write("path", path)
         write_atomically(file, self.to_json(made_for, by_layer))
 
     @staticmethod

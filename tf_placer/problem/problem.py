@@ -411,9 +411,7 @@ class Problem:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the problem, its cluster included, to one file, whole or not at all."""
-        file = arguments.path("path", path, "the file to write")
-        if file.is_dir() or not file.absolute().parent.is_dir():
-            raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+        file = arguments.file_to_write("path", path)
         arrays = {name: getattr(self, name) for name in PROBLEM_ARRAYS}
         for name, unknown in UNKNOWN.items():
             if (arrays[name] == unknown).all():

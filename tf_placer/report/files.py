@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -10,12 +9,11 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tf_placer.base.arguments import InputError
-from tf_placer.base.files import replacing, reserved
+from tf_placer.base.files import replacing
 from tf_placer.planning.outcome import DATA_PARALLEL, ByLayer, Clock, Note, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
-from tf_placer.report.page import page_of_run
 from tf_placer.report.sentences import headline
+from tf_placer.report.views import page_of_run
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search.methods import NO_ORDER
@@ -55,18 +53,13 @@ def write_report(
     between leaves no summary.json: where it lies, the rest is complete and of the same run.
 
     Args:
-      outcome: what was found.
-      out: the folder.
       made_for: the flags that the plan remembers.
-      also: writes more of ``RESULTS`` into the folder that it is given.
+      also: writes more of ``RESULTS`` into the folder that it is given, or raises InputError.
       called: what the program of a script is, as ``how_to`` takes it.
       has_node_data: write the device of each op of placed_graph.pb as node data of Model Explorer, too.
 
     Returns:
       The paths of all that is there.
-
-    Raises:
-      InputError: what ``also`` raises.
     """
     placed = None if outcome.form.item is None else apply_placement(outcome.form.item, outcome.placement)
     # With it `explain` has the costs that the plan was searched with.
@@ -96,27 +89,6 @@ def write_report(
         text = json.dumps(summary(outcome), indent=1, allow_nan=False) + "\n"
         (unfinished / "summary.json").write_text(text, encoding="utf8")
     return tuple(out / name for name in RESULTS if (out / name).exists())
-
-
-def reserved_out(
-    out: pathlib.Path, saved_model: str | None = None
-) -> contextlib.AbstractContextManager[None]:
-    """Reserves ``out`` for the results of this run, against other runs at the same time: see ``reserved``.
-
-    Args:
-      out: where they go.
-      saved_model: folder of the SavedModel that they are made of, which they must not replace.
-
-    Raises:
-      InputError: they would replace it.
-    """
-    if saved_model:
-        model, results = pathlib.Path(saved_model).resolve(), out.resolve()
-        if results.is_relative_to(model) or model.is_relative_to(results / "saved_model"):
-            raise InputError(
-                f"--out={out} would be written into --saved_model={saved_model}; give another folder"
-            )
-    return reserved(out, f"--out={out}")
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:
@@ -171,7 +143,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "why_not_split": outcome.notes.get(Note.WHY_NOT_SPLIT, ""),
         "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
         "fused": outcome.notes.get(Note.FUSED, ""),
-        "schedule": {part: dataclasses.asdict(worth) for part, worth in outcome.schedule.items()},
+        "schedule": outcome.schedule,
         "savings": dataclasses.asdict(savings_of(outcome.placement)),
         "forms": [
             {"ops": form.problem.num_ops, "units": form.problem.num_units}

@@ -26,6 +26,11 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {count})
 """
 _SESSION = """\
+import tensorflow as tf
+import tf_placer
+
+with open({graph}, "rb") as file:
+    graph_def = tf.compat.v1.GraphDef.FromString(file.read())
 target = tf_placer.session_target({cluster})
 with tf.Graph().as_default(), tf.compat.v1.Session(target{config}) as session:
     tf.import_graph_def(graph_def, name="")
@@ -50,7 +55,6 @@ def how_to(
 
     Args:
       out: the folder of the results.
-      files: names of the files there.
       made_for: the flags that describe the program and the devices.
       called: kind of a script's program, ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others.
       op: to ask for.
@@ -75,7 +79,15 @@ def how_to(
         steps += _of_script(plan, made_for, called)
     elif "placed_graph.pb" in files and "saved_model" not in made_for:
         text = f"Import the graph with the plan in it{devices}:"
-        steps.append(HowTo(text, _import_of(out / "placed_graph.pb", cluster)))
+        word, _, count = cluster.partition(":")
+        factory = "from_file" if os.sep in cluster or cluster.endswith(".toml") else "preset"
+        code = f"{word}({count})" if word in ("local", "logical") else f"{factory}({cluster!r})"
+        config = (
+            f', config=tf.compat.v1.ConfigProto(device_count={{"CPU": {count}}})' if word == "logical" else ""
+        )
+        graph = str(out / "placed_graph.pb")
+        session = _SESSION.format(graph=repr(graph), cluster=f"tf_placer.Cluster.{code}", config=config)
+        steps.append(HowTo(text, session))
     if steps and cluster.partition(":")[0] == "local":
         steps.append(HowTo(_SERVER))
     kind = next(
@@ -140,16 +152,3 @@ def _python(cluster: str, code: str, *modules: str) -> str:
     tensorflow = "import tensorflow as tf\n" if "tf." in (logical + code).replace("tf_placer.", "") else ""
     head = f"{standard}\n" if standard else ""
     return f"{head}{tensorflow}import tf_placer\n\n{logical}{code}"
-
-
-def _import_of(graph: pathlib.Path, cluster: str) -> str:
-    """Code that imports a graph and opens a session on its devices."""
-    word, _, count = cluster.partition(":")
-    config = (
-        f', config=tf.compat.v1.ConfigProto(device_count={{"CPU": {count}}})' if word == "logical" else ""
-    )
-    factory = "from_file" if os.sep in cluster or cluster.endswith(".toml") else "preset"
-    code = f"{word}({count})" if word in ("local", "logical") else f"{factory}({cluster!r})"
-    read = f'with open({str(graph)!r}, "rb") as file:\n    graph_def = tf.compat.v1.GraphDef.FromString(file.read())\n'
-    session = _SESSION.format(cluster=f"tf_placer.Cluster.{code}", config=config)
-    return f"import tensorflow as tf\nimport tf_placer\n\n{read}{session}"

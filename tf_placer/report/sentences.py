@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -49,8 +48,7 @@ def notes(outcome: Outcome) -> list[str]:
     """Paragraphs below the headline."""
     return [
         *_other_plans(outcome),
-        *finding_sentences(outcome),
-        *load_sentences(outcome),
+        *doubts(outcome),
         *plan_in_parts_sentences(outcome.placement),
         *schedule_sentences(outcome),
         *fit_sentences(outcome),
@@ -105,7 +103,14 @@ def _other_plans(outcome: Outcome) -> list[str]:
         return sentences
     is_split = written is outcome.best_split and outcome.form.parts > 1
     if is_split:
-        sentences.append(_in_parts(outcome, written))
+        whole, clock = outcome.best_whole, written.clock
+        text = f"The plan written puts the batch in {outcome.form.parts} parts"
+        whole_s = None if whole is None or clock is None else whole.seconds(clock)
+        written_s = None if clock is None else written.seconds(clock)
+        if whole_s is not None and written_s is not None:
+            less = gain(-excess(written_s, whole_s))
+            text += f": {less} than the best plan of the whole batch (--parts=1 keeps it whole)"
+        sentences.append(f"{text}.")
     best, own_row = outcome.rows[0], outcome.named(outcome.method)
     rival = None if outcome.gain is None else outcome.gain.rival
     # A difference below the digits that the table shows would contradict it.
@@ -126,8 +131,8 @@ def _time_of(row: Timed) -> str:
     return "-" if clock is None else f"{milliseconds(row.seconds(clock))} {_HOW[clock]}"
 
 
-def finding_sentences(outcome: Outcome) -> list[str]:
-    """A sentence on each row that takes less than the bound of its form: a fault of the costs, or of the simulator."""
+def doubts(outcome: Outcome) -> list[str]:
+    """Sentences on rows below the bound of their form, a fault of costs or simulator, and on a busy machine."""
     sentences = []
     for row in outcome.candidates:
         form, clock = outcome.form_of(row), row.clock
@@ -144,43 +149,30 @@ def finding_sentences(outcome: Outcome) -> list[str]:
                 f"A finding: {outcome.title_of(row)} takes {_time_of(row)}, less than the lower bound of "
                 f"{milliseconds(bound_s)}: {because}."
             )
-    return sentences
-
-
-def load_sentences(outcome: Outcome) -> list[str]:
-    """A sentence where other processes took much of the machine while plans were timed."""
     load = outcome.notes.get(Note.LOAD)
-    if load is None or load < BUSY:
-        return []
-    return [
-        f"The machine was busy: other processes took {percentage(load)} of its CPUs while plans were timed. "
-        "Time them again when it is idle."
-    ]
+    if load is not None and load >= BUSY:
+        sentences.append(
+            f"The machine was busy: other processes took {percentage(load)} of its CPUs while plans were timed. "
+            "Time them again when it is idle."
+        )
+    return sentences
 
 
 def schedule_sentences(outcome: Outcome) -> list[str]:
-    """A sentence on the order of execution of the plan that is written, and one on what is fused, or on why nothing is.
-
-    There is none about what was neither decided nor asked for.
-    """
-    sentences, worth = [], outcome.schedule
-    if "order" in worth:
-        sentences.append(
-            f"The plan also orders ops by control edges: {milliseconds(worth['order'].with_s)} in the simulator; "
-            f"without them the step would {_takes(worth['order'].without_s)}."
-        )
+    """Sentences on the order of execution of the plan written and on clusters, decided or asked for in vain."""
+    sentences, texts = list[str](), dict[str, str]()
+    for part, step_s in outcome.schedule.items():
+        without_s = step_s["without_s"]
+        takes = "not fit in memory" if without_s is None else f"take {milliseconds(without_s)}"
+        simulated = f"{milliseconds(step_s['with_s'])} in the simulator"
+        texts[part] = f"{simulated}; without them the step would {takes}."
+    if "order" in texts:
+        sentences.append(f"The plan also orders ops by control edges: {texts['order']}")
     if outcome.notes.get(Note.FUSED, ""):
-        sentences.append(outcome.notes.get(Note.FUSED, ""))
-    elif "fused" in worth:
-        sentences.append(
-            f"{savings_of(outcome.placement).sentence()}: {milliseconds(worth['fused'].with_s)} in the simulator; "
-            f"without them the step would {_takes(worth['fused'].without_s)}."
-        )
+        sentences.append(outcome.notes[Note.FUSED])
+    elif "fused" in texts:
+        sentences.append(f"{savings_of(outcome.placement).sentence()}: {texts['fused']}")
     return sentences
-
-
-def _takes(step_s: float | None) -> str:
-    return "not fit in memory" if step_s is None else f"take {milliseconds(step_s)}"
 
 
 def bounds_sentences(outcome: Outcome) -> list[str]:
@@ -229,24 +221,15 @@ def about_parts(outcome: Outcome) -> list[str]:
     return sentences
 
 
-def parts_of_plan(outcome: Outcome) -> list[str]:
-    """Sentences on what a function's plan does with the batch, or on what it would do in parts."""
+def plan_sentences(outcome: Outcome) -> list[str]:
+    """Sentences on a function's plan: doubts, what it does with the batch or would in parts, its order, its bounds."""
     splitting = outcome.placement.problem.splitting
     if splitting is not None and splitting.parts > 1:
-        return [f"The plan is of {splitting}: calls of another batch run as they are.", *about_parts(outcome)]
-    return [*about_parts(outcome), *split_batch_sentences(outcome)]
-
-
-def _in_parts(outcome: Outcome, written: Timed) -> str:
-    """One sentence on a plan that splits the batch, beside the best that does not."""
-    whole, clock = outcome.best_whole, written.clock
-    start = f"The plan written puts the batch in {outcome.form.parts} parts"
-    whole_s = None if whole is None or clock is None else whole.seconds(clock)
-    written_s = None if clock is None else written.seconds(clock)
-    if whole_s is None or written_s is None:
-        return f"{start}."
-    less = gain(-excess(written_s, whole_s))
-    return f"{start}: {less} than the best plan of the whole batch (--parts=1 keeps it whole)."
+        batch = f"The plan is of {splitting}: calls of another batch run as they are."
+        parts = [batch, *about_parts(outcome)]
+    else:
+        parts = [*about_parts(outcome), *split_batch_sentences(outcome)]
+    return [*doubts(outcome), *parts, *schedule_sentences(outcome), *bounds_sentences(outcome)]
 
 
 def capital(text: str) -> str:
@@ -360,28 +343,25 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     of_layer = time_ns.sum(axis=(1, 2))
     shown_layers = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
     places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in shown_layers]
-    labels = [layers.names[layer].rpartition("/")[2] for layer in shown_layers]
-    return [
-        f"The plan: the batch in {splitting.parts} parts; {_where(labels, places, problem.cluster.labels)}."
-    ]
-
-
-def _where(layers: list[str], places: list[tuple[int, ...]], devices: Sequence[str]) -> str:
-    """Layers in the order of the program, those at one place together; their numbers where there are many changes."""
+    labels, devices = (
+        [layers.names[layer].rpartition("/")[2] for layer in shown_layers],
+        problem.cluster.labels,
+    )
+    # Layers in the order of the program, those at one place together; their numbers where there are many changes.
     runs = [
         (place, [name for _, name in run])
-        for place, run in itertools.groupby(zip(places, layers, strict=True), key=lambda pair: pair[0])
+        for place, run in itertools.groupby(zip(places, labels, strict=True), key=lambda pair: pair[0])
     ]
     if len(runs) <= _MOST_RUNS:
         suffixes = [f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else "" for _, names in runs]
-        return ", ".join(
-            f"{names[0]}{suffix} {_on(place, devices)}"
-            for (place, names), suffix in zip(runs, suffixes, strict=True)
-        )
-    counts = Counter(places).most_common()
-    phrases = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
-    rest = sum(count for _, count in counts[_MOST_RUNS:])
-    return f"of {len(layers)} layers " + ", ".join([*phrases, *([f"{rest} elsewhere"] if rest else [])])
+        pairs = zip(runs, suffixes, strict=True)
+        where = ", ".join(f"{names[0]}{suffix} {_on(place, devices)}" for (place, names), suffix in pairs)
+    else:
+        counts = Counter(places).most_common()
+        phrases = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
+        rest = sum(count for _, count in counts[_MOST_RUNS:])
+        where = f"of {len(labels)} layers " + ", ".join([*phrases, *([f"{rest} elsewhere"] if rest else [])])
+    return [f"The plan: the batch in {splitting.parts} parts; {where}."]
 
 
 def _on(place: tuple[int, ...], devices: Sequence[str]) -> str:
@@ -439,9 +419,7 @@ def _instead(outcome: Outcome, row: Timed) -> str:
 def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
     """One clause that follows "the function is": placed, kept as it was, or not decided yet, with both times.
 
-    Args:
-      outcome: of the function.
-      is_used: calls run by the plan; None where the user's first calls are still to decide.
+    ``is_used``: calls run by the plan; None where the user's first calls are still to decide.
     """
     if is_used is None:
         return f"on trial, the first calls decide: the plan takes {_last_times(outcome)}"
@@ -474,23 +452,15 @@ ALL = "all"  # GPUs of the page together
 _PAGE = "docs/results/gpu_fidelity.md"
 
 
-@functools.cache
-def _figures() -> dict[str, dict[str, float]]:
-    """Model of a device -> ``rows`` of networks measured on it, ``own`` by us, and the typical ``factor``."""
-    return json.loads(FIGURES.read_text(encoding="utf8"))
-
-
 def fidelity_sentence(model: str) -> str:
-    """How far simulated steps of networks on one GPU of a model are from measurements.
-
-    Args:
-      model: of a ``Device``.
-    """
-    figures = _figures().get(model)
+    """Distance of simulated steps of networks on one GPU of a device model from measurements."""
+    # Model of a device -> ``rows`` of networks measured on it, ``own`` by us, and the typical ``factor``.
+    figures_of = json.loads(FIGURES.read_text(encoding="utf8"))
+    figures = figures_of.get(model)
     if figures is None:
         return (
             f"No published step times of networks on {model} were found; simulated times of other GPUs are typically "
-            f"within {percentage(_figures()[ALL]['factor'] - 1)} of published ones ({_PAGE})."
+            f"within {percentage(figures_of[ALL]['factor'] - 1)} of published ones ({_PAGE})."
         )
     kind, count = ("measured", f"{figures['rows']:.0f} steps, {figures['own']:.0f} measured by us")
     if not figures["own"]:

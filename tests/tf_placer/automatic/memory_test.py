@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import NUM_DEVICES
+from tf_placer.graph.item import with_values_of
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 
@@ -112,7 +113,7 @@ def test_everything_that_a_user_asks_for_later():
     step(x)
     weights.assign(2.0 * weights)
     (signature,) = step._signatures.values()
-    item = signature.item_with_values()
+    item = with_values_of(signature.item, signature.traced)
     (variable,), (feed,) = item.variables, item.feeds
     constants = {
         value.tobytes()

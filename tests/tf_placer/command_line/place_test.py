@@ -32,7 +32,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import META_GRAPH, summary
 from tf_placer.report.sentences import split_batch_sentences
-from tf_placer.report.text import print_report
+from tf_placer.report.views import print_report
 from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search

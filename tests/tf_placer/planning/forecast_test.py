@@ -35,7 +35,7 @@ from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel
 from tf_placer.problem.placement import Placement
-from tf_placer.report.text import table
+from tf_placer.report.views import table
 from tf_placer.search.methods import SEARCH, Budget
 from tf_placer.search.search import search
 

@@ -20,9 +20,8 @@ from tf_placer.problem.bounds import MEANING, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import write_report
 from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED, how_to
-from tf_placer.report.page import page_of_run, section_of_plan
 from tf_placer.report.sentences import remarks, use_of_plan, verdict
-from tf_placer.report.text import plan_report
+from tf_placer.report.views import page_of_run, plan_report, section_of_plan
 from tf_placer.search import methods
 from tf_placer.search.search import search
 

@@ -32,7 +32,7 @@ from tf_placer.report.sentences import (
     split_batch_sentences,
     verdict,
 )
-from tf_placer.report.text import plan_report, print_report, table
+from tf_placer.report.views import plan_report, print_report, table
 from tf_placer.search.methods import Budget, Objective
 from tf_placer.search.search import search
 from tf_placer.transform.split import SplitProgram, split_program

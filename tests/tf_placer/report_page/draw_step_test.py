@@ -19,8 +19,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import MemoryCurve
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
-from tf_placer.report_page.draw_step import draw_step, thinned
-from tf_placer.report_page.page import page_html
+from tf_placer.report_page.page import draw_step, page_html, thinned
 from tf_placer.transform.split import split_program
 from tf_placer.transform.split.plans import data_parallel_plan
 

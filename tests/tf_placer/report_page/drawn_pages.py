@@ -7,8 +7,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.bounds import MEANING
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.page import HowTo, Page, Section
+from tf_placer.report_page.page import HowTo, Page, Section, draw_step
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!--\u2028"
 
