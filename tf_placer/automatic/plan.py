@@ -40,10 +40,10 @@ from tf_placer.planning.forecast import (
 from tf_placer.planning.forms import Form
 from tf_placer.planning.fusing import fused_here
 from tf_placer.planning.kept import as_json, from_json, lasting, outcome_of_file, why_measured_again
+from tf_placer.planning.live import raced_anew, workers
 from tf_placer.planning.log import Log, Phase
 from tf_placer.planning.outcome import AS_IT_IS, SINGLE, Kept, Note, Outcome, Timed, single_rows
-from tf_placer.planning.race import raced_anew, workers
-from tf_placer.planning.search_request import Request
+from tf_placer.planning.search_request import Program, Request
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import PlanFile
 from tf_placer.problem.problem import Problem
@@ -55,15 +55,10 @@ _APPLY_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
-class _Traced:
+class _Traced(Program):
     """A function that was traced, as the program of a request."""
 
     whole: Item
-    batch_statistics: str
-    as_it_is: Item | None
-    graph: None = None
-    is_anew: bool = False
-    parts: int = 1
 
     @property
     def name(self) -> str:
@@ -105,7 +100,7 @@ def find_plan(
         )
     objective = Objective(config.objective, config.slow_down)
     request = Request(
-        _Traced(item, config.batch_statistics, as_it_is),
+        _Traced(item, batch_statistics=config.batch_statistics, as_it_is=as_it_is),
         cluster,
         Budget(config.budget_s),
         config.seed,

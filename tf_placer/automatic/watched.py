@@ -26,8 +26,7 @@ from colocation.tensorflow_internals import (
 from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import keep
-from tf_placer.automatic.signature import Signature, Writing, example, placed_signature
-from tf_placer.automatic.trial import wait_for
+from tf_placer.automatic.signature import Signature, Writing, example, placed_signature, wait_for
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import outside_functions
 from tf_placer.base.quantities import milliseconds

@@ -17,9 +17,9 @@ from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.forecast import BUILD, PROFILE, compile_simulator, expect_profile, reading, timing
+from tf_placer.planning.live import timed, workers
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed, single_rows
-from tf_placer.planning.race import timed, workers
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Decisions, Placement, PlanFile
 from tf_placer.report.sentences import doubts, headline

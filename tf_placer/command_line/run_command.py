@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import rich.console
@@ -63,7 +64,8 @@ def _search(options: Flags, console: rich.console.Console) -> dict[str, Any]:
 
             is_written = options.command == "place" and request.source.meta_graph
             also = write_meta_graph if is_written else None
-            data.update(_finish(outcome, out, options, console, also, called=request.source.called))
+            with _told(outcome, console):
+                data.update(_written(outcome, out, options, console, also, called=request.source.called))
 
         if options.command == "place":
             place(request, options.method, console, finish)
@@ -107,7 +109,8 @@ def _place_saved_model(
         if several:
             print_report(outcome, console)
         else:
-            data.update(_finish(outcome, out, options, console, export, name))
+            with _told(outcome, console):
+                data.update(_written(outcome, out, options, console, export, name))
 
     writing = f"writing signatures {options.signature} of {model.path}"
     reserve_s = Durations().of(writing, _WRITE_S * (1 + options.signature.count(","))) if several else 0.0
@@ -117,36 +120,29 @@ def _place_saved_model(
     with Durations().timing(writing):
         for name, outcome in outcomes.items():
             folder = out / plan_file(name).stem
-            data[name] = _written(outcome, folder, options, name, console)
+            data[name] = _written(outcome, folder, options, console, signature=name)
         with replacing(out, (SAVED_MODEL,)) as unfinished:
             export(unfinished)
         console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
     return {"signatures": data, "files": [str(out / SAVED_MODEL)]}
 
 
-def _finish(
-    outcome: Outcome,
-    out: pathlib.Path,
-    options: Flags,
-    console: rich.console.Console,
-    also: Callable[[pathlib.Path], None] | None = None,
-    signature: str = "",
-    called: str = "",
-) -> dict[str, Any]:
-    """Prints and writes an outcome; returns its summary and the files."""
+@contextlib.contextmanager
+def _told(outcome: Outcome, console: rich.console.Console) -> Iterator[None]:
+    """Prints an outcome; a press of Ctrl-C loses nothing while it is written."""
     with interrupt.stoppable() as stop:
-        stop.holds_plan, stop.requested = True, False  # a press now loses nothing
+        stop.holds_plan, stop.requested = True, False
         print_report(outcome, console)
-        return _written(outcome, out, options, signature, console, also, called)
+        yield
 
 
 def _written(
     outcome: Outcome,
     out: pathlib.Path,
     options: Flags,
-    signature: str,
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
+    signature: str = "",
     called: str = "",
 ) -> dict[str, Any]:
     flags = made_for(options) | ({"signature": signature} if signature else {})

@@ -31,6 +31,7 @@ from tf_placer.graph.read_graph import (
     read_meta_graph_file,
     read_saved_model,
 )
+from tf_placer.planning.search_request import Program
 from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED
 from tf_placer.transform.split import split
 from tf_placer.workloads.registry import is_kept
@@ -39,7 +40,7 @@ _EXAMPLE_ARGS = "example_args"
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class Source(Program):
     """Program to place: exactly one of five kinds."""
 
     workload: str | None = None  # a name of ``tf_placer.workloads.names()``
@@ -49,20 +50,21 @@ class Source:
     fetches: tuple[str, ...] = ()  # tensors ("node:i") and ops ("node")
     batch_size: int = 32  # stands for dimensions of any size
     model: SavedModel | None = None  # the SavedModel, once read (``with_model``)
-    graph: str | None = None  # file of a graph that was profiled elsewhere; there is no program behind it
     script: str | None = None  # ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``
     args: str | None = None  # name in the script of the arguments
     input_shapes: InputShapes = dataclasses.field(default_factory=dict)  # input -> shape, where open
     tags: tuple[str, ...] = SERVING  # of the graph of a SavedModel
-    parts: int = 1  # of the batch (``tf_placer.split``); 1 for the whole
-    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
     # positions of ops that are not split, of those that are done again, and of those parked, as a plan has them
     kept_whole: tuple[int, ...] = ()
     recomputed: tuple[int, ...] = ()
     parked: tuple[tuple[int, int], ...] = ()
-    items: list[Item] = dataclasses.field(
-        default_factory=list, compare=False, repr=False
-    )  # of a script that ran
+    # Of a script that ran.
+    items: list[Item] = dataclasses.field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def is_anew(self) -> bool:
+        """True if its graph is traced anew, which takes long; once it was, it is kept."""
+        return self.workload is not None and not is_kept(self.workload)
 
     @property
     def name(self) -> str:
@@ -73,16 +75,6 @@ class Source:
             self.workload
             or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
         )
-
-    @property
-    def is_anew(self) -> bool:
-        """True if its graph is traced anew, which takes long; once it was, it is kept."""
-        return self.workload is not None and not is_kept(self.workload)
-
-    @property
-    def as_it_is(self) -> None:
-        """A program in parts races with itself."""
-        return None
 
     @property
     def called(self) -> str:

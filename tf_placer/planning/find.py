@@ -32,7 +32,7 @@ from tf_placer.planning.forecast import (
 )
 from tf_placer.planning.forms import Form, fitted_to, in_parts
 from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
-from tf_placer.planning.live import START, MakeParts, search_live
+from tf_placer.planning.live import START, MakeParts, Timing, search_live, timed, workers
 from tf_placer.planning.log import Log, roughly
 from tf_placer.planning.outcome import (
     GIVEN,
@@ -46,7 +46,6 @@ from tf_placer.planning.outcome import (
     fastest,
     in_layers,
 )
-from tf_placer.planning.race import Timing, timed, workers
 from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods

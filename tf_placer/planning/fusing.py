@@ -23,8 +23,8 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
+from tf_placer.planning.live import raced_anew
 from tf_placer.planning.outcome import AS_IT_IS, FUSED, IN_WORDS, PLAN, SINGLE, Note, Outcome, Timed
-from tf_placer.planning.race import raced_anew
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from tf_placer.base.files import Cache
 from tf_placer.cluster.cluster import Cluster
@@ -22,33 +23,26 @@ LEAST_S = 1e-3  # of a search of whose time nothing is left: it makes a round in
 CONTROL_SHARE = 0.1  # of the time of all searches, for random search
 
 
-class Program(Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program(abc.ABC):
     """Source of a program."""
 
-    @property
-    def name(self) -> str:
-        """Name in reports, under which durations are kept."""
-
-    @property
-    def graph(self) -> str | None:
-        """File of a graph that was profiled elsewhere; there is no program behind it."""
+    parts: int = 1  # of the batch (``tf_placer.split``), before any search; 1 for the whole
+    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
+    graph: str | None = None  # file of a graph that was profiled elsewhere; there is no program behind it
+    as_it_is: Item | None = None  # the program before its batch was put in parts; None races with itself
 
     @property
     def is_anew(self) -> bool:
         """True if its graph is traced anew, which takes long."""
+        return False
 
     @property
-    def parts(self) -> int:
-        """Parts of the batch, before any search; 1 for the program as it is."""
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Name in reports, under which durations are kept."""
 
-    @property
-    def batch_statistics(self) -> str:
-        """Of the ``"whole"`` batch, or of each ``"part"``."""
-
-    @property
-    def as_it_is(self) -> Item | None:
-        """The program before its batch was put in parts; None for a whole batch."""
-
+    @abc.abstractmethod
     def item(self) -> Item:
         """Reads or builds it, and splits its batch."""
 
@@ -64,41 +58,30 @@ class Request:
     costs: str | None = None  # a word of ``build_problem``
     pins: tuple[Pin, ...] = ()  # ops that must be on some device
     plan: PlanFile | None = None  # a plan to apply instead of searching one
-    # What the plan does not say of this graph is searched, and what it says of ops that are not
-    # there is ignored; else such a plan is refused.
+    # What the plan does not say is searched, and what it says of ops that are not there ignored; else it is refused.
     complete_plan: bool = False
-    # Ops that ask for a device in the program itself are on such a device; False places them
-    # anew. What is not kept is told; None leaves them alone and says nothing.
+    # Ops stay on the devices that the program asks for; False places them anew, None says nothing of them.
     respect_devices: bool | None = None
     # Op name -> device, of ops that have their place already; the program need not have them all.
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Method -> setting -> value, of those that take part; the others have their defaults.
-    settings: MethodSettings = dataclasses.field(default_factory=dict)
-    # Whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
-    write: str = FASTEST
-    # What the plan that is written is made of: each ``"op"`` where it is best, or every
-    # ``"layer"`` whole.
-    by: str = OP
-    # What is sought; the plan of least memory is the one written where that is asked for.
+    settings: MethodSettings = dataclasses.field(default_factory=dict)  # others have their defaults
+    write: str = FASTEST  # whose plan: the ``"fastest"``, whoever found it, or that of the ``"method"``
+    by: str = OP  # what the plan is made of: each ``"op"`` where it is best, or every ``"layer"`` whole
     objective: Objective = dataclasses.field(default_factory=Objective)
-    # Its seconds are of the ``"whole"``, from the start of the command to the results, or those
-    # of each ``"search"``, for comparisons; its evaluations are those of each search in any case.
+    # Seconds of the budget are of the ``"whole"`` command, or of each ``"search"``; evaluations are of each.
     budget_of: str = WHOLE
     recomputes: bool = False  # where nothing fits, ops are done again in the backward pass
     parks: bool = False  # or what the backward pass reads waits on the host
     tries_parts: bool = False  # the batch is also split over the devices, and the faster form is written
-    # The plan is searched, and written, that is best in the mean over draws of what is not known.
-    robust: bool = False
+    robust: bool = False  # the plan that is best in the mean over draws of what is not known
     order: str = NO_ORDER  # of execution, as ``search`` takes it
     fuse: bool = False  # clusters of the plan's ops are searched, too
-    # Where plans are measured besides this machine; None for this one alone.
-    fleet: FleetAddress | None = None
+    fleet: FleetAddress | None = None  # where plans are measured besides this machine
     folder: pathlib.Path | None = None  # of the results, and of the fleet's journals
     profiles: Cache = dataclasses.field(default_factory=Cache)  # where measured costs are kept
     method: str = ""  # that searches; "" where methods are compared, or nothing is searched
     compared: tuple[str, ...] = ()  # methods that get the same budget each
-    # Of a function's first call: no step is traced, and plans of least memory do not race.
-    is_call: bool = False
+    is_call: bool = False  # of a function: no step is traced, and plans of least memory do not race
 
     @property
     def is_profiled(self) -> bool:

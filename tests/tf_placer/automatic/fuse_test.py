@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tf_placer
-from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
+from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.base.arguments import InputError
 from tf_placer.planning import kept
 

@@ -23,7 +23,7 @@ import tf_placer
 from colocation.tensorflow_internals import call_flat
 from tests.logical_devices import report
 from tests.tf_placer.rewrite.placing import are_close, refusal
-from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
+from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.cluster.local import local_devices
 from tf_placer.planning import find, kept
 

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
-from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
+from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 
 CALLS = 2 * (WARMUP_STEPS + TIMED_STEPS) + 8  # both halves of a trial, and what comes after it
 Make = Callable[[Any], Any]
@@ -192,7 +192,7 @@ def main(kind: str, folder: str, *names: str) -> None:
     is_used = kind == "used"
     with (
         unittest.mock.patch("tf_placer.planning.outcome.clearly_slower", lambda *_: True),
-        unittest.mock.patch("tf_placer.automatic.trial.clearly_slower", lambda *_: is_used),
+        unittest.mock.patch("tf_placer.automatic.signature.clearly_slower", lambda *_: is_used),
     ):
         for program in PROGRAMS:
             if names and program.__name__ not in names:

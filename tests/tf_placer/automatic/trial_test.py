@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import tensorflow as tf
 
-from tf_placer.automatic import trial
-from tf_placer.automatic.trial import MOST_STEPS, TIMED_STEPS, WARMUP_STEPS, Trial, Verdict
+from tf_placer.automatic import signature as trial
+from tf_placer.automatic.signature import MOST_STEPS, TIMED_STEPS, WARMUP_STEPS, Trial, Verdict
 
 STEPS = WARMUP_STEPS + TIMED_STEPS
 

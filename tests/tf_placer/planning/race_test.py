@@ -16,11 +16,12 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
-from tf_placer.planning import find, race
+from tf_placer.planning import find
+from tf_placer.planning import live as race
 from tf_placer.planning.forms import Form
+from tf_placer.planning.live import timed, workers
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import Timed
-from tf_placer.planning.race import timed, workers
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import Limit
 from tf_placer.search.methods import Budget

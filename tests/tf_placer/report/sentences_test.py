@@ -18,7 +18,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.program import Splitting
-from tf_placer.planning import race
+from tf_placer.planning import live as race
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed, fastest
 from tf_placer.problem.placement import Placement

@@ -13,9 +13,8 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.forecast import LiveConfig
 from tf_placer.planning.forms import Form
-from tf_placer.planning.live import search_live
+from tf_placer.planning.live import Timing, search_live
 from tf_placer.planning.log import Log
-from tf_placer.planning.race import Timing
 from tf_placer.problem.placement import decisions_of
 from tf_placer.runtime.timing import Limit
 from tf_placer.search.methods import Budget
