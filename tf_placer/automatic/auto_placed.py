@@ -48,6 +48,10 @@ from tf_placer.runtime.audit import Audit
 from tf_placer.workers.local_workers import WorkerError
 
 _CHOOSE = "a strategy splits the batch and placing splits the step: use one of them"
+# TensorFlow's words, before anything runs, for a function whose ops cannot be where they are put.
+_FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
+# One function is placed at a time: what moves variables must be the only one that does.
+_PLACING = threading.RLock()
 
 
 def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
@@ -66,17 +70,9 @@ def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
     return ""
 
 
-# TensorFlow's words, before anything runs, for a function whose ops cannot be where they are put.
-_FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
-
-
 def is_from_the_program(error: Exception) -> bool:
     """True for an error of a program that has run; False for what TensorFlow or this package says before that."""
     return isinstance(error, tf.errors.OpError) and not any(text in str(error) for text in _FROM_THE_PLACER)
-
-
-# One function is placed at a time: what moves variables must be the only one that does.
-_PLACING = threading.RLock()
 
 
 class RunsAsItIs(UserWarning):

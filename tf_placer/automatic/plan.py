@@ -247,7 +247,7 @@ def _lasting(
         searches = (search if search.least_memory is None else search.least_memory.fastest,)
     searched: tuple[tuple[str, float, float], ...] = ()
     if search is None or not search.interrupted:
-        given_s = log.given_s(searching(request.method)) or log.given_s(FUSE)
+        given_s = log.had_s(searching(request.method))[0] or log.had_s(FUSE)[0]
         searched = ((request.method, config.budget_s, min(given_s, config.budget_s)),)
     progress = [(f"{search.method}, search {i}", *search.progress) for i, search in enumerate(searches, 1)]
     if config.tries_parts and request.objective.is_memory:

@@ -110,7 +110,11 @@ class Watcher:
             self._left.setdefault(str(function.name), "is called in a graph")
             outputs = as_it_is(*args, **kwargs)
             for outer in self._traced[-1:]:
-                outer.remember_inner(function, args, kwargs)
+                if not is_compiled(function):
+                    try:
+                        outer.inner.append(trace(function, args, kwargs)[0])
+                    except Exception as error:  # noqa: BLE001 - the script's own call of it has worked
+                        self.say(f"{function.name} is not looked into: {one_line(error)}")
             return outputs
         watched = self._functions.get(function)
         if watched is None:
@@ -154,7 +158,7 @@ class _Watched:
         self.is_settled = is_compiled(function) or bool(why_a_strategy_decides())
         if is_compiled(function):
             watcher.say(f"{function.name} runs as it is: jit_compile=True has XLA compile it as one program")
-        self._inner: list[ConcreteFunction] = []
+        self.inner: list[ConcreteFunction] = []  # traced functions that this one calls
         self._is_left = self.is_settled
         self._copies: dict[int, _Copy | None] = {}  # id of a traced function -> what runs in its place
         self._num_traces = -1
@@ -165,15 +169,6 @@ class _Watched:
         self._signature: Signature | None = None
         self._label: int | None = None
         self._unplaced: _Copy | None = None
-
-    def remember_inner(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Takes note of a function that this one calls."""
-        if is_compiled(function):
-            return
-        try:
-            self._inner.append(trace(function, args, kwargs)[0])
-        except Exception as error:  # noqa: BLE001 - the script's own call of it has worked
-            self._watcher.say(f"{function.name} is not looked into: {one_line(error)}")
 
     def run(self, function: Function, as_it_is: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs a step by the copy that stands for its traced function, if there is one."""
@@ -252,11 +247,11 @@ class _Watched:
         self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]
     ) -> tuple[ConcreteFunction, list[tf.Tensor]]:
         """Function to place and its arguments; of one that is given an iterator, as Keras', the largest it calls."""
-        if all(value.dtype not in (tf.resource, tf.variant) for value in inputs) or not self._inner:
+        if all(value.dtype not in (tf.resource, tf.variant) for value in inputs) or not self.inner:
             return concrete, list(inputs)
-        graphs = [concrete.graph.as_graph_def() for concrete in self._inner]
+        graphs = [concrete.graph.as_graph_def() for concrete in self.inner]
         nodes = [len(graph.node) + sum(len(f.node_def) for f in graph.library.function) for graph in graphs]
-        largest = self._inner[max(range(len(nodes)), key=lambda i: (nodes[i], i))]
+        largest = self.inner[max(range(len(nodes)), key=lambda i: (nodes[i], i))]
         captured = {id(tensor) for tensor in largest.graph.internal_captures}
         return largest, [tensor for tensor in largest.inputs if id(tensor) not in captured]
 

@@ -199,7 +199,7 @@ def _search_in_parts(
     with log.phase(searching(method)) as seconds:
         began_s = time.monotonic()
         # To split it again takes nearly as long.
-        is_late, own_s = log.took_s(SPLIT_STAGE) > _SPLIT_AGAIN * seconds, searched.seconds(Clock.SIMULATED)
+        is_late, own_s = log.had_s(SPLIT_STAGE)[1] > _SPLIT_AGAIN * seconds, searched.seconds(Clock.SIMULATED)
         if not is_late and own_s is not None:
             form = form.where_it_pays(own_s)
             forms.append(form)

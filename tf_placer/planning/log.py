@@ -210,13 +210,10 @@ class Log:
         """Notes that the running phase does nothing, so that its length says nothing."""
         self._is_empty = True
 
-    def took_s(self, name: str) -> float:
-        """Seconds that the phases of a name took so far."""
-        return sum(took_s for phase, _, took_s in self._done if phase.name == name)
-
-    def given_s(self, name: str) -> float:
-        """Seconds that the phases of a name had so far."""
-        return sum(given_s for phase, given_s, _ in self._done if phase.name == name)
+    def had_s(self, name: str) -> tuple[float, float]:
+        """Seconds that the phases of a name had, and took, so far."""
+        done = [(given_s, took_s) for phase, given_s, took_s in self._done if phase.name == name]
+        return sum(given_s for given_s, _ in done), sum(took_s for _, took_s in done)
 
     @property
     def elapsed_s(self) -> float:

@@ -32,23 +32,18 @@ from tf_placer.search.search import NothingFits, evaluate_given
 SINGLE = REFERENCE
 NOT_RUN = "NOT_RUN"
 IN_WORDS = {True: "clearly faster", False: "not clearly faster"}  # whether a plan is worth it
-GIVEN = "plan"
-"""Name of a plan that was given and not searched, in place of a method's."""
+GIVEN = "plan"  # name of a plan that was given and not searched, in place of a method's
 PLAN = "the plan"
 # Rows of plans of a program whose batch is in parts: the one in which every device computes a part, and a search's.
 DATA_PARALLEL, SPLIT = "data_parallel", "split"
-# Row of plans that constructive methods make at once, where a fleet has measured them.
-CONSTRUCTED = "constructed"
-# Row of a plan with fusion clusters, beside the same without.
-FUSED = "fused"
-_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", GIVEN: "the plan given"}
-# Row of the program without a plan, on the whole machine.
-AS_IT_IS = "as it is"
-# Row of the plan that keeps every layer on one device.
-WHOLE_LAYERS = "plan of whole layers"
-SAME = 0.005
-"""Share of a step time that nobody would change a program for."""
+CONSTRUCTED = "constructed"  # row of plans that constructive methods make at once, measured by a fleet
+FUSED = "fused"  # row of a plan with fusion clusters, beside the same without
+AS_IT_IS = "as it is"  # row of the program without a plan, on the whole machine
+WHOLE_LAYERS = "plan of whole layers"  # row of the plan that keeps every layer on one device
+SAME = 0.005  # share of a step time that nobody would change a program for
 _APART = 0.05  # of two times that were measured alone, minutes apart
+_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", GIVEN: "the plan given"}
+_OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
 
 
 class Clock(enum.Enum):
@@ -168,9 +163,6 @@ def single_rows(problem: Problem, **more: Any) -> list[Timed]:
     """Everything on one device, for each of them in turn; ``more`` are other fields."""
     plans = (Placement(problem, problem.everything_on(device)) for device in range(problem.num_devices))
     return [Timed(SINGLE, plan, **more) for plan in plans]
-
-
-_OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
 
 
 def clock_of(rows: Sequence[Timed]) -> Clock:
@@ -541,12 +533,6 @@ class Outcome:
     def best_split(self) -> Timed | None:
         """Fastest candidate with the batch in parts; None where none runs or none was tried."""
         return fastest([row for row in self.candidates if row.name in (DATA_PARALLEL, SPLIT)])
-
-    @property
-    def single_device_s(self) -> float | None:
-        """Step time of the program as it is on the best single device, simulated; None where none runs it."""
-        single = self.single
-        return self.search.single_device_s if single is None or self.form.parts == 1 else single.simulated_s
 
     def is_optimal(self, candidate: Timed) -> bool:
         """True if it is proven that no placement that fits is faster in the simulator."""

@@ -24,9 +24,11 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import CLUSTER, Problem
 from tf_placer.runtime.audit import node_times_ns, owner
 
-# One process of a Chrome trace: rows of spans, counters and arrows, as events of the format.
-
-Event = dict[str, Any]
+Event = dict[str, Any]  # of the format
+SIMULATED_PID, MEASURED_PID = 1, 2
+_RECEIVED, _SOURCE = "RecvTensor", "_SOURCE"  # nodes of a traced step
+_TYPE = re.compile(r" = (\w+)\(")
+_CROSSED = re.compile(r" edge_\d+_(?P<name>\S+) from (?P<source>\S+) to (?P<target>\S+)$")
 
 
 class Span(NamedTuple):
@@ -40,7 +42,7 @@ class Span(NamedTuple):
 
 
 class TraceProcess:
-    """Collects the events of one process.
+    """Collects the events of one process: rows of spans, counters and arrows.
 
     process = TraceProcess(1, "simulated")
     rows = process.add_spans("GPU:0", spans)  # one row, or as many as run at once
@@ -228,14 +230,6 @@ class _SimulatedProcess:
             self._process.add_arrow(problem.op_names[producer], points)
 
 
-# A step that the runtime traced as a process.
-
-_RECEIVED = "RecvTensor"
-_SOURCE = "_SOURCE"
-_TYPE = re.compile(r" = (\w+)\(")
-_CROSSED = re.compile(r" edge_\d+_(?P<name>\S+) from (?P<source>\S+) to (?P<target>\S+)$")
-
-
 def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int) -> list[Event]:
     """Rows: each device's kernels, as many rows as run at once, and its receipts.
 
@@ -304,9 +298,6 @@ def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
         for span in spans
         if span.end_ns > span.start_ns
     ]
-
-
-SIMULATED_PID, MEASURED_PID = 1, 2
 
 
 def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None = None) -> str:

@@ -99,6 +99,10 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     searched = [plan for plan in outcome.candidates if plan.search is not None]
     if written.is_single and outcome.method != written.name:
         rivals.append(written)
+    # Of the program as it is; a plan in parts has searched another one.
+    single, single_s = outcome.single, search.single_device_s
+    if single is not None and outcome.form.parts > 1:
+        single_s = single.simulated_s
     parallel = next((timed for timed in outcome.rows if timed.name == DATA_PARALLEL), None)
     return {
         "workload": problem.name,
@@ -121,7 +125,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
         "tightest_bound": outcome.tightest_bound,
         "proven_optimal": [plan.name for plan in outcome.candidates if outcome.is_optimal(plan)],
-        "single_device_s": outcome.single_device_s,
+        "single_device_s": single_s,
         "parts_of": {row.name: getattr(outcome.form_of(row), "parts", None) for row in outcome.candidates},
         "baselines": {plan.name: plan.simulated_s for plan in rivals},
         "baselines_measured": {plan.name: plan.measured_s for plan in rivals},

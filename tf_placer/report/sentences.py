@@ -31,6 +31,12 @@ from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform.fusion.costs import savings_of
 
+FIGURES = pathlib.Path(__file__).with_name("gpu_fidelity.json")  # of simulated GPUs beside real ones
+ALL = "all"  # GPUs of the page together
+_PAGE = "docs/results/gpu_fidelity.md"
+_MOST_RUNS = 4  # of layers that are told by name
+_LEAST = 5e-4  # share of the time of all layers with which one is told
+_RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
 _HOW = {
     Clock.SIMULATED: "in the simulator",
     Clock.MEASURED: "on the runtime, each timed by itself",
@@ -86,9 +92,6 @@ def headline(outcome: Outcome) -> str:
     doubt = f", which is {doubt}" if gained.saved > 0 and round(gained.saved, 3) else ""
     leave = "leave the program as it is" if gained.rival.is_as_it_is else f"use one device{splits}"
     return f"No gain: {leave} ({rival_takes} {how}). The plan written ({title}) takes {takes}: {less}{doubt}."
-
-
-_RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
 
 
 def _other_plans(outcome: Outcome) -> list[str]:
@@ -237,9 +240,6 @@ def capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-# --- Memory.
-
-
 def fit_sentences(outcome: Outcome) -> list[str]:
     """Sentences for a step that no single accelerator holds: what it needs, what holds most, how the plan fits."""
     if outcome.room is None:
@@ -282,9 +282,6 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
     return fullest.name, search.peak_bytes[fullest.name], fullest.memory_bytes
 
 
-# --- Layers.
-
-
 def _layer_sentences(outcome: Outcome) -> list[str]:
     """Sentences on how much slower a plan of whole layers is; none unless it was asked for."""
     by_layer, plan = outcome.by_layer, outcome.written.placement
@@ -312,12 +309,6 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
             f"Whole layers are another plan, without the {' and the '.join(lost)} of that of single ops."
         )
     return sentences
-
-
-# --- The batch in parts: what the plan does, and what splitting would give.
-
-_MOST_RUNS = 4  # of layers that are told by name
-_LEAST = 5e-4  # share of the time of all layers with which one is told
 
 
 def plan_in_parts_sentences(placement: Placement) -> list[str]:
@@ -413,9 +404,6 @@ def _instead(outcome: Outcome, row: Timed) -> str:
     )
 
 
-# --- A function's plan.
-
-
 def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
     """One clause that follows "the function is": placed, kept as it was, or not decided yet, with both times.
 
@@ -443,13 +431,6 @@ def _last_times(outcome: Outcome) -> str:
         return f"{takes}, {label}{where}"
     subject = "the function takes as it is" if gained.rival.is_as_it_is else "the best single device takes"
     return f"{takes}, {milliseconds(gained.rival_s)} {subject}: {gain(gained.saved)}{where}"
-
-
-# --- Distance of simulated GPUs from real ones: figures of ``docs/results/gpu_fidelity.md``.
-
-FIGURES = pathlib.Path(__file__).with_name("gpu_fidelity.json")
-ALL = "all"  # GPUs of the page together
-_PAGE = "docs/results/gpu_fidelity.md"
 
 
 def fidelity_sentence(model: str) -> str:

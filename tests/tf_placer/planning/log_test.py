@@ -121,7 +121,7 @@ def test_shares_are_of_what_the_others_leave(tmp_path, is_equal):
     assert work.durations.of("own x") is None
     over_s = 7.0 - work.given_s["other"][0]
     assert work.durations.of("other x") == (pytest.approx(over_s, abs=1e-3) if over_s > 0 else None)
-    assert work.log.given_s("own") == 0.75 * room_s
+    assert work.log.had_s("own")[0] == 0.75 * room_s
 
 
 def test_a_search_for_which_there_is_no_time_makes_a_round_and_no_more(tmp_path):
@@ -222,7 +222,7 @@ def test_what_stages_took_is_kept_for_the_next_time(work):
     )
     assert work.durations.of("reading x") == 3.0
     assert work.durations.of("measuring x") == 2.5
-    assert work.log.took_s("measuring") == 2.5 and work.log.took_s("racing") == 0.0
+    assert work.log.had_s("measuring")[1] == 2.5 and work.log.had_s("racing") == (0.0, 0.0)
     assert work.log.expected("reading", 9.0, "reading x").seconds == 3.0
 
 
