@@ -237,7 +237,6 @@ class AutoPlaced(WrappingFunction):
         self._tell_of_the_plan(settled)
 
     def _tell_of_the_plan(self, signature: Signature) -> None:
-        """Warns where a plan was found and calls do not run by it."""
         if signature.plan is not None and signature.is_used is False:
             remedy = "keep_unplaced=False runs it all the same"
             text = f"{self.name!r} runs as it is: {why_not(signature.plan)}; {remedy}"

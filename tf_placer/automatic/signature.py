@@ -422,7 +422,6 @@ class _Placing:
         return placed_concrete_function(self.concrete, self.item, self.placement, devices, state)
 
     def take_back(self) -> None:
-        """Undoes ``place``."""
         if self.writing is not None:
             self.writing.undo()
         move_back(self.concrete, self.whole, self.home)

@@ -287,7 +287,6 @@ class _Watched:
             self._tell_placed(name, "its plan")
 
     def _settle(self) -> None:
-        """Applies the verdict of the trial."""
         assert self._signature is not None  # it was tried
         self.is_settled = True
         settled = self._signature = self._signature.settled()
@@ -379,11 +378,9 @@ class _Copy:
     state: RandomState | None  # what it draws from; None where it draws nothing with a seed
 
     def follow_seeds(self) -> None:
-        """As ``RandomState`` does."""
         if self.state is not None:
             self.state.follow_seeds()
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
-        """Runs the script."""
         self.follow_seeds()
         return call_flat(self.function, inputs)

@@ -159,7 +159,6 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
 
 
 def _tensorflow() -> list[Finding]:
-    """Version of TensorFlow, and the devices visible to this process."""
     devices = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
     version = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python {sys.version.split()[0]}"
     cards = glob.glob("/dev/nvidia[0-9]*")
@@ -175,7 +174,6 @@ def _tensorflow() -> list[Finding]:
 
 
 def _devices(probed: concurrent.futures.Future[Cluster]) -> tuple[Cluster | None, Finding]:
-    """Devices that plans can be measured on."""
     about = "what can be measured on (--cluster=local)"
     try:
         cluster = probed.result()

@@ -32,8 +32,6 @@ _LISTED = 8
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Answer:
-    """Explanation of an op or a layer."""
-
     about: dict[str, Any]  # as JSON
     lines: Sequence[str]  # the same in sentences
     units: np.ndarray  # positions of those that move

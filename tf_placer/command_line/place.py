@@ -91,7 +91,6 @@ def compare(
 
 
 def _found(request: Request, log: Log, finish: Finish) -> Outcome:
-    """Everything, from reading to writing."""
     with log:
         rest = [*finding(request, None, log), *closing(request, None, log)]
         log.announce([*reading(request, log), *rest])

@@ -29,15 +29,20 @@ from tf_placer.search import methods
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, Budget, Objective, configured
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
+_SIZE = re.compile(r"[1-9][0-9]{0,17}")
+# Options that a source and a request have under the same names.
+_OF_SOURCE = (
+    *("workload", "saved_model", "signature", "meta_graph", "fetches", "batch_size", "graph", "script"),
+    *("args", "tags", "batch_statistics"),
+)
+_OF_REQUEST = ("seed", "costs", "complete_plan", "write", "by", "budget_of", "robust", "fuse")
+
 
 @dataclasses.dataclass(frozen=True)
 class Request(search_request.Request):
     """Request of a command."""
 
     source: Source
-
-
-_SIZE = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
@@ -48,19 +53,9 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
     # Everything that can be said without a machine comes before the machine is probed.
     load_op_libraries(options.op_library)
     source = Source(
-        options.workload,
-        options.saved_model,
-        options.signature,
-        options.meta_graph,
-        options.fetches,
-        options.batch_size,
-        graph=options.graph,
-        script=options.script,
-        args=options.args,
+        **{name: getattr(options, name) for name in _OF_SOURCE},
         input_shapes=_input_shapes(options.input_shape),
-        tags=options.tags,
         parts=1 if options.parts == AUTO else int(options.parts),
-        batch_statistics=options.batch_statistics,
     )
     pins = tuple(Pin.parse(text) for text in options.pin)
     is_place, is_search = options.command == "place", options.command in ("place", "compare")
@@ -90,20 +85,15 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
     if is_place and not options.order and is_searched:
         order = AUTO_ORDER  # where it costs no measurement
     return Request(
+        **{name: getattr(options, name) for name in _OF_REQUEST},
         source=source,
         cluster=cluster,
         budget=Budget(budget_s, evaluations) if is_search else Budget(evaluations=1),
-        seed=options.seed,
-        costs=options.costs,
         pins=pins,
         plan=applied,
-        complete_plan=options.complete_plan,
         respect_devices=options.respect_devices if is_search else None,
         settings=_settings(options),
-        write=options.write,
-        by=options.by,
         objective=objective,
-        budget_of=options.budget_of,
         recomputes=options.recompute == AUTO,
         parks=options.offload == AUTO,
         # The batch's size is fixed, and the plan's own graph runs: a SavedModel serves any batch, and a MetaGraphDef is
@@ -112,9 +102,7 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
         and source.parts == 1
         and bool(source.workload or source.script)
         and not (pins or applied or options.respect_devices),
-        robust=options.robust,
         order=order,
-        fuse=options.fuse,
         fleet=FleetAddress.parse(options.fleet) if options.fleet else None,
         folder=pathlib.Path(options.out) if is_place else None,
         profiles=Cache(is_anew=options.refresh),

@@ -37,7 +37,6 @@ _WRITE_S = 1.0  # a signature that was never written on this machine
 
 
 def _search(options: Flags, console: rich.console.Console) -> dict[str, Any]:
-    """``place`` and ``compare``."""
     out = pathlib.Path(options.out)
     if options.saved_model:
         model, results = pathlib.Path(options.saved_model).resolve(), out.resolve()

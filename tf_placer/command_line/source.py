@@ -189,7 +189,6 @@ class _FirstCall:
 
     @contextlib.contextmanager
     def awaited(self) -> Iterator[None]:
-        """Watches calls meanwhile."""
         profiles, tell = (sys.getprofile(), threading.getprofile()), threading.excepthook
         make = keras.Model.make_train_function
 
@@ -323,14 +322,12 @@ def _is_trained(value: Any) -> bool:
 
 
 def _as_arguments(value: Any) -> tuple:
-    """A tuple of arguments from a script's value."""
     if callable(value) and not isinstance(value, tf.TypeSpec):
         value = value()
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
 def _signature(function: Any) -> tuple | None:
-    """Input signature of a function, or None."""
     if isinstance(function, ConcreteFunction):
         count = len(function.inputs) - len(function.captured_inputs)
         return tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.inputs[:count])
@@ -349,7 +346,6 @@ def _parameters(function: Any) -> inspect.Signature:
 
 
 def _needs_no_arguments(function: Any) -> bool:
-    """True if a function can be called without arguments."""
     if isinstance(function, keras.Model):
         return False
     return all(one.default is not one.empty for one in _parameters(function).parameters.values())

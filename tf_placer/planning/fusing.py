@@ -378,7 +378,6 @@ class _Search:
         return opened
 
     def _turns(self, racers: Sequence[_Opened], rounds: int, warmups: int = 1) -> list[list[float]]:
-        """Step times of each, in turn."""
         steps = [racer.program.step for racer in racers]
         return race_steps(steps, rounds, warmups, 1.0, clock=self._clock, limit=self._limit)
 

@@ -347,7 +347,6 @@ class _LiveSearch:
             yield seconds
 
     def _measure_what_is_there(self) -> None:
-        """Measures every single device, and the plan that was there before."""
         (whole,), fleet, problem = self._forms, self._timing.fleet, self._timing.whole.problem
         rows = single_rows(problem, evaluations=1)
         if fleet is not None:
@@ -464,11 +463,9 @@ class _LiveSearch:
         return result
 
     def _is_known(self, plan: Placement) -> bool:
-        """True if a plan was measured already."""
         return any(self._is_same(trial, plan) for trial in self._trials)
 
     def _is_same(self, trial: Timed, plan: Placement) -> bool:
-        """True if a trial is of this plan."""
         form = self._form_of(trial)
         if not form.form.has(plan):
             return False

@@ -180,7 +180,6 @@ class Log:
                 self._keep(phase, *self._done[-1])
 
     def _keep(self, phase: Phase, corrected: Phase, given_s: float, took_s: float) -> None:
-        """Keeps the length of a phase that is over."""
         if phase.is_cut and took_s >= given_s:
             self._cut.add(phase.key)
         if not phase.key:
@@ -249,7 +248,6 @@ class Log:
 
     @property
     def _running_s(self) -> float:
-        """Time left of the running phase."""
         running = self._running  # read once: other threads show what is left
         if running is None:
             return 0.0
@@ -272,21 +270,16 @@ class Log:
 
     def _room_s(self, phases: Sequence[Phase]) -> float:
         """Seconds for the shares besides these phases; in need, those that can be cut leave them some."""
-        left_s, cut_s = self._left_ahead_s, self._cut_s
+        left_s, cut_s = self._left_and_cut_s()
         cut_s += sum(phase.seconds or 0.0 for phase in phases if phase.is_optional)
         return max(left_s - cut_s, _LEAST_SHARE * left_s)
 
-    @property
-    def _left_ahead_s(self) -> float:
-        """What is left for phases ahead with a share and such that can be cut."""
+    def _left_and_cut_s(self) -> tuple[float, float]:
+        """What is left for phases ahead with a share and such that can be cut, and what these would take."""
         running = self._running
         running_s = 0.0 if running is None or running[0].is_once else self._running_s
-        return max(self.left_s - running_s, 0.0)
-
-    @property
-    def _cut_s(self) -> float:
-        """What phases ahead that can be cut would take."""
-        return sum(self._unlimited_s(phase) for phase in self._ahead if phase.is_cut)
+        cut_s = sum(self._unlimited_s(phase) for phase in self._ahead if phase.is_cut)
+        return max(self.left_s - running_s, 0.0), cut_s
 
     def _expected_s(self, phase: Phase) -> float | None:
         """The length of a phase as the budget stands."""
@@ -295,11 +288,11 @@ class Log:
         if phase.share:
             is_ahead = any(phase_ahead is phase for phase_ahead in self._ahead)
             return phase.seconds + phase.share * (self._seconds_of_a_share() if is_ahead else self._weight_s)
-        expected_s = self._unlimited_s(phase)
-        if not phase.is_cut or not self._cut_s:
+        expected_s, (left_s, cut_s) = self._unlimited_s(phase), self._left_and_cut_s()
+        if not phase.is_cut or not cut_s:
             return expected_s
         searching = _LEAST_SHARE if any(phase_ahead.share for phase_ahead in self._ahead) else 0.0
-        return expected_s * min(1.0, (1 - searching) * self._left_ahead_s / self._cut_s)
+        return expected_s * min(1.0, (1 - searching) * left_s / cut_s)
 
     def _unlimited_s(self, phase: Phase) -> float:
         """The length of a phase without a share, were there no budget."""
@@ -319,7 +312,6 @@ class Log:
         return min(max(sum(took_s for _, took_s in done) / thought_s, _LEAST_PACE), _MOST_PACE)
 
     def _line(self) -> rich.text.Text:
-        """Progress line."""
         now = self._running
         if now is None:
             return rich.text.Text("")

@@ -391,7 +391,6 @@ class Outcome:
 
     @functools.cached_property
     def _whole_layers(self) -> tuple[Timed, ...]:
-        """The plan of whole layers, where there is one."""
         whole = None if self.by_layer is None else self.by_layer.whole
         if whole is None:
             return ()

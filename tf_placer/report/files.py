@@ -191,7 +191,6 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
 
 
 def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
-    """Number of layers that have ops, and step time of a plan of whole layers, if there is one."""
     whole, devices = by_layer.whole, [device.name for device in outcome.problem.cluster.devices]
     return {
         "layers": by_layer.num_layers,
@@ -204,7 +203,6 @@ def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
 
 
 def _of_memory(outcome: Outcome) -> dict[str, Any]:
-    """Slow-down of the plan of least memory, and the memory that one device lacks; None where it does not apply."""
     least, room = outcome.search.least_memory, outcome.room
     return {
         "objective": "time" if least is None else "memory",

@@ -117,7 +117,6 @@ def _devices_of(cluster: str) -> str:
 
 
 def _of_script(plan: str, made_for: Mapping[str, Any], called: str) -> list[HowTo]:
-    """Ways to run a function or a model of a script by a plan."""
     where, _, name = str(made_for["script"]).rpartition(":")
     cluster, batch_size = str(made_for.get("cluster", "local")), int(made_for.get("batch_size", 32))
     folder, module = os.path.split(where.removesuffix(".py"))
