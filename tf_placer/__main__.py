@@ -70,9 +70,8 @@ def _run(options: Flags, console: rich.console.Console) -> Any:
     if options.command == "doctor":
         what = "looking at TensorFlow, devices and compiled code"
         with HEARTBEAT.showing(console, lambda: what), concurrent.futures.ThreadPoolExecutor(1) as pool:
-            probed = pool.submit(
-                tf_placer.Cluster.local
-            )  # in a child process, while TensorFlow is loaded here
+            # In a child process, while TensorFlow is loaded here.
+            probed = pool.submit(tf_placer.Cluster.local)
             native_log.load_tensorflow()
             from tf_placer.command_line.doctor import examine  # TensorFlow with it
 

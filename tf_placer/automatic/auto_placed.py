@@ -153,9 +153,8 @@ class AutoPlaced(WrappingFunction):
         signature = self._signature(concrete, inputs, may_have_run=may_have_run)
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
-        fits = do_fit(
-            signature.shapes, inputs
-        )  # a tensor where only a run knows: sizes are open in functions
+        # A tensor where only a run knows: inside another function sizes may be open.
+        fits = do_fit(signature.shapes, inputs)
         if fits is False:
             self._tell(f"its plan is of {signature.splitting}, and calls of another batch do not run by it")
             return call_flat(signature.unplaced if tf.executing_eagerly() else concrete, inputs)
@@ -400,13 +399,10 @@ class AutoPlaced(WrappingFunction):
         with _PLACING, random_state_kept(), outside_functions():
             if key in self._signatures:  # another thread placed it meanwhile
                 return self._signatures[key]
-            name, others = (
-                str(self.name),
-                [placed.item for placed in self._signatures.values() if placed.item],
-            )
+            others = [placed.item for placed in self._signatures.values() if placed.item is not None]
             try:
                 signature = placed_signature(
-                    name, concrete, inputs, self._config, others, is_called, may_have_run
+                    str(self.name), concrete, inputs, self._config, others, is_called, may_have_run
                 )
             except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
                 self._tell(one_line(error), error)

@@ -60,12 +60,6 @@ _WIDTH, _COLUMN = 110, 26  # of help
 _NEED_LIVE_DEVICES = ("measure", "profile")
 
 
-def check_runs_on(command: str, cluster: str, is_live: bool) -> None:
-    """Raises InputError where a command that needs live devices is given a cluster that is only described."""
-    if not is_live:
-        raise InputError(f"cluster {cluster!r} is only described; {command} on --cluster=local")
-
-
 def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
     """Prints a line for each; returns them with their devices, None for this machine, which is not probed."""
     keys, clusters = ("name", "type", "model", "memory_bytes"), list[dict[str, Any]]()
@@ -201,8 +195,9 @@ def check_flags(options: Flags) -> None:
         cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
         name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
         is_logical = cluster is not None and cluster.kind == LOGICAL
-        if options.command in _NEED_LIVE_DEVICES or (options.command == "run" and not is_logical):
-            check_runs_on(options.command, name, is_live)
+        needs_live = options.command in _NEED_LIVE_DEVICES or (options.command == "run" and not is_logical)
+        if needs_live and not is_live:
+            raise InputError(f"cluster {name!r} is only described; {options.command} on --cluster=local")
         for other in ("graph", "robust"):
             if is_live and getattr(options, other):
                 raise InputError(

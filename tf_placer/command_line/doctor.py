@@ -99,11 +99,8 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
     """
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices(probed)
-        contents, cores, memory = (
-            [contents_of(kind) for kind in kinds()],
-            cores_of_this_process(),
-            memory_of_this_process(),
-        )
+        contents = [contents_of(kind) for kind in kinds()]
+        cores, memory = cores_of_this_process(), memory_of_this_process()
         compiler, scotch, ray = os.environ.get("CXX", "g++"), partitioners.why_missing(), ray_version()
         path = shutil.which(compiler)
         missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"

@@ -12,7 +12,6 @@ import rich.table
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import known, milliseconds, percentage, size
 from tf_placer.calibration.build_problem import OpTimes, calibrated, profile
-from tf_placer.command_line.check_flags import check_runs_on
 from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -43,10 +42,8 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
       are not known.
 
     Raises:
-      InputError: the cluster is not live, or the plan is for another graph or cluster.
+      InputError: the plan is for another graph or cluster.
     """
-    check_runs_on("measure", request.cluster.name, request.cluster.is_live)
-
     log = Log(console)
     import_meanwhile(request.cluster)
     count = 1 + len(request.cluster.devices)

@@ -118,11 +118,8 @@ class Script:
 
     def run_as_main(self) -> types.ModuleType:
         """Runs the script once more, as ``python SCRIPT`` does; its names replace the module's."""
-        main, before, imported = (
-            types.ModuleType("__main__"),
-            sys.modules["__main__"],
-            sys.modules[self.module],
-        )
+        before, imported = sys.modules["__main__"], sys.modules[self.module]
+        main = types.ModuleType("__main__")
         main.__dict__.update(__file__=self.path, __package__=imported.__package__, __imported__=imported)
         remedy = (
             f"it runs as __main__ up to its first call of {self.name}; set {self.args_name} to do without"

@@ -148,10 +148,8 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
         return tf.TensorSpec(sizes, value.dtype, value.name)
 
     with script.errors_told("it must run when it is traced with its example arguments"):
-        function, names = (
-            program,
-            [name for name in (script.args_name, _EXAMPLE_ARGS) if hasattr(module, name)],
-        )
+        function = program
+        names = [name for name in (script.args_name, _EXAMPLE_ARGS) if hasattr(module, name)]
         if args is not None:
             stated: tuple | None = _as_arguments(script.find(module, args))
         else:

@@ -238,8 +238,8 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
     """
     number_of = _traced_names(problem)
     order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
-    ran: defaultdict[str, list[Span]] = defaultdict(list)
-    received: defaultdict[str, list[Span]] = defaultdict(list)
+    # Of a device, and whether they are receipts.
+    spans_of: defaultdict[tuple[str, bool], list[Span]] = defaultdict(list)
     for device in trace.step_stats.dev_stats:
         for node in device.node_stats:
             if node.node_name == _RECEIVED:
@@ -249,7 +249,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
                 if crossed is not None:
                     name = crossed["name"]
                     args |= {"from": crossed["source"], "to": crossed["target"]}
-                received[device.device].append(Span(name, "transfer", *node_times_ns(node), args))
+                spans_of[device.device, True].append(Span(name, "transfer", *node_times_ns(node), args))
             elif node.node_name != _SOURCE:
                 # Type and unit are the plan's: the trace has the kernel's type, which differs among processors.
                 op, kernel = owner(node.node_name, number_of), _TYPE.search(node.timeline_label)
@@ -257,15 +257,18 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
                 if op is not None:  # not the runtime's own
                     number = number_of[op]
                     args |= {"type": problem.op_types[number], "unit": int(problem.unit_of_op[number])}
-                ran[device.device].append(Span(node.node_name, "op", *node_times_ns(node), args))
-    spans = [span for row_spans in (*ran.values(), *received.values()) for span in row_spans]
-    begin_ns = min((span.start_ns for span in spans), default=0)
-    process = TraceProcess(pid, "measured")
-    names = sorted({*ran, *received, *order}, key=lambda name: (order.get(name, len(order)), name))
+                spans_of[device.device, False].append(Span(node.node_name, "op", *node_times_ns(node), args))
+    begin_ns = min((span.start_ns for spans in spans_of.values() for span in spans), default=0)
+    process, devices = TraceProcess(pid, "measured"), {*order, *(device for device, _ in spans_of)}
+    names = sorted(devices, key=lambda name: (order.get(name, len(order)), name))
     for name, label in zip(names, device_labels(names), strict=True):
-        process.add_spans(label, _shifted(ran[name], begin_ns))
-        if received[name]:
-            process.add_spans(f"received by {label}", _shifted(received[name], begin_ns))
+        for is_receipt, row in ((False, label), (True, f"received by {label}")):
+            if (spans := spans_of[name, is_receipt]) or not is_receipt:
+                since_begin = (
+                    span._replace(start_ns=span.start_ns - begin_ns, end_ns=span.end_ns - begin_ns)
+                    for span in spans
+                )
+                process.add_spans(row, [span for span in since_begin if span.end_ns > span.start_ns])
     return process.events
 
 
@@ -289,15 +292,6 @@ def measured_spans(problem: Problem, trace: tf.compat.v1.RunMetadata) -> np.ndar
     for number, times in ends.items():
         measured[number] = np.subtract(times, begin_ns)
     return measured
-
-
-def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
-    """Those that take time, since the step began."""
-    return [
-        Span(span.name, span.category, span.start_ns - begin_ns, span.end_ns - begin_ns, span.args)
-        for span in spans
-        if span.end_ns > span.start_ns
-    ]
 
 
 def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None = None) -> str:

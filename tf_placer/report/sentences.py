@@ -7,7 +7,6 @@ import json
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -334,10 +333,11 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     of_layer = time_ns.sum(axis=(1, 2))
     shown_layers = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
     places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in shown_layers]
-    labels, devices = (
-        [layers.names[layer].rpartition("/")[2] for layer in shown_layers],
-        problem.cluster.labels,
-    )
+    labels = [layers.names[layer].rpartition("/")[2] for layer in shown_layers]
+    on_place = {}
+    for place in places:
+        *names, last_name = (problem.cluster.labels[d] for d in place)
+        on_place[place] = f"split over {', '.join(names)} and {last_name}" if names else f"on {last_name}"
     # Layers in the order of the program, those at one place together; their numbers where there are many changes.
     runs = [
         (place, [name for _, name in run])
@@ -346,18 +346,13 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     if len(runs) <= _MOST_RUNS:
         suffixes = [f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else "" for _, names in runs]
         pairs = zip(runs, suffixes, strict=True)
-        where = ", ".join(f"{names[0]}{suffix} {_on(place, devices)}" for (place, names), suffix in pairs)
+        where = ", ".join(f"{names[0]}{suffix} {on_place[place]}" for (place, names), suffix in pairs)
     else:
         counts = Counter(places).most_common()
-        phrases = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
+        phrases = [f"{count} {on_place[place]}" for place, count in counts[:_MOST_RUNS]]
         rest = sum(count for _, count in counts[_MOST_RUNS:])
         where = f"of {len(labels)} layers " + ", ".join([*phrases, *([f"{rest} elsewhere"] if rest else [])])
     return [f"The plan: the batch in {splitting.parts} parts; {where}."]
-
-
-def _on(place: tuple[int, ...], devices: Sequence[str]) -> str:
-    *names, last_name = (devices[d] for d in place)
-    return f"split over {', '.join(names)} and {last_name}" if names else f"on {last_name}"
 
 
 def split_batch_sentences(outcome: Outcome) -> list[str]:

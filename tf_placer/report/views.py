@@ -18,7 +18,6 @@ import rich.table
 import tensorflow as tf
 
 from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
-from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import (
     AS_IT_IS,
     DATA_PARALLEL,
@@ -249,11 +248,13 @@ def table(outcome: Outcome) -> rich.table.Table:
     main, *rest = outcome.forms
     of_candidates = [outcome.form_of(row) for row in outcome.candidates]
     shown_forms = [main, *(form for form in rest if form in of_candidates)]
+    sizes = [f"{form.problem.num_ops} ops in {form.problem.num_units} units" for form in shown_forms]
     if len(shown_forms) == 1 and main.problem.splitting is None:
-        title += f": {_size(main)}"
+        title += f": {sizes[0]}"
     else:
         head, *tail = (
-            f"{'the batch ' if form is main else ''}{form.title}: {_size(form)}" for form in shown_forms
+            f"{'the batch ' if form is main else ''}{form.title}: {size}"
+            for form, size in zip(shown_forms, sizes, strict=True)
         )
         title = "; ".join([f"{title}, {head}", *tail])
     rows = rich.table.Table(title=title)
@@ -287,10 +288,6 @@ def table(outcome: Outcome) -> rich.table.Table:
 def _excess(seconds: float | None, single_s: float | None) -> str:
     share = None if seconds is None or single_s is None else excess(seconds, single_s)
     return percentage(share, signed=True)
-
-
-def _size(form: Form) -> str:
-    return f"{form.problem.num_ops} ops in {form.problem.num_units} units"
 
 
 def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
