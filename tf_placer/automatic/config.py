@@ -178,10 +178,6 @@ class AutoPlaceConfig:
         is_one_cpu = cluster.kind == "local" and [device.type for device in cluster.devices] == ["CPU"]
         return Cluster.logical(1) if self.fuse and is_one_cpu else cluster
 
-    def only_fuses(self, cluster: Cluster) -> bool:
-        """True if on the chosen cluster the function stays in this process and clusters alone are searched."""
-        return self.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
-
     def with_pins_for(self, op_names: Sequence[str], others: Sequence[Sequence[str]]) -> AutoPlaceConfig:
         """The same for one signature, without pins that are about ``others``, op names of other signatures, alone."""
         pins = [Pin(ops, device) for ops, device in self.pins.items()]

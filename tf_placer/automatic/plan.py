@@ -132,8 +132,11 @@ def _plan_of(
     item, cluster = request.source.item(), request.cluster
     is_timed = cluster.is_live and item.runs_standalone
 
+    # The function stays in this process then, and clusters alone are searched.
+    only_fuses = config.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
+
     def phases_of(whole: Form | None) -> list[Phase]:
-        return [Phase(FUSE, share=1.0)] if config.only_fuses(cluster) else finding(request, whole, log)
+        return [Phase(FUSE, share=1.0)] if only_fuses else finding(request, whole, log)
 
     profiling_s = awaited_s(item, cluster, cache=request.profiles) if is_timed else 0.0
     if profiling_s:
@@ -174,7 +177,7 @@ def _plan_of(
     before_search(whole.problem)  # a trial of what the caller does with the plan, and as long as that
     log.expect([*phases, Phase(_APPLY, time.monotonic() - began_s)])
     kept = None if config.refresh else kept
-    if config.only_fuses(cluster):
+    if only_fuses:
         compile_simulator(log)
         with log.phase(FUSE) as seconds:
             outcome = fused_here(item, whole.problem, seconds)

@@ -74,17 +74,15 @@ class Watcher:
         self._functions: weakref.WeakKeyDictionary[Function, _Watched] = weakref.WeakKeyDictionary()
         self._traced: list[_Watched] = []  # those whose calls run now
         self._is_placing = False
-        self._left: dict[str, str] = {}  # name of a function of which nothing is told -> why it runs as it is
+        self.runs_as_it_is: dict[
+            str, str
+        ] = {}  # name of a function of which nothing is told -> why it runs as it is
 
     def say(self, line: str) -> None:
         """Tells a line once."""
         if line not in self._said:
             self._said.add(line)
             self._say(line)
-
-    def leave(self, function: Function, why: str) -> None:
-        """Takes note of a function that runs as it is, for the end."""
-        self._left[str(function.name)] = why
 
     def nothing_placed(self) -> str:
         """One line where no function ran by the plan that was given, or all ran as it is untold; empty otherwise."""
@@ -93,7 +91,7 @@ class Watcher:
             remedy = "make one with tf-placer place SCRIPT.py:NAME, or give --batch_size as there"
             why_not = self.why_not or f"{other}; {remedy}"
             return "" if self.placed else f"no function ran by {self.plan.source}: {why_not}"
-        reasons = [f"{name} {why}" for name, why in self._left.items()]
+        reasons = [f"{name} {why}" for name, why in self.runs_as_it_is.items()]
         rest = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         return "" if self._said else f"nothing is placed: {'; '.join(reasons[:_SHOWN])}{rest}"
 
@@ -104,10 +102,10 @@ class Watcher:
         if self._is_placing:
             return as_it_is(*args, **kwargs)
         if threading.current_thread() is not threading.main_thread():
-            self.leave(function, "is called by another thread than the main one")
+            self.runs_as_it_is[str(function.name)] = "is called by another thread than the main one"
             return as_it_is(*args, **kwargs)
         if not tf.executing_eagerly():
-            self._left.setdefault(str(function.name), "is called in a graph")
+            self.runs_as_it_is.setdefault(str(function.name), "is called in a graph")
             outputs = as_it_is(*args, **kwargs)
             for outer in self._traced[-1:]:
                 if not is_compiled(function):
@@ -120,7 +118,7 @@ class Watcher:
         if watched is None:
             watched = self._functions[function] = _Watched(self, function)
         if tf.config.functions_run_eagerly():
-            self.leave(function, "runs op by op (tf.config.run_functions_eagerly)")
+            self.runs_as_it_is[str(function.name)] = "runs op by op (tf.config.run_functions_eagerly)"
             return as_it_is(*args, **kwargs)
         as_it_is = functools.partial(watched.run, function, as_it_is)
         if watched.is_settled:
@@ -151,10 +149,8 @@ class _Watched:
     def __init__(self, watcher: Watcher, function: Function) -> None:
         self._watcher = watcher
         reason = why_a_strategy_decides()
-        watcher.leave(
-            function,
-            f"runs as it is: {reason}" if reason else f"is called fewer than {WATCHED_STEPS + 1} times",
-        )
+        why = f"runs as it is: {reason}" if reason else f"is called fewer than {WATCHED_STEPS + 1} times"
+        watcher.runs_as_it_is[str(function.name)] = why
         self.is_settled = is_compiled(function) or bool(why_a_strategy_decides())
         if is_compiled(function):
             watcher.say(f"{function.name} runs as it is: jit_compile=True has XLA compile it as one program")
@@ -261,7 +257,7 @@ class _Watched:
         seconds = statistics.median(self._samples_s[1:])
         if seconds < COSTLY_S:
             why = f"takes {milliseconds(seconds)} a step, and under {milliseconds(COSTLY_S)} no search pays"
-            self._watcher.leave(function, why)
+            self._watcher.runs_as_it_is[str(function.name)] = why
             return
         self._concrete, inputs = trace(function, args, kwargs)
         part, arguments = self._part(self._concrete, inputs)

@@ -147,13 +147,6 @@ class Script:
             code = _ScriptLoader(self.module, self.path).get_code(self.module)
         return code or compile("", self.path, "exec")
 
-    def names_its_own_as_main(self) -> bool:
-        """True for a script that has ``if __name__ == "__main__":``, and the name that is meant outside functions."""
-        code = self.code()
-        return "__main__" in code.co_consts and {"__name__", self.name.partition(".")[0]} <= set(
-            code.co_names
-        )
-
     def find(self, module: types.ModuleType, args: str | None = None) -> Any:
         """Object of a name in the script: the function itself, or the value of ``--args``."""
         value: Any = module

@@ -259,10 +259,13 @@ class _FirstCall:
     def may_be_in_main(self, module: types.ModuleType) -> bool:
         """True where an imported script leaves the arguments open, and may make the call as ``__main__``."""
         named = self._named()
-        if self._arguments is not None or not self._is_wanted() or not self._script.names_its_own_as_main():
+        code, owner = self._script.code(), self._script.name.partition(".")[0]
+        # It has ``if __name__ == "__main__":``, and the name that is meant outside functions.
+        has_main = "__main__" in code.co_consts and {"__name__", owner} <= set(code.co_names)
+        if self._arguments is not None or not self._is_wanted() or not has_main:
             return False
         if named is None:
-            return not hasattr(module, self._script.name.partition(".")[0])
+            return not hasattr(module, owner)
         is_function = callable(named) and not isinstance(named, type)
         return is_function and _signature(named) is None and not _needs_no_arguments(named)
 

@@ -99,11 +99,19 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     searched = [plan for plan in outcome.candidates if plan.search is not None]
     if written.is_single and outcome.method != written.name:
         rivals.append(written)
-    # Of the program as it is; a plan in parts has searched another one.
-    single, single_s = outcome.single, search.single_device_s
-    if single is not None and outcome.form.parts > 1:
-        single_s = single.simulated_s
+    single = (
+        outcome.single if outcome.form.parts > 1 else None
+    )  # a plan in parts has searched another program
     parallel = next((timed for timed in outcome.rows if timed.name == DATA_PARALLEL), None)
+    measured: dict[str, Any] = {}
+    if outcome.correction is not None:
+        trials = [
+            {"method": trial.name, "status": trial.status.name}
+            | {name: getattr(trial, name) for name in _OF_TRIAL}
+            for trial in outcome.trials
+        ]
+        correction = dataclasses.asdict(outcome.correction)
+        measured = {"why": outcome.notes[Note.WHY], "correction": correction, "trials": trials}
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -125,7 +133,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
         "tightest_bound": outcome.tightest_bound,
         "proven_optimal": [plan.name for plan in outcome.candidates if outcome.is_optimal(plan)],
-        "single_device_s": single_s,
+        "single_device_s": search.single_device_s if single is None else single.simulated_s,
         "parts_of": {row.name: getattr(outcome.form_of(row), "parts", None) for row in outcome.candidates},
         "baselines": {plan.name: plan.simulated_s for plan in rivals},
         "baselines_measured": {plan.name: plan.measured_s for plan in rivals},
@@ -158,22 +166,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "estimated_sizes": problem.estimated_sizes,
         **({} if outcome.by_layer is None else _of_layers(outcome, outcome.by_layer)),
         **_of_memory(outcome),
-        **(
-            {}
-            if outcome.correction is None
-            else {
-                "why": outcome.notes[Note.WHY],
-                "correction": dataclasses.asdict(outcome.correction),
-                "trials": [
-                    {
-                        "method": trial.name,
-                        "status": trial.status.name,
-                        **{name: getattr(trial, name) for name in _OF_TRIAL},
-                    }
-                    for trial in outcome.trials
-                ],
-            }
-        ),
+        **measured,
     }
 
 

@@ -244,6 +244,12 @@ def draw_step(
     scopes = tuple(dict.fromkeys(scope + slash for scope, slash, _ in names))
     number = {scope: i for i, scope in enumerate(scopes)}
     position = {name: i for i, name in enumerate(types)}
+    # What stays of each unit, at its first variable, or at its first op without any.
+    is_variable = np.isin(problem.op_types, sorted(VARIABLES))
+    order = np.lexsort((~is_variable, problem.unit_of_op))
+    units, first_ops = np.unique(problem.unit_of_op[order], return_index=True)
+    resident_bytes = np.zeros(problem.num_ops, np.int64)
+    resident_bytes[order[first_ops]] = problem.resident_bytes[units]
     return StepView(
         step_ns=timeline.runtime_ns,
         bound_by=tuple(timeline.bound_by().items()),
@@ -273,7 +279,7 @@ def draw_step(
             output_bytes=np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops).astype(
                 np.int64
             ),
-            resident_bytes=_resident_bytes(problem),
+            resident_bytes=resident_bytes,
             critical=_on_path(timeline, "op"),
             fused=np.flatnonzero([name.startswith(CLUSTER) for name in problem.op_types]),
         ),
@@ -291,16 +297,6 @@ def draw_step(
         memory=tuple(thinned(curve, timeline.runtime_ns) for curve in timeline.memory),
         path_links=_path_links(timeline),
     )
-
-
-def _resident_bytes(problem: Problem) -> np.ndarray:
-    """[N] int64: what stays of each unit, at its first variable, or at its first op without any."""
-    is_variable = np.isin(problem.op_types, sorted(VARIABLES))
-    order = np.lexsort((~is_variable, problem.unit_of_op))
-    units, first_ops = np.unique(problem.unit_of_op[order], return_index=True)
-    resident = np.zeros(problem.num_ops, np.int64)
-    resident[order[first_ops]] = problem.resident_bytes[units]
-    return resident
 
 
 def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
