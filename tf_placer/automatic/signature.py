@@ -344,11 +344,8 @@ def placed_signature(
         plan = dataclasses.replace(plan, form=split_form(program, plan.problem))
     form, kept = plan.form.item or form, item.without_values()
     # Every signature would keep a copy of every variable, and the record of its split.
-    lasting = dataclasses.replace(
-        Form(plan.problem, kept if plan.problem.splitting is None else None),
-        stayed_whole=plan.form.stayed_whole,
-        why_recomputed=why_recomputed,
-    )
+    whole = kept if plan.problem.splitting is None else None
+    lasting = Form(plan.problem, whole, stayed_whole=plan.form.stayed_whole, why_recomputed=why_recomputed)
     plan = dataclasses.replace(plan, form=lasting)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, kept, plan, staying)
