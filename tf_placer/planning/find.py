@@ -125,7 +125,7 @@ def _simulated(
             start = Placement(whole.problem, whole.problem.legalized(whole.unfit.choice.plan[np.newaxis])[0])
         # What is done again was chosen for plain plans. It is chosen again for the first plan that a search finds, and
         # the search goes on from there.
-        took_s = log.took_s(RECOMPUTE)
+        took_s = log.had_s(RECOMPUTE)[1]
         fits_anew = whole.unfit is not None and request.is_free and 2 * took_s < seconds
         budget = request.budget_in(seconds - took_s).share(2) if fits_anew else request.budget_in(seconds)
         searched = _candidate(request, whole, log, method, budget, start)
