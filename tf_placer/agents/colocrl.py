@@ -36,8 +36,7 @@ from tf_placer.grouper.rules import tied_by_rules, tied_groups
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 
-# Keras' name prefixes of ops that belong to one convolution; layers that the papers' workloads
-# repeat.
+# Keras' name prefixes of ops that belong to one convolution; layers that the papers' workloads repeat.
 _LAYERS = (
     r"(?:conv2d|batch_normalization|activation)((?:_\d+)+)/"  # Inception: one number for all three
     r"|/(\w+?)_(?:conv|bn|relu)(?:_\d+)?/"  # ResNet: one name
@@ -68,8 +67,7 @@ class ColocRlConfig(Settings):
     max_groups: int = setting(256, paper=1024, least=1)
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
     colocate: bool = setting(True)  # the three rules decide the groups; else the min cut alone
-    # Regular expression of where the name scope of one step of an unrolled layer ends
-    # (``unrolled_calls``); "" for none.
+    # Regular expression: where the name scope of a step of an unrolled layer ends (``unrolled_calls``).
     step_pattern: str = setting(_STEPS, remedy=_PATTERN)
     # Regular expression; names of one layer capture the same (``name_scope``); "" for none.
     layer_pattern: str = setting(_LAYERS, remedy=_PATTERN)
@@ -78,8 +76,7 @@ class ColocRlConfig(Settings):
     # of Inception-V3, 29 % of its work.
     largest_share: float = setting(0.1, paper=1.0, above=0, most=1)
     hidden: int = setting(64, paper=256, least=1, even=True)  # H
-    # How often an untrained policy chooses each group's device of the starting plan, so that a
-    # search begins at the best plan that costs nothing; 0 leaves it unbiased.
+    # How often an untrained policy chooses each group's device of the starting plan; 0: unbiased.
     start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
     controllers: int = setting(1, paper=20, least=1)  # that take turns, each with a baseline of its own
     placements: int = setting(64, paper=8, least=1)  # K, that a controller draws for an update: its workers
@@ -88,8 +85,7 @@ class ColocRlConfig(Settings):
     elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
     # Mean entropy of a decision, in nats, from which it is steered to 0.02; 0 for no steering.
     entropy_start: float = setting(0.3, paper=0.0, least=0)
-    # Updates after which a failing placement does not teach.
-    valid_only_after: int = setting(500, paper=5000, least=0)
+    valid_only_after: int = setting(500, paper=5000, least=0)  # updates; then no failing placement teaches
 
     # The paper's, in every preset.
     tanh_constant: ClassVar[float] = 5.0  # C of the bounded logits
@@ -114,24 +110,14 @@ _WORK = 6
 
 
 def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_features: bool) -> np.ndarray:
-    """Embeddings of groups (Mirhoseini et al. 2017, section 3.2): op types, output shapes, adjacency.
+    """[G, F] float32 embeddings (Mirhoseini et al. 2017, section 3.2): op types, output shapes, adjacency.
 
-    - types: log(1 + count) of each op type; the layer that reads them has a trained vector for each
-      type;
+    - types: log(1 + count) of each op type; the layer that reads them has a vector for each type;
     - sizes: of the group's costliest op, log(1 + dimension) / 10 of the first 4 dimensions of the
       first 4 outputs, 0 where there is none;
     - work: share of all work, share of what stays in memory, log10(1 + bytes of all outputs) / 10,
-      and levels and slack of the costliest op (``Levels``): a departure, else 0;
-    - adjacency: 1 where a tensor passes between two groups, in either direction.
-
-    Args:
-      problem: what is placed.
-      groups: of its units.
-      max_groups: columns of the adjacency, at least as many as there are groups.
-      work_features: whether the work's columns are filled.
-
-    Returns:
-      [G, F] float32.
+      and levels and slack of the costliest op (``Levels``): a departure, 0 without ``work_features``;
+    - adjacency, of ``max_groups`` columns: 1 where a tensor passes between two groups, either way.
     """
     count = groups.count
     group_of_op = groups.group_of_unit[problem.unit_of_op]
@@ -195,9 +181,9 @@ def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
 class ColocRlPolicy(SequencePolicy):
     """p(devices | groups): an encoder reads the groups, a decoder with attention gives each its device."""
 
-    def __init__(self, config: ColocRlConfig, seed: int, groups: int, name: str = "colocrl_policy"):
+    def __init__(self, config: ColocRlConfig, seed: int, groups: int):
         """Draws weights from the seed, for up to ``max_groups`` groups, or ``groups`` if more."""
-        super().__init__(name=name)
+        super().__init__(name="colocrl_policy")
         self.max_groups = max(config.max_groups, groups)
         self.placer = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
         # Widths are the same for every problem: the layers can be made now.
@@ -246,9 +232,8 @@ class ColocRlLearner(PolicyLearner):
         self.entropy_weight = tf.Variable(1.0, trainable=False, name="entropy_weight")
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
-        # [K, G]
-        device_of_group = self.policy.sample(self.inputs, self._config.placements, seed).actions[0]
-        return Proposal(device_of_group, self.policy.placements(self.inputs, device_of_group))
+        actions = self.policy.sample(self.inputs, self._config.placements, seed).actions[0]  # [K, G]
+        return Proposal(actions, self.policy.placements(self.inputs, actions))
 
     def _update_gradients(
         self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor

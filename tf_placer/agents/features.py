@@ -39,8 +39,7 @@ class Levels(NamedTuple):
     waits for.
     """
 
-    # [N] float64, longest chain of ops before this one, as a share of the critical path
-    top: np.ndarray
+    top: np.ndarray  # [N] float64, longest chain of ops before this one, over the critical path
     bottom: np.ndarray  # [N] float64, longest chain that begins with this op, itself included
     slack: np.ndarray  # [N] float64, rest of the critical path; 0 for an op on the path
     path_ns: int  # the critical path, at least 1
@@ -72,30 +71,18 @@ FIXED_WIDTH = 41  # columns before those of landmarks
 
 
 def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int) -> np.ndarray:
-    """Describes every unit by its costliest op and its place in the graph; see ``UNIT_COLUMNS``.
+    """[U, 41 + L] float32, every unit by its costliest op and its place in the graph; see ``UNIT_COLUMNS``.
 
-    - sizes: log(1 + dimension) / 10 of the first 4 dimensions of the first 6 outputs, -1 where
-      there is none;
-    - producers, consumers: breadth-first rank over U of the first 6 of each, -1 where there are
-      fewer;
+    - sizes: log(1 + dimension) / 10 of the first 4 dimensions of the first 6 outputs, else -1;
+    - producers, consumers: breadth-first rank over U of the first 6 of each, else -1;
     - top, bottom, slack: of the costliest op (``Levels``);
     - work: the unit's time on its fastest device, over the critical path;
     - resident: its share of the memory that stays;
-    - landmarks: hops to seeded landmark units, which tell parallel branches apart
-      (``landmark_distances``).
+    - landmarks: hops to L seeded units, which tell parallel branches apart (``landmark_distances``).
 
     Where Mirhoseini et al. 2018, section 3, feed raw sizes and ranks, these are of one scale on all
     graphs. Ranks and hops follow edges that are not thin: scalars that every op reads (a learning
     rate) would make all ops neighbors.
-
-    Args:
-      problem: whose units.
-      graph: its unit graph.
-      landmarks: L.
-      seed: of the landmarks.
-
-    Returns:
-      [U, 41 + L] float32.
     """
     local = local_edges(problem, graph)
     ranks = breadth_first_rank(local) / problem.num_units
@@ -129,9 +116,8 @@ def _neighbor_ranks(neighbors: list[np.ndarray], ranks: np.ndarray) -> np.ndarra
     return table
 
 
-FEATURES_VERSION = (
-    1  # raised when a column or a type is added, moved or redefined: weights of others are refused
-)
+# Raised when a column or a type is added, moved or redefined: weights of others are refused.
+FEATURES_VERSION = 1
 
 OP_TYPES = ("", *tomllib.loads(pathlib.Path(__file__).with_name("op_types.toml").read_text("utf8"))["types"])
 OTHER_TYPES = 8  # numbers shared by all other types
@@ -162,31 +148,22 @@ _MOST_PRESSURE = 4.0
 
 
 def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
-    """Describes every unit relative to its step; see ``RELATIVE_COLUMNS``.
+    """[U, 16] float32, every unit relative to its step; see ``RELATIVE_COLUMNS``.
 
     Times are relative to the critical path and bytes to the memory of all devices, so that a column
-    means the same on every graph, machine and link. A *share* x here is 1 + log10(x) / 6, at least
-    0.
+    means the same on every graph, machine and link. A *share* x here is max(0, 1 + log10(x) / 6).
 
     - top, bottom, slack: of the costliest op (``Levels``);
     - work: share of the critical path that the unit takes on its fastest device;
     - slowdown: log10 of the mean time on its legal devices over the fastest / 3;
     - resident, held: shares of the memory of all devices (``held_bytes``);
-    - in_time, out_time: shares of the critical path that its bytes take on a link, the mean over
-      links;
+    - in_time, out_time: shares of the critical path that its bytes take, the mean over links;
     - in_degree, out_degree: log2(1 + other units) / 8;
     - choice: its legal devices over all;
     - parallelism: log2(all work over the critical path) / 4;
     - pressure: bytes that all units hold over those of the largest device, at most 4;
     - message: share of the critical path that an empty message takes;
     - devices: log2(D) / 4.
-
-    Args:
-      problem: whose units.
-      graph: its unit graph.
-
-    Returns:
-      [U, 16] float32.
     """
     levels = op_levels(problem)
     leader = costliest_ops(problem)
@@ -198,7 +175,6 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
     mean_ns = np.where(problem.allowed, unit_ns, 0.0).sum(axis=1) / problem.allowed.sum(axis=1)
     slowdown = np.log10(np.maximum(mean_ns, 1.0) / np.maximum(work, 1.0)) / 3
     transfer = problem.op_graph.transfer
-    moved = _share(transfer.mean_ns(np.zeros(1)) / levels.path_ns)[0]
     columns = {
         "top": levels.top[leader],
         "bottom": levels.bottom[leader],
@@ -210,7 +186,7 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
         "choice": problem.allowed.mean(axis=1),
         "parallelism": np.log2(max(work.sum() / levels.path_ns, 1.0)) / 4,
         "pressure": min((problem.resident_bytes.sum() + held.sum()) / capacity.max(), _MOST_PRESSURE),
-        "message": moved,
+        "message": _share(transfer.mean_ns(np.zeros(1)) / levels.path_ns)[0],
         "devices": np.log2(problem.num_devices) / 4,
     }
     edge_time = transfer.mean_ns(graph.edge_bytes) / levels.path_ns
@@ -247,7 +223,7 @@ DEVICE_WIDTH = 10
 
 
 def device_features(cluster: Cluster) -> np.ndarray:
-    """Describes every device relative to the best of its cluster; see ``DEVICE_COLUMNS``.
+    """[D, 10] float32, every device relative to the best of its cluster; see ``DEVICE_COLUMNS``.
 
     - type: one column for each of ``DEVICE_TYPES``, 1 where it is of that type;
     - flops, memory_speed, capacity: log10 of the share of the cluster's largest;
@@ -255,13 +231,9 @@ def device_features(cluster: Cluster) -> np.ndarray:
     - launch: log10(1 + ns) / 5;
     - newest_first: 1 or 0;
     - latency: log10(1 + ns) / 5, the mean over the links that begin here;
-    - bandwidth: log10 of the share of the cluster's widest link, the mean over them; 0 where there
-      is none.
+    - bandwidth: log10 of the share of the cluster's widest link, the mean over them, else 0.
 
     Equal devices have the same features; ``device_numbers`` tells them apart.
-
-    Returns:
-      [D, 10] float32.
     """
     shares = [
         _log_share(np.array([getattr(device, field) for device in cluster.devices], np.float64))
@@ -333,16 +305,14 @@ class GraphInputs(NamedTuple):
     """
 
     unit_features: tf.Tensor  # [U, F] float32, see ``UNIT_COLUMNS``
-    # [U, R] float32, see ``RELATIVE_COLUMNS``; for policies taught on other graphs
-    relative_features: tf.Tensor
+    relative_features: tf.Tensor  # [U, R] float32, see ``RELATIVE_COLUMNS``; for other graphs, too
     type_of_unit: tf.Tensor  # [U] int32, op type of its costliest op, in [0, ``NUM_TYPES``)
     type_of_op: tf.Tensor  # [N] int32
     unit_of_op: tf.Tensor  # [N] int32
     edges: tf.Tensor  # [E, 2] int32 producer unit, consumer unit; distinct
     edge_bytes: tf.Tensor  # [E] float32
     device_features: tf.Tensor  # [D, K] float32, see ``DEVICE_COLUMNS``
-    # [D] int32 in [0, ``DEVICE_NUMBERS``), which tell equal devices apart
-    device_numbers: tf.Tensor
+    device_numbers: tf.Tensor  # [D] int32 in [0, ``DEVICE_NUMBERS``), which tell equal devices apart
 
 
 def graph_inputs(problem: Problem, landmarks: int, seed: int) -> GraphInputs:
@@ -382,9 +352,8 @@ def prior_choices(
     ``legal`` is [G, D] bool, the plan [G] legal devices. Of the settings start_probability,
     tanh_constant and temperature are read, see ``bounded_prior_logits``.
     """
-    prior_logits = bounded_prior_logits(
-        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
-    )
+    limits = config.start_probability, config.tanh_constant, config.temperature
+    prior_logits = bounded_prior_logits(device_of_group, legal, *limits)
     return DeviceChoices(
         features=tf.constant(device_features(problem.cluster)),
         number=tf.constant(device_numbers(problem.cluster)),
@@ -394,32 +363,18 @@ def prior_choices(
 
 
 def bounded_prior_logits(
-    device_of_group: np.ndarray,
-    legal: np.ndarray,
-    probability: float,
-    tanh_constant: float,
-    temperature: float,
+    device_of_group: np.ndarray, legal: np.ndarray, p: float, tanh_constant: float, temperature: float
 ) -> np.ndarray:
-    """[G, D] float32, added to the logits of an untrained policy, which then draws each group's device about as often.
+    """[G, D] float32 for ``legal`` [G, D]: with these logits an untrained policy draws each device [G] with p.
 
     For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and
-    each of the others, where q is their share of 1 - p; as near as C allows.
-
-    Args:
-      device_of_group: [G].
-      legal: [G, D] bool.
-      probability: p; 0 leans to nothing.
-      tanh_constant: C.
-      temperature: T.
+    each of the others, where q is their share of 1 - p; as near as C allows. 0 leans to nothing.
     """
-    rows = np.zeros(legal.shape, np.float32)
-    if not probability:
+    rows, most = np.zeros(legal.shape, np.float32), 0.99 * tanh_constant
+    if not p:
         return rows
     for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
-        alternative = (1.0 - probability) / max(count - 1, 1)
-        bounded = np.clip(
-            math.log(probability / alternative) / 2, -0.99 * tanh_constant, 0.99 * tanh_constant
-        )
+        bounded = np.clip(math.log(p / ((1.0 - p) / max(count - 1, 1))) / 2, -most, most)
         bias = temperature * math.atanh(float(bounded) / tanh_constant)
         row[:] = -bias
         row[device] = bias
@@ -480,12 +435,11 @@ class SequencePolicy(snt.Module):
 
 
 def draw_weights(module: snt.Module, seed: int) -> None:
-    """Draws every weight of two and more dimensions anew: truncated normal of deviation 1 / sqrt(fan-in).
+    """Draws every weight of a built module anew, but vectors: truncated normal of deviation 1 / sqrt(fan-in).
 
     Sonnet draws linear, recurrent and convolutional layers so, but from TensorFlow's global seed,
     which stays as it is here. Embeddings, which Sonnet starts at deviation 1, start as small as the
-    layers. Vectors (biases, scales) keep their values. Fan-in is the product of all dimensions but
-    the last. The module is built, so that its weights exist.
+    layers. Fan-in is the product of all dimensions but the last.
 
     Raises:
       ValueError: a weight has no dimension, and so no fan-in.

@@ -41,7 +41,7 @@ PIECES = (300, 1200)  # parts that moves are made of, coarse and fine; single un
 
 
 class Moves(NamedTuple):
-    """Pieces of units that C samples move: the first ``count`` of J in each sample."""
+    """Pieces of units that C samples move, the first ``count`` of J in each."""
 
     border: tf.Tensor  # [C, J] int32, row of ``Changes.borders``
     size: tf.Tensor  # [C, J] int32, row of ``Changes.pieces``
@@ -51,9 +51,8 @@ class Moves(NamedTuple):
 class Executed(NamedTuple):
     """Executed batch: samples that the policy drew, and changes of the best plan."""
 
-    # M groupings and K placements of each, for the policy to score. With changes the last grouping
-    # and its placements are the best plan's, which were executed before; the changes are executed
-    # in their place.
+    # M groupings and K placements of each, for the policy to score. With changes the last grouping is
+    # the best plan's, which was executed before; the changes are executed in its place.
     drawn: Actions
     moves: Any  # ``Moves`` of K samples; () without changes
     changed: Any  # ``Actions``, K groupings and a placement of each; () without changes
@@ -76,16 +75,12 @@ class Changes:
     def __init__(self, problem: Problem, best: Best, legal: tf.Tensor, first_update: int):
         """Finds pieces and borders.
 
-        Args:
-          problem: units of different legality have no group in common.
-          best: groups [U] int32, G' for a unit in no group; and their devices [G'] int32.
-          legal: [G', D] bool.
-          first_update: update at which units begin to move; 0 for never.
+        ``best`` has groups [U], G' for a unit in no group, and their devices [G']; ``legal`` is
+        [G', D] bool; units begin to move at ``first_update``, 0 for never.
         """
         self._best, self._legal, self._first_update = best, legal, first_update or tf.int32.max
         parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
-        # [L, U]
-        self.pieces = tf.constant(np.stack([*parts, np.arange(problem.num_units)]), tf.int32)
+        self.pieces = tf.constant(np.stack([*parts, np.arange(problem.num_units)]), tf.int32)  # [L, U]
         edges = unit_graph(problem).edges.reshape(-1, 2)
         classes = legality_classes(problem.allowed).class_of_unit[edges]
         edges = edges[(classes[:, 0] == classes[:, 1]) & (classes[:, 0] >= 0)]
@@ -150,12 +145,8 @@ class Changes:
         """[C] standardized gains of regroupings: how much faster than the best plan they are, at least 0.
 
         A mean time would be best for regroupings that change nothing; the aim is a better plan.
-
-        Args:
-          moves: executed ones.
-          runtime_s: [C] step times; not read where they do not count.
-          counts: [C] bool, the change was executed and runs.
-          unit_s: reference time of the gains.
+        Times ``runtime_s`` [C] are not read where a change does not run (``counts`` [C] bool);
+        gains are in units of ``unit_s``.
         """
         gain = (self._best.runtime_s[0] - tf.cast(runtime_s, tf.float64)) / unit_s
         has_gain = counts & (moves.count > 0) & tf.math.is_finite(gain)
@@ -180,12 +171,9 @@ def changed_devices(device_of_group: tf.Tensor, legal: tf.Tensor, samples: int, 
 
 
 def exchanged(prior_logits: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
-    """[U, G'] prior logits of the Grouper after units changed groups, whose logits are exchanged.
+    """[U, G'] prior logits of the Grouper that leaned to the ``first`` groups [U], and then to those of ``now`` [U].
 
-    Args:
-      prior_logits: [U, G'], which lean to the first groups.
-      first: [U] int32, these; G' for a unit in no group.
-      now: [U] int32.
+    The two groups of a unit exchange their logits; G' stands for no group.
     """
     units, groups = prior_logits.shape
     moved = tf.logical_and(first != now, first < groups)
@@ -208,8 +196,7 @@ def shift_to_elites(
     (Rubinstein 1999); only probabilities below ``LEAST_PROBABILITY`` fall no more.
 
     Args:
-      logits: [B, G, D] under which the decisions were made, masked.
-      device_of_group: [B, G] int32, these.
+      logits: [B, G, D], masked, under which ``device_of_group`` [B, G] int32 was drawn.
       elite: [B] 1 for the elites, 0 for others; with none nothing moves.
       step: a.
 
@@ -359,9 +346,8 @@ class HdpLearner(PolicyLearner):
         elite = elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
         moves_advantage = tf.zeros([0])
         if self.changes is not None:
-            moves_advantage = self.changes.advantage(
-                actions.moves, runtime_s[count:], valid[count:], self._reference_s
-            )
+            executed = actions.moves, runtime_s[count:], valid[count:]
+            moves_advantage = self.changes.advantage(*executed, self._reference_s)
             # The first sample after the policy's own stands for the best plan.
             elite += self.best.known * tf.one_hot(count, samples)
         if config.loss == "cross_entropy":

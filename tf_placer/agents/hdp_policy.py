@@ -41,11 +41,9 @@ class HdpConfig(Settings):
     """
 
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
-    # Groups that the Grouper begins with: min-cut parts split by slack, which can express good
-    # plans, or min-cut parts alone.
+    # That the Grouper begins with: min-cut parts, split by slack so that they can express good plans.
     groups: str = setting("slack", words=KINDS)
-    # G; fewer than the paper's allow more updates in the same time. There are more where a problem
-    # has more kinds of units, by what is legal for them.
+    # G; fewer allow more updates in the same time. More where a problem has more kinds of units.
     num_groups: int = setting(160, paper=256, least=1)
     # How often an untrained Grouper puts a unit into its first group, and else mostly into a
     # neighbor's; 0 leaves it unbiased.
@@ -62,14 +60,12 @@ class HdpConfig(Settings):
     loss: str = setting("cross_entropy", paper="reinforce", words=("reinforce", "cross_entropy"))
     # As many additional samples change the best plan so far, which the policy imitates.
     incumbent: bool = setting(True, paper=False)
-    # Updates after which most of these move units between groups (``Changes``) and not groups
-    # between devices; 0 for never. One reward for thousands of units that are drawn at once says
-    # little of any of them.
+    # Updates after which most of these move units between groups (``Changes``) and not groups between
+    # devices; 0 for never. One reward for thousands of units drawn at once says little of any.
     regroup_after: int = setting(30, paper=0, least=0)
     learning_rate: float = setting(1e-3, paper=0.1, least=0)  # Adam's, for the Placer
-    # With ``cross_entropy`` the Placer has logits of each group, which learn as fast as a table
-    # without a network: they bring the group's probabilities this share of the way to the
-    # frequencies among the elites, in closed form; 0 for no such logits.
+    # With ``cross_entropy`` the Placer has logits of each group, as fast as a table without a network:
+    # they bring its probabilities this share of the way to the elites' frequencies; 0 for none.
     row_step: float = setting(0.3, paper=0.0, least=0, most=1)
     grouper_learning_rate: float = setting(1e-3, paper=0.1, least=0)  # Adam's, for the Grouper
 
@@ -101,8 +97,7 @@ class HdpInputs(NamedTuple):
     class_of_unit: tf.Tensor  # [U] int32 legality class; -1 where there is nothing to decide
     only_device: tf.Tensor  # [U] int32, the device of such a unit
     class_of_group: tf.Tensor  # [G'] int32
-    # [U, G'] float32, added to the Grouper's: the preference of untrained weights
-    group_prior_logits: tf.Tensor
+    group_prior_logits: tf.Tensor  # [U, G'] float32, added to the Grouper's: untrained preferences
     choices: DeviceChoices
 
     @property
@@ -183,7 +178,7 @@ def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: in
     Args:
       inputs: the problem, with G' groups.
       group_of_unit: [M, U] int32 in [0, G']; G' for a unit in no group.
-      num_groups: G, the policy's groups: width of the adjacency, which is 0 from column G' on.
+      num_groups: G, width of the adjacency, which is 0 from column G' on.
 
     Returns:
       [M, G', F] float32.
@@ -214,8 +209,7 @@ def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: in
 class Actions(NamedTuple):
     """Decisions of the policy, and nothing else: they fix the placements that are executed."""
 
-    # [M, U] int32; G' for a unit with one legal device, which is in no group
-    group_of_unit: tf.Tensor
+    group_of_unit: tf.Tensor  # [M, U] int32; G' for a unit with one legal device, in no group
     device_of_group: tf.Tensor  # [M, K, G'] int32
 
 
@@ -248,14 +242,13 @@ class HdpPolicy(snt.Module):
     its probability is exact.
     """
 
-    def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None, name: str = "hdp_policy"):
+    def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None):
         """Draws weights from the seed; ``num_groups`` overrides the configuration's G."""
-        super().__init__(name=name)
+        super().__init__(name="hdp_policy")
         self.config = config
         self.num_groups = num_groups or config.num_groups
-        self.grouper = FeedForwardGrouper(
-            self.num_groups, NUM_TYPES, config.type_embedding, config.grouper_hidden
-        )
+        widths = config.type_embedding, config.grouper_hidden
+        self.grouper = FeedForwardGrouper(self.num_groups, NUM_TYPES, *widths)
         self.placer = Seq2SeqPlacer(
             DEVICE_NUMBERS,
             config.placer_hidden,
@@ -272,13 +265,11 @@ class HdpPolicy(snt.Module):
     def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
         groups, devices = inputs.choices.legal.shape
-        shapes = [[1, groups], [1 + self.config.incumbent, 1, groups, devices]]
-        keys = tf.unstack(tf.random.split(seed, 2))
+        of_groups, of_devices = tf.unstack(tf.random.split(seed, 2))
+        shape = [1 + self.config.incumbent, 1, groups, devices]
         return Noise(
-            *(
-                amplitude * tf.random.stateless_uniform(shape, key, -1.0, 1.0)
-                for shape, key in zip(shapes, keys, strict=True)
-            )
+            group=amplitude * tf.random.stateless_uniform([1, groups], of_groups, -1.0, 1.0),
+            device=amplitude * tf.random.stateless_uniform(shape, of_devices, -1.0, 1.0),
         )
 
     def sample(self, inputs: HdpInputs, noise: Noise, seed: tf.Tensor) -> tuple[Actions, Scores]:
@@ -294,9 +285,8 @@ class HdpPolicy(snt.Module):
             noise.device[:1],
             seeds[1],
         )
-        return Actions(group_of_unit, decoded.actions), _scores(
-            inputs, network, logits, group_of_unit, decoded
-        )
+        scores = _scores(inputs, network, logits, group_of_unit, decoded)
+        return Actions(group_of_unit, decoded.actions), scores
 
     def score(self, inputs: HdpInputs, actions: Actions, noise: Noise) -> Scores:
         """Teacher forcing: the log-probabilities of given actions."""
@@ -309,8 +299,7 @@ class HdpPolicy(snt.Module):
         """[M * K, U] int32 devices: the group's, or the only legal one."""
         # An additional column for units in no group, whose devices are filled in afterwards.
         device_of_group = tf.pad(actions.device_of_group, [[0, 0], [0, 0], [0, 1]])
-        # [M, K, U]
-        device = tf.gather(device_of_group, actions.group_of_unit, axis=2, batch_dims=1)
+        device = tf.gather(device_of_group, actions.group_of_unit, axis=2, batch_dims=1)  # [M, K, U]
         device = tf.where(inputs.has_choice, device, inputs.only_device)
         return tf.reshape(device, [-1, device.shape[2]])
 

@@ -51,17 +51,11 @@ class Learner(Protocol):
         """Draws B placements; the same ones until ``learn`` is called."""
 
     def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes one optimizer step.
-
-        Args:
-          actions: from the last ``propose``.
-          runtime_s: [B] step times of its placements; not read where not valid.
-          valid: [B] bool, the placement runs and fits.
-        """
+        """Learns from step times [B] of the last proposal; they are not read where not ``valid`` [B] bool."""
 
 
 class PolicyLearner(snt.Module):
-    """Update loop of every agent; a ``Learner`` (docs/extending.md). An agent adds what to draw and what to learn.
+    """Update loop of every agent; a ``Learner`` (docs/extending.md). An agent adds what to draw and to learn.
 
         def _draw(self, seed):
             actions = self.policy.sample(self.inputs, self._config.samples, seed)
@@ -93,13 +87,8 @@ class PolicyLearner(snt.Module):
     ):
         """Keeps the state that every agent has.
 
-        Args:
-          name: of the module.
-          policy: built.
-          config: settings, with a ``failing_reward``.
-          warm_start: what rewards are relative to.
-          seeds: two numbers, the search's seed and the agent's own.
-          **of_problem: ``inputs``, the problem as the policy sees it, and other constants.
+        ``config`` has a ``failing_reward``; ``seeds`` are the search's and the agent's own;
+        ``of_problem`` is ``inputs``, the problem as the policy sees it, and other constants.
         """
         super().__init__(name=name)
         self.policy = policy
@@ -184,13 +173,7 @@ def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam
 
 
 def descend(loss: Callable[[], tf.Tensor], steps: Steps, clip: float | None = None) -> tf.Tensor:
-    """Takes a step of each optimizer on its variables; returns the scalar loss before the step.
-
-    Args:
-      loss: scalar, a function of all variables.
-      steps: variables and their optimizer.
-      clip: global norm of each optimizer's gradient.
-    """
+    """Takes a step of each optimizer on its variables; returns the scalar loss before; see ``apply_gradients``."""
     with tf.GradientTape() as tape:
         value = loss()
     apply_gradients(tape.gradient(value, [variables for variables, _ in steps]), steps, clip)
@@ -212,11 +195,7 @@ def summed_gradients(
 ) -> list[tf.Tensor]:
     """Gradients of a sum of losses, one part after the other, so that memory stays small.
 
-    Args:
-      loss_of: loss of the part that begins at a position in [0, total).
-      variables: differentiated.
-      total: positions.
-      part: positions in a part, a divisor of ``total``.
+    ``loss_of`` is given the first of ``part`` positions in [0, ``total``), which ``part`` divides.
     """
 
     def add(position: tf.Tensor, *sums: tf.Tensor) -> tuple:

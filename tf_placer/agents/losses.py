@@ -42,15 +42,11 @@ class MovingAverageBaseline(snt.Module):
     def __init__(
         self, decay: float, normalize: bool = False, controllers: int = 1, first: float | None = None
     ):
-        """Creates the averages.
+        """Creates averages for each of C ``controllers``.
 
-        Args:
-          decay: of the averages.
-          normalize: divide A by the root of the moving average of A^2 (a departure: gradients
-            keep their size while the policy's samples draw closer to each other).
-          controllers: C, each with averages of its own.
-          first: the first B, such as the failing signal, with which every placement that runs is
-            reinforced at first.
+        ``normalize`` divides A by the root of the moving average of A^2 (a departure: gradients keep
+        their size while samples draw closer to each other). ``first`` is the first B: with the
+        failing signal every placement that runs is reinforced at first.
         """
         super().__init__(name="baseline")
         self._decay = decay

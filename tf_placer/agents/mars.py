@@ -61,8 +61,7 @@ class MarsConfig(Settings):
     """
 
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
-    # Most groups, min-cut parts split by slack; more where a problem has more kinds of units; 0
-    # decides for each unit.
+    # Most groups, min-cut parts split by slack; more with more kinds of units; 0 decides for each unit.
     num_groups: int = setting(160, paper=0, least=0)
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
@@ -72,8 +71,7 @@ class MarsConfig(Settings):
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
-    # How often an untaught placer chooses each group's device of the starting plan, so that a
-    # search begins near the best plan that costs nothing; 0 leaves it unbiased.
+    # How often an untaught placer chooses each group's device of the starting plan; 0: unbiased.
     start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
     placements: int = setting(32, paper=10, least=1)  # B, drawn for an update
     minibatches: int = setting(2, paper=4, least=1)  # of an epoch, an optimizer step each
@@ -119,8 +117,7 @@ class UnitEncoder(snt.Module):
 
     def features(self, graph: GraphInputs) -> tf.Tensor:
         """[U, F] input of the GCN."""
-        # Rows are drawn as small as if a layer read the type as one column of many: 1 /
-        # sqrt(NUM_TYPES).
+        # Rows are as small as if a layer read the type as one column of many: 1 / sqrt(NUM_TYPES).
         rows = self._types(graph.type_of_unit) * (0.5 * NUM_TYPES**0.5)
         return tf.concat([rows, graph.relative_features], axis=1)
 
@@ -154,8 +151,8 @@ class MarsInputs(NamedTuple):
     group_of_unit: tf.Tensor  # [U] int32; G for a unit of no group
     only_device: tf.Tensor  # [U] int32, the device of such a unit
     share_of_unit: tf.Tensor  # [U] float32, of the work of its group; the sum is 1 in each group
-    # [G, S] float32: means of the units' relative features by these shares; roots of the group's
-    # shares of all work and of all bytes; log2(1 + units) / 8.
+    # [G, S] float32: means of relative features by these shares; roots of the group's shares of all
+    # work and of all bytes; log2(1 + units) / 8.
     summaries: tf.Tensor
     choices: DeviceChoices
 
@@ -200,9 +197,9 @@ class MarsPolicy(SequencePolicy):
     A group is embedded as the mean of its units' encodings by work, their maximum, and its summary.
     """
 
-    def __init__(self, config: MarsConfig, seed: int, name: str = "mars_policy"):
+    def __init__(self, config: MarsConfig, seed: int):
         """Draws weights from the seed."""
-        super().__init__(name=name)
+        super().__init__(name="mars_policy")
         self.encoder = UnitEncoder(config.type_embedding, config.encoder_width, config.encoder_layers)
         self.placer = SegmentSeq2SeqPlacer(
             DEVICE_NUMBERS,
@@ -273,9 +270,8 @@ class MarsStudent(snt.Module):
     def logits(self, graph: GraphInputs, seed: tf.Tensor) -> tf.Tensor:
         """[2, U] that units belong to the graph, of the graph and of its shuffle."""
         features = self.policy.features(graph)
-        return self._discriminator(
-            self.policy.encode(features, graph), self.policy.encode(mixed_up(features, seed), graph)
-        )
+        both = (features, mixed_up(features, seed))
+        return self._discriminator(*(self.policy.encode(units, graph) for units in both))
 
 
 class Executed(NamedTuple):
@@ -371,16 +367,14 @@ class MarsLearner(PolicyLearner):
                 yield tf.constant(np.maximum(rows, 0)), tf.constant(rows >= 0, tf.float32)
 
     @tf.function(autograph=False)
-    def _step(
-        self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
-    ) -> None:
-        """One optimizer step on actions [b, G], drawn with [b, G], of advantages [b]."""
-        descend(lambda: self._loss(actions, old_log_prob, advantage, weight), self._optimizers, self._clip)
+    def _step(self, *minibatch: tf.Tensor) -> None:
+        """One optimizer step; arguments as of ``_loss``."""
+        descend(lambda: self._loss(*minibatch), self._optimizers, self._clip)
 
     def _loss(
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tf.Tensor:
-        """Loss of a minibatch and of the best plans, which are scored together."""
+        """Loss of actions [b, G], drawn with [b, G], of advantages [b], and of the best plans, scored together."""
         config, samples = self._config, actions.shape[0]
         scored = tf.concat([actions, self.best.decisions[0]], axis=0)
         decoded = self.policy.score(self.inputs, scored, self._embedded())

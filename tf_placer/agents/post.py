@@ -20,6 +20,8 @@ _LEAST = 1e-6  # least probability of a legal device in a new table; 0 could nev
 _UNCLIPPED = 1e6
 _BASELINE_DECAY = 0.9
 _EXPLORATION_UPDATES = 500  # batches over which exploration fades to 0
+_LEGAL, _ACTIONS = tf.TensorSpec([None, None], tf.bool), tf.TensorSpec([None, None], tf.int32)
+_ADVANTAGE, _LOGITS = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, None], tf.float32)
 
 
 class PostPolicy(snt.Module):
@@ -28,9 +30,9 @@ class PostPolicy(snt.Module):
     G may change: the variable takes tables of any number of rows.
     """
 
-    def __init__(self, devices: int, name: str = "post_policy"):
+    def __init__(self, devices: int):
         """Begins with no group at all, see ``become``."""
-        super().__init__(name=name)
+        super().__init__(name="post_policy")
         self.logits = tf.Variable(
             tf.zeros([0, devices]), shape=tf.TensorShape([None, devices]), trainable=True, name="logits"
         )  # [G, D]
@@ -77,8 +79,8 @@ class PostConfig(Settings):
     samples: int = setting(128, paper=10, least=2, most=2**20)
     # Of the min cut at the coarsest level, each split by slack.
     parts: int = setting(64, least=1, most=2**20)
-    # Of coarseness; each has twice the parts of the one before. Where the table has converged the
-    # search continues with finer groups near the best plan; with one level the table stays.
+    # Of coarseness; each has twice the parts of the one before. A converged table is continued with
+    # finer groups near the best plan; with one level the table stays.
     levels: int = setting(4, paper=1, least=1, most=16)
     # PPO steps on each batch; 0 leaves cross-entropy alone.
     epochs: int = setting(3, paper=10, least=0, most=2**20)
@@ -151,13 +153,8 @@ class PostLearner(PolicyLearner):
         if config.cross_every and not int(self.updates) % batches:
             # The table moves to the elites of the last batches, and the uniform one is mixed in.
             times = self.times.numpy().reshape(-1)
-            probability = toward_elites(
-                self._probability(),
-                self.drawn.numpy().reshape(len(times), -1),
-                times,
-                max(1, round(config.elites * len(times))),
-                config.smoothing,
-            )
+            drawn, elites = self.drawn.numpy().reshape(len(times), -1), round(config.elites * len(times))
+            probability = toward_elites(self._probability(), drawn, times, max(1, elites), config.smoothing)
             share = 0.0
             if self._is_paper:
                 share = config.exploration * max(0.0, 1.0 - int(self.updates) / _EXPLORATION_UPDATES)
@@ -197,20 +194,12 @@ class PostLearner(PolicyLearner):
         """[G, D] float64."""
         return self.policy.probability(tf.constant(self._legal)).numpy().astype(np.float64)
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None], tf.bool)])
+    @tf.function(autograph=False, input_signature=[_LEGAL])
     def _drawn(self, legal: tf.Tensor) -> tf.Tensor:
         """[K, G] of this update."""
         return self.policy.sample(legal, self._config.samples, self._now())
 
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            tf.TensorSpec([None, None], tf.bool),
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None], tf.float32),
-            tf.TensorSpec([None, None], tf.float32),
-        ],
-    )
+    @tf.function(autograph=False, input_signature=[_LEGAL, _ACTIONS, _ADVANTAGE, _LOGITS])
     def _proximal_step(
         self, legal: tf.Tensor, actions: tf.Tensor, advantage: tf.Tensor, old: tf.Tensor
     ) -> tf.Tensor:

@@ -33,10 +33,8 @@ class RegalInputs(NamedTuple):
 
     graph: GraphInputs
     group_of_unit: tf.Tensor  # [U] int32, from 0 to G - 1
-    # [E', 2] int32 producer group, consumer group; distinct, and of two groups each
-    edges: tf.Tensor
-    # [E', 1] float32, log10 of the edge's share of all bytes that could cross
-    edge_share: tf.Tensor
+    edges: tf.Tensor  # [E', 2] int32 producer group, consumer group; distinct, of two groups each
+    edge_share: tf.Tensor  # [E', 1] float32, log10 of the edge's share of all bytes that could cross
     legal: tf.Tensor  # [G, D] bool
 
 
@@ -54,10 +52,8 @@ def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     )
 
 
-MEANS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-"""Possible means of a key's Beta distribution."""
-SIZES = np.array([2.0, 8.0])
-"""Possible alpha + beta; mean 0.5 of size 2 is the uniform distribution."""
+MEANS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])  # of a key's Beta distribution, one of these
+SIZES = np.array([2.0, 8.0])  # alpha + beta, one of these; mean 0.5 of size 2 is the uniform distribution
 
 
 class Choices(NamedTuple):
@@ -74,9 +70,9 @@ class RegalPolicy(snt.Module):
     group is joined with each device. No size of a problem is in the weights.
     """
 
-    def __init__(self, hidden: int, rounds: int, seed: int, name: str = "regal_policy"):
+    def __init__(self, hidden: int, rounds: int, seed: int):
         """Draws weights from the seed, with ``hidden`` H, the width of all layers, and ``rounds`` of messages."""
-        super().__init__(name=name)
+        super().__init__(name="regal_policy")
         self.types = snt.Embed(NUM_TYPES, hidden, densify_gradients=True)
         self.numbers = snt.Embed(DEVICE_NUMBERS, hidden, densify_gradients=True)
         self.read = _layer(FIXED_WIDTH + hidden, hidden)
@@ -112,10 +108,8 @@ class RegalPolicy(snt.Module):
         device = tf.concat([inputs.graph.device_features, self.numbers(inputs.graph.device_numbers)], axis=1)
         device = tf.nn.relu(self.device(device))
         devices = tf.shape(device)[0]
-        pairs = tf.concat(
-            [tf.repeat(state, devices, axis=0), tf.tile(device, [groups, 1])], axis=1
-        )  # [G D, 2 H]
-        logits = self.head(tf.nn.relu(self.pair(pairs)))
+        pairs = [tf.repeat(state, devices, axis=0), tf.tile(device, [groups, 1])]
+        logits = self.head(tf.nn.relu(self.pair(tf.concat(pairs, axis=1))))  # [G D, 2 H] -> [G D, 7]
         logits = tf.reshape(logits, [groups, devices, -1])
         return Choices(*tf.split(logits, [len(MEANS), len(SIZES)], axis=2))
 
@@ -225,8 +219,7 @@ class RegalLearner(snt.Module):
         self._elites = max(1, round(config.elites * config.population))  # plans that live on
         self._runs = 0  # that have ended
         self._reference_s = np.inf  # the best of runs without the policy
-        # the fastest first
-        self._keys, self._times = np.zeros((0, *self._legal.shape)), np.zeros(0)
+        self._keys, self._times = np.zeros((0, *self._legal.shape)), np.zeros(0)  # the fastest first
         self._begin()
 
     def _begin(self) -> None:
@@ -277,13 +270,12 @@ class RegalLearner(snt.Module):
             return self._generator.random((count, *self._legal.shape)), self._actions[:0]
         if self._choices is None:
             self._choices = self.policy(self._inputs)
-        if not self._is_paper:
-            actions = draw_actions(self._choices, count, self._generator)
-        else:  # the run's own
-            action = (
-                self._actions[:1] if len(self._actions) else draw_actions(self._choices, 1, self._generator)
-            )
-            actions = np.repeat(action, count, axis=0)
+        if self._is_paper and len(self._actions):
+            actions = self._actions[:1]  # the run's own
+        else:
+            actions = draw_actions(self._choices, 1 if self._is_paper else count, self._generator)
+        if self._is_paper:
+            actions = np.repeat(actions, count, axis=0)
         return draw_keys(actions, self._generator), actions
 
     def devices(self, keys: np.ndarray) -> np.ndarray:
@@ -294,8 +286,7 @@ class RegalLearner(snt.Module):
         """A step of REINFORCE."""
         config = self._config
         if self._is_paper:
-            # One action, and one reward: how much less the run's best takes than that of a plain
-            # run.
+            # One action, and one reward: how much less the run's best takes than that of a plain run.
             actions = self._actions[:1]
             reward = tf.constant(self._rewards(self._times[:1]), tf.float32)
             advantage = self.baseline.advantage(reward, tf.ones(1)).numpy()

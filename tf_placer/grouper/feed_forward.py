@@ -12,24 +12,9 @@ class FeedForwardGrouper(snt.Module):
     hidden = relu(W1 [embedding(type), features] + b1); logits = W2 hidden + b2.
     """
 
-    def __init__(
-        self,
-        num_groups: int,
-        num_types: int,
-        type_embedding_width: int,
-        hidden_width: int,
-        name: str | None = None,
-    ):
-        """Creates the layers.
-
-        Args:
-          num_groups: G, width of the softmax.
-          num_types: size of the op-type vocabulary.
-          type_embedding_width: width of the learned op-type embedding.
-          hidden_width: H.
-          name: module name.
-        """
-        super().__init__(name=name)
+    def __init__(self, num_groups: int, num_types: int, type_embedding_width: int, hidden_width: int):
+        """Creates the layers, of G groups and H = ``hidden_width``; ``num_types`` is the size of the vocabulary."""
+        super().__init__(name="feed_forward_grouper")
         self.num_groups = num_groups
         self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
         self._hidden = snt.Linear(hidden_width, name="hidden")
