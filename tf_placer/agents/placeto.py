@@ -72,12 +72,10 @@ class PlacetoConfig(Settings):
     begin: str = setting("best", paper="plan", words=("plan", "best"))
     # How often an untrained policy leaves a group where it is; 0 leaves it unbiased.
     keep_probability: float = setting(0.9, paper=0.0, least=0, below=1)
-    # Share of a step's probability that all legal devices have in equal parts; above 0 a confident
-    # policy still proposes new placements.
+    # Share of a step's probability that all legal devices have in equal parts: there are new placements.
     exploration: float = setting(0.02, least=0, below=1)
     episodes: int = setting(8, least=1)  # B, of an update (code: 4 to 8 workers)
-    # Drop of the time at each step, or the time at the end alone, where only the last placements
-    # are evaluated (the code has both).
+    # Drop of the time at each step, or the time at the end alone, which is then all that is evaluated.
     reward: str = setting("drop", words=("drop", "end"))
     # Of later rewards: below 1 a step is rewarded for itself more than for later draws.
     discount: float = setting(0.5, paper=1.0, least=0, most=1)
@@ -127,8 +125,7 @@ class GroupGraph:
     groups: Groups  # of all units, of one kind each
     leader: np.ndarray  # [G] the costliest op of each group
     start: np.ndarray  # [G] float64, earliest start of the leader, as a share of the critical path
-    # [T] int32, groups with something to decide by start time; the first group if there is none
-    visited: np.ndarray
+    visited: np.ndarray  # [T] int32, groups with a choice by start time; the first group if there is none
 
 
 def group_graph(problem: Problem, parts: int) -> GroupGraph:
@@ -151,8 +148,7 @@ class Near(NamedTuple):
 
     turn: tf.Tensor  # [Q] int32 of the visited group, ascending
     group: tf.Tensor  # [Q] int32, the neighbor
-    # [Q, 2] float32, of the bytes that the visited group reads, and of the bytes that it gives
-    share: tf.Tensor
+    share: tf.Tensor  # [Q, 2] float32, of the bytes that the visited group reads, and of those it gives
     offset: tf.Tensor  # [T + 1] int32, where the pairs of each turn begin
 
 
@@ -167,16 +163,9 @@ class PlacetoInputs(NamedTuple):
     neighbors: tuple[Mean, ...]  # producers and consumers, by the direction in which messages pass
     kin: tuple[Mean, ...]  # ancestors, descendants and parallel groups (``relatives``)
     near: Near  # neighbors of visited groups
-    # [G, D, 2] float32, a group's time on a device as a share of all work, its bytes as one of
-    # memory
-    load: tf.Tensor
-    # [G, D] float32, log10 of a group's time on a device over that on its fastest
-    slowness: tf.Tensor
+    load: tf.Tensor  # [G, D, 2] float32, see ``load_and_slowness``
+    slowness: tf.Tensor  # [G, D] float32
     choices: DeviceChoices  # ``prior_logits`` is of a group that stays where it is
-
-    def groups_at(self, first: tf.Tensor, count: int) -> tf.Tensor:
-        """[C] the groups of ``count`` turns from ``first`` on."""
-        return tf.slice(self.visited, [first], [count])
 
 
 def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, seed: int) -> PlacetoInputs:
@@ -325,8 +314,7 @@ def device_states(
 
     Args:
       inputs: the problem.
-      begin, end: [B, G] devices; ``end`` is not read for groups that are decided at these turns or
-        later.
+      begin, end: [B, G] devices; ``end`` is not read for groups decided at these turns or later.
       first: the first of the turns.
       count: C, number of turns.
 
@@ -334,7 +322,7 @@ def device_states(
       [C, B, D, 6] float32.
     """
     devices = inputs.slowness.shape[1]
-    group = inputs.groups_at(first, count)
+    group = tf.slice(inputs.visited, [first], [count])
     current = tf.one_hot(tf.gather(tf.transpose(begin), group), devices)  # [C, B, D]
     end_device, begin_device = tf.transpose(end), tf.transpose(begin)  # [G, B]
 
@@ -351,10 +339,8 @@ def device_states(
     held = tf.one_hot(placement_at(inputs, begin, end, first), devices)  # [B, G, D]
     loads = tf.einsum("bgd,gdk->bdk", held, inputs.load)[tf.newaxis]  # work and bytes before the turns
     if count > 1:
-        moved = tf.one_hot(tf.gather(end_device, group), devices) - tf.one_hot(
-            tf.gather(begin_device, group), devices
-        )  # [C, B, D]
-        change = moved[..., tf.newaxis] * tf.gather(inputs.load, group)[:, tf.newaxis]
+        after, before = (tf.one_hot(tf.gather(at, group), devices) for at in (end_device, begin_device))
+        change = (after - before)[..., tf.newaxis] * tf.gather(inputs.load, group)[:, tf.newaxis]
         loads += tf.cumsum(change, axis=0, exclusive=True)
     loads -= current[..., tf.newaxis] * tf.gather(inputs.load, group)[:, tf.newaxis]
     slowness = tf.broadcast_to(tf.gather(inputs.slowness, group)[:, tf.newaxis], current.shape)
@@ -387,9 +373,9 @@ class PlacetoPolicy(snt.Module):
     problem and no number of devices is in the weights.
     """
 
-    def __init__(self, config: PlacetoConfig, seed: int, name: str = "placeto_policy"):
+    def __init__(self, config: PlacetoConfig, seed: int):
         """Draws weights from the seed."""
-        super().__init__(name=name)
+        super().__init__(name="placeto_policy")
         self.config = config
         self._each_step = config.preset == "paper"  # do messages pass anew
         width = config.width
@@ -409,8 +395,7 @@ class PlacetoPolicy(snt.Module):
             self._by_state(tf.zeros([1, 2 * width + STATE_WIDTH]))
         draw_weights(self, seed)
         for rows in self._devices.trainable_variables:
-            # a table: one row is read, not the mean of all rows
-            if rows.shape[0] == DEVICE_NUMBERS:
+            if rows.shape[0] == DEVICE_NUMBERS:  # a table: one row is read, not the mean of all rows
                 rows.assign((DEVICE_NUMBERS / width) ** 0.5 * rows)
         if self._by_state is not None:
             weights = self._by_state.trainable_variables[-1]
@@ -469,13 +454,9 @@ class PlacetoPolicy(snt.Module):
         zero = tf.zeros([groups])
         bits = [zero, zero, inputs.start]
         if self._each_step:
-            current = inputs.start[inputs.visited[turn]]
-            of_group = inputs.turn_of_group
-            bits = [
-                tf.cast(of_group < turn, tf.float32),
-                tf.cast(of_group == turn, tf.float32),
-                inputs.start - current,
-            ]
+            current, of_group = inputs.start[inputs.visited[turn]], inputs.turn_of_group
+            bits = [tf.cast(bit, tf.float32) for bit in (of_group < turn, of_group == turn)]
+            bits.append(inputs.start - current)
         features = tf.concat([inputs.features, tf.stack(bits, axis=1)], axis=1)[:, tf.newaxis]
         device = tf.gather(devices.embedding, tf.transpose(now))  # [G, B, H]
         features = tf.concat([tf.broadcast_to(features, [groups, batch, features.shape[2]]), device], axis=2)
@@ -493,21 +474,16 @@ class PlacetoPolicy(snt.Module):
         count: int,
     ) -> tf.Tensor:
         """[C, B, D] masked, of the groups of ``count`` turns from ``first`` on."""
-        group = inputs.groups_at(first, count)
+        group = tf.slice(inputs.visited, [first], [count])
         state = tf.gather(states, group)  # [C, B, H]
         holds = device_states(inputs, begin, end, first, count)
         logits = self._devices.score(state, devices)
         logits += holds[..., 0] * tf.gather(inputs.choices.prior_logits, group)[:, tf.newaxis]
         if self._by_state is not None:
             wide = [*holds.shape[:3], state.shape[2]]
-            seen = [
-                holds,
-                tf.broadcast_to(state[:, :, tf.newaxis], wide),
-                tf.broadcast_to(devices.embedding, wide),
-            ]
-            # Rows, as in ``SegmentAttention``: oneDNN's products of rank 4 fail with a dimension of
-            # 1.
-            rows = tf.concat(seen, axis=3)
+            seen = [tf.broadcast_to(part, wide) for part in (state[:, :, tf.newaxis], devices.embedding)]
+            # Rows, as in ``SegmentAttention``: oneDNN's products of rank 4 fail with a dimension of 1.
+            rows = tf.concat([holds, *seen], axis=3)
             by_state = self._by_state(tf.reshape(rows, [-1, rows.shape[3]]))
             logits += tf.reshape(by_state, tf.shape(logits))
         legal = tf.gather(inputs.choices.legal, group)[:, tf.newaxis]
@@ -532,8 +508,7 @@ class Proposed(NamedTuple):
     """Episodes that ``propose`` drew, and their rows."""
 
     episodes: Actions
-    # [B, S] int32, number of the proposed placement for each evaluated state of an episode
-    row: np.ndarray
+    row: np.ndarray  # [B, S] int32, number of the proposed placement for each evaluated state
 
 
 class PlacetoLearner(PolicyLearner):

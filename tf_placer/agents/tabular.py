@@ -96,8 +96,7 @@ class TabularConfig(Settings):
     hurts.
     """
 
-    # Decisions to make, one of ``TASKS``; others stay as in the starting plan, without an order or
-    # without clusters.
+    # Decisions to make, one of ``TASKS``; others stay as in the starting plan, without order or clusters.
     tasks: str = setting(DEVICES, words=TASKS)
     levels: int = setting(8, least=2)  # K, of priorities and fusion priorities
     # ``reinforce``, with advantages standardized by batch and Adam; or ``cross_entropy``, which
@@ -109,19 +108,14 @@ class TabularConfig(Settings):
     learning_rate: float = setting(0.05, least=0)  # Adam's, of ``reinforce``
     elites: float = setting(0.1, above=0, most=1)  # share of the samples that ``cross_entropy`` moves to
     smoothing: float = setting(0.2, least=0, most=1)  # how far it moves, 1 all the way
-    # How often an untaught table chooses each group's device of the starting plan, or the neutral
-    # level; 0 leaves it uniform.
+    # How often an untaught table chooses a group's device of the starting plan, or the neutral level.
     start_probability: float = setting(0.0, least=0, below=1)
 
     failing_reward: ClassVar[float] = -10.0
 
 
 class TabularLearner(PolicyLearner):
-    """Teaches a ``TabularPolicy`` on one problem.
-
-    REINFORCE learns from the failing reward of placements that do not run; none of them is an
-    elite.
-    """
+    """Teaches a ``TabularPolicy`` on one problem; placements that do not run teach REINFORCE alone."""
 
     def __init__(self, problem: Problem, config: TabularConfig, warm_start: WarmStart, seed: int):
         is_joint = config.tasks != DEVICES
@@ -135,17 +129,8 @@ class TabularLearner(PolicyLearner):
             inputs.append(tabular_inputs(leveled, neutral, config.start_probability))
         tables = [TabularPolicy(groups.count, table_inputs.legal.shape[1]) for table_inputs in inputs]
         policy = Tables(tables) if is_joint else tables[0]
-        super().__init__(
-            "tabular_learner",
-            policy,
-            config,
-            warm_start,
-            [seed, 0x7AB],
-            inputs=device_inputs,
-            all_inputs=inputs,
-            joint=joint,
-            start=start,
-        )
+        of_problem = {"inputs": device_inputs, "all_inputs": inputs, "joint": joint, "start": start}
+        super().__init__("tabular_learner", policy, config, warm_start, [seed, 0x7AB], **of_problem)
         self._tables = tables
         self._trains((policy.trainable_variables, config.learning_rate))
 

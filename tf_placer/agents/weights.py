@@ -28,8 +28,7 @@ class PolicyKind:
     """Kind of policy: policies of one kind can take each other's weights."""
 
     policy: str  # its class
-    # name of a part, such as its features -> version of the weights' meaning
-    versions: Mapping[str, int]
+    versions: Mapping[str, int]  # name of a part, such as features -> version of the weights' meaning
     settings: Mapping[str, Any]  # settings that fix the shapes of its weights, such as a width
 
 
@@ -59,8 +58,7 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
 
     Raises:
       InputError: the file is missing, damaged or of another type, or its weights are of another
-        policy, of another version of the features, or of a network of other sizes: one line that
-        names the file and the difference.
+        policy, of other features or of other sizes.
     """
     header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
     if header.get("policy") != kind.policy:

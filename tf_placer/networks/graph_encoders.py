@@ -12,17 +12,15 @@ class GraphSage(snt.Module):
     h_N(v) = max over neighbors u of sigmoid(W h_u + b);   h_v <- relu(W' [h_v, h_N(v)] + b')
 
     Departures: producers and consumers are two sets of neighbors with weights of their own, because
-      work flows one
-    way; all neighbors are aggregated, not a sample. The maximum over no neighbors is 0, below any
-    other.
+    work flows one way; all neighbors are aggregated, not a sample. The maximum over no neighbors is
+    0, below any other.
 
     Time and memory are linear in edges and nodes. Maxima do not depend on the order of the edges.
     """
 
-    def __init__(self, width: int, layers: int, name: str | None = None):
+    def __init__(self, width: int, layers: int):
         """Creates L ``layers`` of ``width`` H; a node receives messages from up to L hops away."""
-        super().__init__(name=name)
-        self._width = width
+        super().__init__()
         self._say = [
             [snt.Linear(width, name=f"say_{side}_{layer}") for side in ("down", "up")]
             for layer in range(layers)
@@ -88,9 +86,9 @@ class DeepGraphInfomax(snt.Module):
     their surroundings, without labels and placements.
     """
 
-    def __init__(self, width: int, name: str | None = None):
+    def __init__(self, width: int):
         """Creates the layer; ``width`` is H, of the nodes' embeddings."""
-        super().__init__(name=name)
+        super().__init__()
         self._bilinear = snt.Linear(width, with_bias=False, name="bilinear")
         self._bias = tf.Variable(tf.zeros([1]), name="bias")
 
@@ -129,18 +127,9 @@ class SegmentAttention(snt.Module):
     normalize their input (pre-norm), so that depth needs no warm-up of the learning rate.
     """
 
-    def __init__(
-        self,
-        width: int,
-        layers: int,
-        heads: int,
-        head_width: int,
-        inner_width: int,
-        segment: int,
-        name: str | None = None,
-    ):
+    def __init__(self, width: int, layers: int, heads: int, head_width: int, inner_width: int, segment: int):
         """Creates L ``layers`` of ``width`` H; ``head_width`` is of queries, keys and values, ``segment`` is S."""
-        super().__init__(name=name)
+        super().__init__()
         self._segment = segment
         self._layers = [
             _Layer(width, heads, head_width, inner_width, name=f"layer_{number}") for number in range(layers)
@@ -153,12 +142,10 @@ class SegmentAttention(snt.Module):
         size = tf.minimum(self._segment, count)  # a short sequence is one segment, without padding
         segments = -(-count // size)
         padded = tf.pad(nodes, [[0, 0], [0, segments * size - count], [0, 0]])
-        # Rows: with tensors of rank 4 and a dimension of 1, oneDNN's products write out of bounds
-        # (TensorFlow 2.21, its issue 117700).
+        # Rows: oneDNN's products of rank 4 with a dimension of 1 write out of bounds (TensorFlow #117700).
         rows = tf.reshape(padded, [-1, width])
         present = tf.reshape(tf.range(segments * size) < count, [segments, size])
-        # [segments, 2 S]
-        keys_present = tf.concat([_before(present[tf.newaxis])[0], present], axis=1)
+        keys_present = tf.concat([_before(present[tf.newaxis])[0], present], axis=1)  # [segments, 2 S]
         mask = tf.where(keys_present, 0.0, _MASKED)[:, tf.newaxis, tf.newaxis]
         for layer in self._layers:
             rows = layer(rows, [batch, segments, size], mask, whole)
@@ -176,9 +163,9 @@ class _Layer(snt.Module):
         # The bias makes the factor 1 on average: with 0 an untrained layer would pass nothing on.
         self._modulate = snt.Linear(width, b_init=snt.initializers.Ones(), name="modulate")
         self._attention_norm, self._inner_norm = norm("attention_norm"), norm("inner_norm")
-        self._query = snt.Linear(heads * head_width, with_bias=False, name="query")
-        self._key = snt.Linear(heads * head_width, with_bias=False, name="key")
-        self._value = snt.Linear(heads * head_width, with_bias=False, name="value")
+        self._query, self._key, self._value = (
+            snt.Linear(heads * head_width, with_bias=False, name=part) for part in ("query", "key", "value")
+        )
         self._out = snt.Linear(width, name="out")
         self._inner = snt.nets.MLP([inner_width, width], name="inner")
 

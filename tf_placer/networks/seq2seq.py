@@ -16,8 +16,7 @@ class DeviceChoices(NamedTuple):
     features: tf.Tensor  # [D, K] float32
     number: tf.Tensor  # [D] int32 in [0, rows), distinct: tells equal devices apart
     legal: tf.Tensor  # [G, D] bool, at least one True in each row
-    # [G, D] float32, added to the logits before they are bounded: untrained preferences
-    prior_logits: tf.Tensor
+    prior_logits: tf.Tensor  # [G, D] float32, added before logits are bounded: untrained preferences
 
 
 class EmbeddedDevices(NamedTuple):
@@ -113,8 +112,7 @@ class _Encoded(NamedTuple):
 
     memory: tf.Tensor  # [M, S, H], the encoded steps
     memory_gates: tf.Tensor  # [M, S, 4 H], their part of the decoder's gates
-    # [c (1 + D), 4 H], of the last step's devices; the first row of each group is for none yet
-    device_gates: tf.Tensor
+    device_gates: tf.Tensor  # [c (1 + D), 4 H], of the last step's devices; first rows are for none yet
     state: snt.LSTMState  # the decoder's first, [M * K, H] each
     devices: EmbeddedDevices
 
@@ -150,8 +148,7 @@ class Seq2SeqPlacer(snt.Module):
       logits_g = C tanh(u / T) + row_g,  u_d = [state, sum_j softmax(score)_j memory_j] . key_gd
 
     Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of
-      the
-    encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the
+    the encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the
     current group (the papers leave finding it to the attention); the content score is Luong et
     al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and
     devices are embedded by their features (``DeviceScorer``), so that the weights hold for any
@@ -168,26 +165,20 @@ class Seq2SeqPlacer(snt.Module):
         temperature: float,
         groups_per_step: int = 1,
         group_rows: int = 0,
-        name: str | None = None,
     ):
         """Creates the layers.
 
         Args:
           device_rows: more than the number of any device (``DeviceChoices.number``).
           hidden_width: H, even: half for each direction of the encoder.
-          tanh_constant: C, bounds the logits to [-C, C].
-          temperature: T.
+          tanh_constant, temperature: C, which bounds the logits to [-C, C], and T.
           groups_per_step: c.
           group_rows: most groups, for logits of each; 0 for none.
-          name: module name.
         """
-        super().__init__(name=name)
+        super().__init__()
         if hidden_width % 2:
-            raise ValueError(
-                f"hidden_width is {hidden_width}; it must be even, half for each encoder direction"
-            )
-        self._tanh_constant = tanh_constant
-        self._temperature = temperature
+            raise ValueError(f"hidden_width is {hidden_width}; give an even number")
+        self._tanh_constant, self._temperature = tanh_constant, temperature
         self._embed_group = snt.Linear(hidden_width, name="embed_group")
         self._read = [snt.Linear(2 * hidden_width, name=f"read_{way}") for way in ("forward", "backward")]
         self._encoders = [
@@ -195,14 +186,11 @@ class Seq2SeqPlacer(snt.Module):
         ]
         self._decoder = ProjectedLstm(hidden_width, name="decoder")
         self._read_memory = snt.Linear(4 * hidden_width, name="read_memory")
-        self._read_device = snt.Linear(
-            groups_per_step * 4 * hidden_width, with_bias=False, name="read_device"
-        )
+        gates, states = (groups_per_step * width * hidden_width for width in (4, 2))
+        self._read_device = snt.Linear(gates, with_bias=False, name="read_device")
         self._query = snt.Linear(hidden_width, with_bias=False, name="query")
         self._groups_per_step = groups_per_step
-        self._scorer = DeviceScorer(
-            device_rows, hidden_width, groups_per_step * 2 * hidden_width, name="devices"
-        )
+        self._scorer = DeviceScorer(device_rows, hidden_width, states, name="devices")
         self._rows = snt.Embed(group_rows, device_rows, name="group_rows") if group_rows else None
         self.hidden_width = hidden_width
 
@@ -283,14 +271,12 @@ class Seq2SeqPlacer(snt.Module):
         by_step = tf.reshape(padded, [groupings, samples, steps, per_step])
         # 0: no device yet
         previous = tf.pad(by_step[:, :, :-1] + 1, [[0, 0], [0, 0], [1, 0], [0, 0]])
-        # [M, K, S, 4 H]
-        gates = self._device_gates(previous, encoded) + encoded.memory_gates[:, tf.newaxis]
+        gates = self._device_gates(previous, encoded) + encoded.memory_gates[:, tf.newaxis]  # [M, K, S, 4 H]
         gates = tf.reshape(tf.transpose(gates, [2, 0, 1, 3]), [steps, groupings * samples, -1])
         outputs, _ = snt.dynamic_unroll(self._decoder, gates, encoded.state)
         outputs = tf.reshape(outputs, [steps, groupings, samples, self.hidden_width])
-        states = tf.reshape(
-            tf.transpose(outputs, [1, 2, 0, 3]), [groupings, samples * steps, self.hidden_width]
-        )
+        by_sample = tf.transpose(outputs, [1, 2, 0, 3])
+        states = tf.reshape(by_sample, [groupings, samples * steps, self.hidden_width])
         scores = tf.reshape(self._scores(states, encoded), [groupings, samples, steps, per_step, -1])
         added = self._added(choices, logits_noise, count)
         return Decoded(actions, self._by_group(self._logits(scores, added), count))
@@ -301,13 +287,10 @@ class Seq2SeqPlacer(snt.Module):
 
     def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
         """A tensor with axes S, c in the place of an axis G; padding is 0."""
-        shape = by_group.shape.as_list()
-        steps = self._steps_of(shape[axis])
-        padding = [[0, 0]] * len(shape)
-        padding[axis] = [0, steps * self._groups_per_step - shape[axis]]
-        return tf.reshape(
-            tf.pad(by_group, padding), [*shape[:axis], steps, self._groups_per_step, *shape[axis + 1 :]]
-        )
+        shape, per_step = by_group.shape.as_list(), self._groups_per_step
+        steps, padding = self._steps_of(shape[axis]), [[0, 0]] * len(shape)
+        padding[axis] = [0, steps * per_step - shape[axis]]
+        return tf.reshape(tf.pad(by_group, padding), [*shape[:axis], steps, per_step, *shape[axis + 1 :]])
 
     def _by_group(self, by_step: tf.Tensor, groups: int) -> tf.Tensor:
         """[M, K, S, c, ...] -> [M, K, G, ...]."""
@@ -406,10 +389,9 @@ class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
         temperature: float,
         segment: int,
         groups_per_step: int = 1,
-        name: str | None = None,
     ):
         """As ``Seq2SeqPlacer``, with the number of groups in a ``segment``, rounded up to whole steps."""
-        super().__init__(device_rows, hidden_width, tanh_constant, temperature, groups_per_step, name=name)
+        super().__init__(device_rows, hidden_width, tanh_constant, temperature, groups_per_step)
         self._segment_steps = -(-segment // groups_per_step)
 
     def _remember(self, sequence: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
@@ -420,8 +402,7 @@ class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
         padded = tf.pad(sequence, [[0, segments * length - steps], [0, 0], [0, 0]])
         by_segment = tf.transpose(tf.reshape(padded, [segments, length, groupings, width]), [1, 0, 2, 3])
         by_segment = tf.reshape(by_segment, [length, segments * groupings, width])
-        rest = steps - (segments - 1) * length
-        # the last may be shorter
+        rest = steps - (segments - 1) * length  # of the last segment, which may be shorter
         lengths = tf.repeat([*[length] * (segments - 1), rest], groupings)
         outputs, states = [], []
         for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
@@ -440,23 +421,19 @@ class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
         groupings, steps, width = memory.shape
         length = min(self._segment_steps, steps)
         segments = -(-steps // length)
-        padding = segments * length - steps
-        by_segment = tf.reshape(
-            tf.pad(memory, [[0, 0], [0, padding], [0, 0]]), [groupings, segments, length, width]
-        )
+        padding = [0, segments * length - steps]
+        padded = tf.pad(memory, [[0, 0], padding, [0, 0]])
+        by_segment = tf.reshape(padded, [groupings, segments, length, width])
         present = tf.reshape(tf.range(segments * length) < steps, [segments, 1, length])
         if step is not None:
             segment = step // length
             return attended(query, by_segment[:, segment], present[segment])
         samples = query.shape[1] // steps
         query = tf.reshape(query, [groupings, samples, steps, width])
-        query = tf.reshape(
-            tf.pad(query, [[0, 0], [0, 0], [0, padding], [0, 0]]),
-            [groupings, samples, segments, length, width],
-        )
-        query = tf.reshape(
-            tf.transpose(query, [0, 2, 1, 3, 4]), [groupings, segments, samples * length, width]
-        )
+        query = tf.pad(query, [[0, 0], [0, 0], padding, [0, 0]])
+        query = tf.reshape(query, [groupings, samples, segments, length, width])
+        query = tf.transpose(query, [0, 2, 1, 3, 4])
+        query = tf.reshape(query, [groupings, segments, samples * length, width])
         context = attended(query, by_segment, present)
         context = tf.reshape(context, [groupings, segments, samples, length, width])
         context = tf.reshape(tf.transpose(context, [0, 2, 1, 3, 4]), [groupings, samples, -1, width])

@@ -161,16 +161,11 @@ class SolverProcess:
 
 @dataclasses.dataclass(frozen=True)
 class CpSatConfig(Settings):
-    """Settings.
+    """Settings of constraint programming."""
 
-    Attributes:
-      exact_ops: programs of at most so many ops are solved as a whole.
-      window_ops: ops of a window of a larger one.
-      effort: deterministic seconds of the solver for each solution; twice as many whenever they were too few.
-    """
-
-    exact_ops: int = setting(100, least=0, most=2**20)
-    window_ops: int = setting(40, least=1, most=2**20)
+    exact_ops: int = setting(100, least=0, most=2**20)  # programs of at most so many are solved as a whole
+    window_ops: int = setting(40, least=1, most=2**20)  # of a window of a larger one
+    # Deterministic seconds of the solver for each solution; twice as many whenever they were too few.
     effort: float = setting(0.5, least=0.001, most=3600)
 
 

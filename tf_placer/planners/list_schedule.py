@@ -51,10 +51,8 @@ class Schedule:
         Args:
           problem: what is scheduled.
           need_bytes, room_bytes: [U] what each unit takes of its device's memory, [D] what devices are filled up to.
-          devices: the devices to choose from, the fastest first; a unit that may be on none of them, or finds no room
-            there, goes to another one.
-          gaps: an op may start in a gap between earlier ones (of each device the last 64 are kept, so that the work
-            stays linear); else only after all of them.
+          devices: to choose from, the fastest first; what may be on none of them, or finds no room, goes elsewhere.
+          gaps: an op may start in a gap between earlier ones, of each device the last 64; else after all of them.
           queues: transfers wait for their channel; else any number cross at once.
         """
         graph, cluster = problem.op_graph, problem.cluster
@@ -209,13 +207,9 @@ class Schedule:
 
 
 def scheduled(
-    problem: Problem,
-    devices: np.ndarray,
-    run: Callable[[Schedule], None],
-    gaps: bool = False,
-    queues: bool = True,
+    problem: Problem, devices: np.ndarray, run: Callable[[Schedule], None], **kind: bool
 ) -> list[np.ndarray]:
-    """One or two placements [U] by a rule that commits all ops of a schedule; arguments as of ``Schedule``.
+    """One or two placements [U] by a rule that commits all ops of a schedule; ``gaps``, ``queues`` as of ``Schedule``.
 
     What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with half of the
     free memory kept free; where that makes a device full, another schedule counts what stays only. Placements whose
@@ -224,7 +218,7 @@ def scheduled(
     certain, likely = repairs(problem)
     rows = []
     for repair in (likely, certain):
-        schedule = Schedule(problem, repair.need_bytes, repair.capacity_bytes, devices, gaps, queues)
+        schedule = Schedule(problem, repair.need_bytes, repair.capacity_bytes, devices, **kind)
         run(schedule)
         rows.append(certain(repair(schedule.row())))
         if not schedule.was_full:
@@ -303,14 +297,11 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     graph = problem.op_graph
     rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
     order = np.argsort(-rank, kind="stable")
-    rows = scheduled(
-        problem,
-        fastest_devices(problem),
-        lambda schedule: first_op_decides(problem, schedule, order),
-        gaps=True,
-        queues=False,
-    )
-    return fitting(problem, rows)
+
+    def run(schedule: Schedule) -> None:
+        first_op_decides(problem, schedule, order)
+
+    return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
 
 
 HEFT_SPEC = MethodSpec(
@@ -337,8 +328,7 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     table = optimistic_cost_table(problem)
     allowed = problem.allowed[problem.unit_of_op]
     rank = np.where(allowed, table, 0).sum(axis=1) / allowed.sum(axis=1)
-    order = ready_order(problem, rank)
-    after_ns = table.tolist()
+    order, after_ns = ready_order(problem, rank), table.tolist()
 
     def run(schedule: Schedule) -> None:
         first_op_decides(

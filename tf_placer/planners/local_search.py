@@ -27,35 +27,25 @@ _MOST = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class LocalSearchConfig(Settings):
-    """Settings for drawing and accepting moves.
+    """Settings for drawing and accepting moves."""
 
-    Attributes:
-      chains: searches that run side by side in the simulator, a thread each, of which the best counts; 0 for one on
-        each core that the process may use. On an evaluator that is no simulator there is one.
-      late: L, a move is accepted if it is no slower than the search was L rounds ago. More end at better plans and
-        take longer.
-      largest_piece: the most units that one move takes, of all.
-      swaps: probability that a piece of as many units comes back in exchange.
-      one_kind: probability that a piece grows over units of its first one's kind only: such as others wait for, or such
-        as wait long for the step to end (weight gradients).
-      copies: probability that the copies of a piece for other parts of the batch go along, and nothing comes back; only
-        of programs in parts.
-      together: probability that they go to the device of the piece; else to that which is as many places on among the
-        devices of its type as their part is after the piece's, so that copies that are spread out stay so.
-    """
-
+    # Searches side by side in the simulator, a thread each, of which the best counts; 0: one on each core that the
+    # process may use. On an evaluator that is no simulator there is one.
     chains: int = setting(0, least=0, most=_MOST)
+    # L: a move is accepted if no slower than the search was L rounds ago. More rounds end later at better plans.
     late: int = setting(200, least=1, most=_MOST)
-    largest_piece: float = setting(0.25, least=0, most=1)
-    swaps: float = setting(0.3, least=0, most=1)
+    largest_piece: float = setting(0.25, least=0, most=1)  # the most units that one move takes, of all
+    swaps: float = setting(0.3, least=0, most=1)  # probability that a piece of as many units comes back
+    # Probability that a piece grows over units of one kind: others wait for them, or they may wait (weight gradients).
     one_kind: float = setting(0.5, least=0, most=1)
+    # Probability that the copies of a piece for other parts of the batch go along, and nothing comes back.
     copies: float = setting(0.5, least=0, most=1)
+    # Probability that they go to the device of the piece; else to that which is as many places on among the devices of
+    # its type as their part is after the piece's, so that copies that are spread out stay so.
     together: float = setting(0.6, least=0, most=1)
 
 
-_CROSSING = (
-    0.5  # probability that a piece grows from an end of an edge that crosses, and not from where the work is
-)
+_CROSSING = 0.5  # probability that a piece grows from an end of a crossing edge, and not by work
 _TOWARDS = 0.8  # that such a piece goes to the device at the other end, and not to any
 _MASK = 2**64 - 1
 
@@ -260,9 +250,8 @@ def whole_layers(
     # Where the time is comes first: it wins a tie.
     most = groups.project(plan.device_of_unit[:1], problem.work_ns() + 1)
     starts = np.concatenate([most, single_device_placements(coarse)])
-    simulator = SimulatedEvaluator(coarse)
+    simulator, config = SimulatedEvaluator(coarse), LocalSearchConfig(chains=_CHAINS)
     start = starts[np.argmin(simulator.evaluate(starts).runtime_s)]
-    config = LocalSearchConfig(chains=_CHAINS)
     search = SimulatedLocalSearch(coarse, config, start, seed, simulator)
     burst = search.advance(int(np.clip(most_ops // problem.num_ops, _FEWEST_PASSES, _MOST_PASSES)))
     best = int(np.argmin(burst.runtime_s))
@@ -272,9 +261,8 @@ def whole_layers(
     both = Decisions.joined([Decisions(device_of_unit[np.newaxis]), plan])
     measured = SimulatedEvaluator(problem).evaluate(both)
     assert measured.peak_bytes is not None  # simulated
-    return WholeLayers(
-        device_of_unit, float(measured.runtime_s[0]), measured.peak_bytes[0], float(measured.runtime_s[1])
-    )
+    whole_s, op_level_s = measured.runtime_s[:2].tolist()
+    return WholeLayers(device_of_unit, whole_s, measured.peak_bytes[0], op_level_s)
 
 
 _DRAWN = 16
@@ -295,12 +283,8 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     return starts
 
 
-_STATE = {
-    "device_of_unit": np.int32,
-    "best_device_of_unit": np.int32,
-    "late_ns": np.int64,
-    "counts": np.int64,
-}
+_STATE = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
+_STATE |= {"late_ns": np.int64, "counts": np.int64}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -330,13 +314,10 @@ class SimulatedLocalSearch:
         simulator: SimulatedEvaluator,
     ) -> None:
         """Chains start from ``start`` [U], or in turn from several [K, U]; ``simulator`` gives step times."""
-        self._orders = simulator.orders
-        self._search = ChainSearch(
-            self._orders, move_tables(problem, config), problem.cluster.capacity_bytes()
-        )
-        states = [
-            RandomBits.of(seed, chain).state for chain in range(config.chains or len(os.sched_getaffinity(0)))
-        ]
+        self._orders, tables = simulator.orders, move_tables(problem, config)
+        self._search = ChainSearch(self._orders, tables, problem.cluster.capacity_bytes())
+        number = config.chains or len(os.sched_getaffinity(0))
+        states = [RandomBits.of(seed, chain).state for chain in range(number)]
         self._chains = Chains.starting(start, config.late, states)
 
     def advance(self, evaluations: int) -> Burst:

@@ -227,14 +227,9 @@ def favorite_children(problem: Problem, window_edges: int, limit_s: float) -> Fa
         min w    s_i + p_i <= w    s_i + p_i + c_ij x_ij <= s_j    0 <= x_ij <= 1
         sum over readers j of x_ij >= readers - 1    sum over producers i of x_ij >= producers - 1
 
-    The relaxed x below one half are rounded to 0. A larger graph is cut in windows, ops in a row with at most so many
-    edges: what crosses a border has no favorite, and each window has a step of its own to shorten.
-
-    Args:
-      problem: the graph; its ops are in topological order.
-      window_edges: at most so many edges in a program, at least 1; an op with more is a window by itself and the next.
-      limit_s: for all programs together. A program that ends late counts no more, so where this is reached favorites
-        depend on the machine.
+    The relaxed x below one half are rounded to 0. A graph of more than ``window_edges`` edges is cut in windows, ops in
+    a row with at most so many: what crosses a border has no favorite, and each window has a step of its own to shorten.
+    A program that ends after ``limit_s`` of all together does not count: then favorites depend on the machine.
     """
     child = np.full(problem.num_ops, -1, np.int64)
     transfer_ns = np.zeros(problem.num_ops)
@@ -312,14 +307,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class MSctConfig(Settings):
-    """Limits on the size of the linear programs.
+    """Limits on the size of the linear programs."""
 
-    Attributes:
-      window_edges: most edges between ops in one program; a larger graph is cut into windows of so many.
-      limit_s: seconds for all programs together; a window that is not done by then has no favorites.
-    """
-
+    # Most edges between ops in one program; a larger graph is cut into windows of so many.
     window_edges: int = setting(20_000, least=1, most=2**20)
+    # Seconds for all programs together; a window that is not done by then has no favorites.
     limit_s: float = setting(60.0, least=0, finite=False)
 
 
@@ -338,19 +330,14 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
     favorite = favorite_children(problem, config.window_edges, config.limit_s)
     if favorite.left_out:
         _LOG.warning(
-            "limit_s=%g ended before %d of the linear programs: ops there have no favorites, and another run may "
-            "find other ones; give smaller window_edges, or more time",
-            config.limit_s,
-            favorite.left_out,
+            f"limit_s={config.limit_s:g} ended before {favorite.left_out} of the linear programs: ops there have no "
+            "favorites, and another run may find other ones; give smaller window_edges, or more time"
         )
 
-    child, transfer_ns = favorite.child, favorite.transfer_ns
-    rows = scheduled(
-        problem,
-        alike_devices(problem),
-        lambda schedule: EarliestStart(problem, schedule, child, transfer_ns).run(),
-    )
-    return fitting(problem, rows)
+    def run(schedule: Schedule) -> None:
+        EarliestStart(problem, schedule, favorite.child, favorite.transfer_ns).run()
+
+    return fitting(problem, scheduled(problem, alike_devices(problem), run))
 
 
 SPEC = MethodSpec(
@@ -415,13 +402,12 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     """
     order = order_of_use(problem)
     certain, likely = repairs(problem, order)
-    need = likely.need_bytes
-    devices = alike_devices(problem)
-    if problem.cluster.capacity_bytes()[devices].sum() < need.sum():
+    need, devices, memory = likely.need_bytes, alike_devices(problem), problem.cluster.capacity_bytes()
+    if memory[devices].sum() < need.sum():
         devices = fastest_devices(problem)
     share = float(need.sum()) / len(devices) + float(need.max(initial=0))
     amounts, rows = need.tolist(), []
-    for capacity in (problem.cluster.capacity_bytes(), likely.capacity_bytes):
+    for capacity in (memory, likely.capacity_bytes):
         limits = [min(share, room) for room in capacity[devices].tolist()]
         place, held = 0, 0
         row = np.empty(problem.num_units, np.int32)

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,39 +35,28 @@ LONGEST_LATE = _MOST  # rounds of a chain that are remembered at most
 
 @dataclasses.dataclass(frozen=True)
 class MemeticConfig(Settings):
-    """Settings for the turns at each coarseness, and for the chains' acceptance.
+    """Settings for the turns at each coarseness, and for the chains' acceptance."""
 
-    Attributes:
-      chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
-        may use. On an evaluator that is no simulator there is one, over units.
-      late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many after each turn of
-        units that gained.
-      repeats: what repeats is decided first, all layers and time steps alike (``repeated_groups``).
-      parts: of the min cut at the coarsest level.
-      finer: times as many parts at each level after it.
-      levels: of min-cut groups, before the units.
-      turn: evaluations for what repeats, at the coarsest level, and where chains cross over; twice as many at each
-        level after that, units included, and twice as many after each turn of units that gained.
-      setback: share of a chain's time by which its plans may be slower when it begins a later turn, twice as much after
-        each turn of units that gained nothing.
-      path: probability that a piece grows from the critical path of the chain's plan, in proportion to how long its
-        computations and transfers take.
-      draws: moves that are drawn for each that is simulated: a small network, trained on other searches, says which
-        is likely to make the step faster.
-      uniform: probability of one alone.
-    """
-
+    # Searches side by side in the simulator, a thread each; 0: one on each core that the process may use. On an
+    # evaluator that is no simulator there is one, over units.
     chains: int = setting(0, least=0, most=_MOST)
+    # L: a move is accepted if no slower than the chain was L rounds ago; doubled by each turn of units that gained.
     late: int = setting(20, least=1, most=_MOST)
-    repeats: bool = setting(True)
-    parts: int = setting(64, least=2, most=_MOST)
-    finer: int = setting(4, least=2, most=_MOST)
-    levels: int = setting(3, least=0, most=10)
+    repeats: bool = setting(True)  # what repeats is decided first, all layers alike (``repeated_groups``)
+    parts: int = setting(64, least=2, most=_MOST)  # of the min cut at the coarsest level
+    finer: int = setting(4, least=2, most=_MOST)  # times as many parts at each level after it
+    levels: int = setting(3, least=0, most=10)  # of min-cut groups, before the units
+    # Evaluations for what repeats, at the coarsest level, and where chains cross over; twice as many at each level
+    # after that, units included, and twice as many after each turn of units that gained.
     turn: int = setting(1000, least=1, most=2**30)
+    # Share of a chain's time by which its plans may be slower when a later turn begins; doubled by each turn of units
+    # that gained nothing.
     setback: float = setting(0.01, least=0, most=1)
+    # Probability that a piece grows from the critical path, in proportion to what its ops and transfers take.
     path: float = setting(0.4, least=0, most=1)
+    # Moves drawn for each that is simulated: a small trained network says which is likely to make the step faster.
     draws: int = setting(8, least=1, most=1024)
-    uniform: float = setting(0.6, least=0, most=1)
+    uniform: float = setting(0.6, least=0, most=1)  # probability of one alone
 
 
 def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int) -> LocalSearch:
@@ -105,8 +94,7 @@ _ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns"
 _MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole step
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Level:
+class _Level(NamedTuple):
     """Search space of one turn: the placements of groups of units."""
 
     search: ChainSearch
@@ -307,9 +295,8 @@ class SimulatedMemetic:
         whole = len(np.unique(group)) == self._problem.num_units
         if whole and self._units is not None:
             return self._units
-        if whole:
-            coarse, unit = self._problem, np.arange(self._problem.num_units, dtype=np.int32)
-        else:
+        coarse, unit = self._problem, np.arange(self._problem.num_units, dtype=np.int32)
+        if not whole:
             groups = Groups.of(self._problem, group)
             coarse, unit = groups.coarse_problem(), groups.group_of_unit
         orders = [
@@ -330,10 +317,7 @@ class SimulatedMemetic:
 
 
 def _levels(problem: Problem, config: MemeticConfig) -> list[int]:
-    """What repeats, then parts of the min cut: each level that is worth a turn, well below the units.
-
-    Numbers of parts; ``_REPEATED`` for what repeats.
-    """
+    """Levels worth a turn, well below the units: ``_REPEATED`` for what repeats, then numbers of min-cut parts."""
     parts = [config.parts * config.finer**level for level in range(config.levels)]
     parts = [count for count in parts if _FEWEST_UNITS * count <= problem.num_units]
     if config.repeats and parts and problem.num_units >= _REPEATED_UNITS:

@@ -25,6 +25,7 @@ def priorities(rule: str, problem: Problem, device_of_unit: np.ndarray, seed: in
     return RULES[rule](problem, np.asarray(device_of_unit), seed)
 
 
+# Rule -> the function that makes its priorities, of a problem, the devices [U] of a plan, and a seed.
 RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
     # Forward ops of all parts of the batch before backward ones, part by part (GPipe: Huang et al. 2019).
     "all_forward": lambda problem, row, seed: ranked(problem.backward_ops(), problem.part_of_op()),
@@ -49,10 +50,7 @@ RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
         np.random.default_rng(seed).permutation(problem.num_ops).astype(np.int32)
     ),
 }
-"""Rule -> the function that makes its priorities, of a problem, the devices [U] of a plan, and a seed."""
-
-OF_PARTS = ("all_forward", "one_forward_one_backward", "part_by_part")
-"""Rules that say nothing of a batch that is whole."""
+OF_PARTS = ("all_forward", "one_forward_one_backward", "part_by_part")  # nothing, where a batch is whole
 
 
 def rules_for(problem: Problem) -> tuple[str, ...]:
@@ -73,9 +71,8 @@ def placed_ways_ns(problem: Problem, device_of_unit: np.ndarray) -> tuple[np.nda
     source, target = device[graph.producer], device[graph.consumer]
     op_ns = problem.compute_ns[np.arange(problem.num_ops), device].astype(np.float64).tolist()
     edge_ns = graph.transfer.between_ns(graph.edge_bytes, source, target).tolist()
-    edges = zip(
-        graph.producer.tolist(), graph.consumer.tolist(), edge_ns, (source != target).tolist(), strict=True
-    )
+    crosses_of = (source != target).tolist()
+    edges = zip(graph.producer.tolist(), graph.consumer.tolist(), edge_ns, crosses_of, strict=True)
     after, after_send = [0.0] * graph.num_ops, [0.0] * graph.num_ops
     # What comes behind an op is complete before it.
     for producer, consumer, send_ns, crosses in list(edges)[::-1]:

@@ -22,20 +22,15 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import UnitGraph, fastest_devices, slowness, unit_graph
 
 _PROGRAM = "scotch_gmap"
-_DISTANCES = (
-    100  # of the quickest link in Scotch's whole numbers: the slowest is at most as many times as far
-)
+_DISTANCES = 100  # times as far as the quickest link is, in Scotch's whole numbers, no link is
 _SPEEDS = 1000
 _TIMEOUT_S = 600.0
 
 
 def why_missing() -> str:
     """One line that says what to install; "" where Scotch is there."""
-    if shutil.which(_PROGRAM):
-        return ""
-    return (
-        f"{_PROGRAM} is not installed, which maps graphs for this method; give it by `apt-get install scotch`"
-    )
+    remedy = "is not installed, which maps graphs for this method; give it by `apt-get install scotch`"
+    return "" if shutil.which(_PROGRAM) else f"{_PROGRAM} {remedy}"
 
 
 def static_mapping(problem: Problem, graph: UnitGraph, devices: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -44,14 +39,8 @@ def static_mapping(problem: Problem, graph: UnitGraph, devices: np.ndarray, shar
     The program runs in a process of its own, because the library ends the process that it is in when it dislikes
     something. Times and bytes are weights; links are distances, of a byte that crosses. It is run with a fixed seed.
 
-    Args:
-      problem: gives each unit's work, on its fastest device, and where it may be: units with one device stay on it.
-      graph: its unit graph.
-      devices: [K] to map onto.
-      shares: [K] of the work, summing to 1.
-
-    Returns:
-      [U] int32 positions in ``devices``.
+    Units with one device stay on it. Returns [U] int32 positions in ``devices`` [K], whose ``shares`` [K] of the work
+    sum to 1.
 
     Raises:
       InputError: Scotch is not installed.
@@ -118,11 +107,8 @@ def rows_of_partitions(
 ) -> np.ndarray:
     """[R, U] int32 distinct legal placements whose variables fit: partitions, with units moved off overfull devices.
 
-    Args:
-      problem: what to place.
-      device_sets: devices to use, [K] each.
-      split: devices [K] and their shares of the work [K] float64, summing to 1, to a part from 0 to K - 1 of each
-        unit [U].
+    For each set of devices [K], ``split`` makes of them and of their shares of the work [K] float64, which sum to 1, a
+    part from 0 to K - 1 of each unit [U].
     """
     by_speed, (certain, likely) = fastest_devices(problem), repairs(problem)
     slow, takes_time = slowness(problem), bool(problem.work_ns().any())  # else there is nothing to share
@@ -157,12 +143,12 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     It knows nothing of the order of ops: a min cut may put one half of a chain behind the other, so that devices take
     turns.
     """
-    graph = unit_graph(problem)
-    return rows_of_partitions(
-        problem,
-        [accelerators(problem), usable_devices(problem)],
-        lambda devices, shares: min_cut_partition(problem, graph, len(devices), shares),
-    )
+    graph, device_sets = unit_graph(problem), [accelerators(problem), usable_devices(problem)]
+
+    def split(devices: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        return min_cut_partition(problem, graph, len(devices), shares)
+
+    return rows_of_partitions(problem, device_sets, split)
 
 
 SPEC = MethodSpec(
@@ -188,11 +174,7 @@ def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
 
 
 def mincut(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """As ``scotch``, without the CPUs where there are accelerators: what ColocRL and HDP call MinCut.
-
-    Raises:
-      InputError: Scotch is not installed.
-    """
+    """As ``scotch``, without the CPUs where there are accelerators: what ColocRL and HDP call MinCut."""
     mapping = functools.partial(static_mapping, problem, unit_graph(problem))
     return rows_of_partitions(problem, [accelerators(problem)], mapping)
 

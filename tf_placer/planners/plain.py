@@ -45,8 +45,7 @@ SPEC = MethodSpec(
 def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
     """[1, U] int32: every unit on the first CPU; one without a kernel there on its first legal device.
 
-    A column of the papers' tables (Mirhoseini et al. 2017 and 2018). It knows nothing of time, nor of memory: where the
-    host is too small, that is what its row says.
+    A column of the papers' tables (Mirhoseini et al. 2017 and 2018). Time and memory do not count.
 
     Raises:
       InputError: the cluster has no CPU.
@@ -54,8 +53,7 @@ def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0)
     host = problem.cluster.host
     if host is None:
         raise InputError(
-            f"cluster {problem.cluster.name!r} has no CPU to put everything on; give a cluster with one, or another "
-            "method"
+            f"cluster {problem.cluster.name!r} has no CPU to put everything on; give one with a CPU, or another method"
         )
     return problem.everything_on(host)[np.newaxis]
 
@@ -82,13 +80,10 @@ def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 
     Further GPUs stay idle, and where the first is too small, the row [1, U] says so. Unlike the placer it sees the
     graph without what TensorFlow folds before a step.
     """
-    types = [device.type for device in problem.cluster.devices]
+    types, host = [device.type for device in problem.cluster.devices], problem.cluster.host
     kinds = sorted(range(len(types)), key=lambda device: types[device] != "GPU")
-    first = kinds[0]
-    host = problem.cluster.host
-    order = [first, *([host] if host not in (None, first) else [])]
-    order += [device for device in kinds if device not in order]
-    row = problem.legalized(np.full(problem.num_units, first), np.array(order))
+    order = list(dict.fromkeys([kinds[0], *([] if host is None else [host]), *kinds]))
+    row = problem.legalized(np.full(problem.num_units, order[0]), np.array(order))
     graph, unit_of_op = problem.op_graph, problem.unit_of_op
     is_single = np.bincount(unit_of_op, minlength=problem.num_units)[unit_of_op] == 1
     reads, readers = np.diff(graph.in_offset), np.diff(graph.out_offset)
@@ -194,8 +189,7 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
     the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
     brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
     fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
-    where room is (``MemoryRepair``).
-    Peaks of memory are an estimate, so a row may be over capacity while a step runs.
+    where room is (``MemoryRepair``). Peaks of memory are an estimate: a row may exceed the capacity.
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []
@@ -281,13 +275,9 @@ class RandomBlocks:
 
 @dataclasses.dataclass(frozen=True)
 class RandomSearchConfig(Settings):
-    """Settings.
+    """Settings of a random search."""
 
-    Attributes:
-      batch: placements drawn together.
-    """
-
-    batch: int = setting(16, least=1)
+    batch: int = setting(16, least=1)  # placements drawn together
 
 
 class RandomSearch(RandomBlocks):

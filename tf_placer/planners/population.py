@@ -23,7 +23,10 @@ _MOST = 2**20
 
 
 class CoarseToFine:
-    """Base of methods over groups (``GroupedPlans``): from coarse to fine near the best plan, and then anew."""
+    """Base of methods over groups (``GroupedPlans``): from coarse to fine near the best plan, and then anew.
+
+    They begin at no plan: ``start`` is ignored.
+    """
 
     def __init__(self, problem: Problem, parts: int, levels: int, seed: int) -> None:
         self._plans = GroupedPlans(problem, parts, levels)
@@ -66,25 +69,15 @@ class CoarseToFine:
 
 @dataclasses.dataclass(frozen=True)
 class BrkgaConfig(Settings):
-    """Settings.
+    """Settings of a genetic algorithm."""
 
-    Attributes:
-      population: plans of a generation.
-      elites: share of them that live on.
-      mutants: share that is drawn anew.
-      bias: probability that a child has a key from its elite parent.
-      mutation: probability that a child's key is drawn anew.
-      parts: of the min cut at the coarsest level, each split by slack.
-      levels: of coarseness; each has twice the parts of the one before.
-    """
-
-    population: int = setting(128, least=4, most=_MOST)
-    elites: float = setting(0.2, least=0.001, most=0.5)
-    mutants: float = setting(0.1, least=0, most=0.4)
-    bias: float = setting(0.7, least=0.5, most=1)
-    mutation: float = setting(0.01, least=0, most=1)
-    parts: int = setting(64, least=1, most=_MOST)
-    levels: int = setting(4, least=1, most=16)
+    population: int = setting(128, least=4, most=_MOST)  # plans of a generation
+    elites: float = setting(0.2, least=0.001, most=0.5)  # share of them that live on
+    mutants: float = setting(0.1, least=0, most=0.4)  # share that is drawn anew
+    bias: float = setting(0.7, least=0.5, most=1)  # probability that a child has a key from its elite parent
+    mutation: float = setting(0.01, least=0, most=1)  # probability that a child's key is drawn anew
+    parts: int = setting(64, least=1, most=_MOST)  # of the min cut at the coarsest level, each split by slack
+    levels: int = setting(4, least=1, most=16)  # of coarseness; each has twice the parts of the one before
 
 
 class Brkga(CoarseToFine):
@@ -97,8 +90,6 @@ class Brkga(CoarseToFine):
     """
 
     def __init__(self, problem: Problem, config: BrkgaConfig, start: np.ndarray | None, seed: int) -> None:
-        """``start`` is not looked at."""
-        del start
         self._config = config
         super().__init__(problem, config.parts, config.levels, seed)
         self._keys = np.zeros((0, self._groups.count))  # [P, G] of the last generation, the fastest first
@@ -154,12 +145,7 @@ class Brkga(CoarseToFine):
 
 
 def devices_of_keys(keys: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """[B, G] devices: a key k means the floor(k n)-th of the n devices that its group may be on.
-
-    Args:
-      keys: [B, G] in [0, 1).
-      allowed: [G, D] bool, at least one True in each row.
-    """
+    """[B, G] devices of keys [B, G]: k in [0, 1) means the floor(k n)-th of n devices that are ``allowed`` [G, D]."""
     nth = np.argsort(~allowed, axis=1, kind="stable")  # [G, D] allowed devices first
     count = allowed.sum(axis=1)
     position = np.minimum((keys * count).astype(np.int64), count - 1)
@@ -186,21 +172,13 @@ SPEC = MethodSpec(
 
 @dataclasses.dataclass(frozen=True)
 class CemConfig(Settings):
-    """Settings.
+    """Settings of cross-entropy minimization."""
 
-    Attributes:
-      samples: plans drawn together.
-      elites: share of them that the distribution moves to.
-      smoothing: how far it moves, 1 all the way.
-      parts: of the min cut at the coarsest level, each split by slack.
-      levels: of coarseness; each has twice the parts of the one before.
-    """
-
-    samples: int = setting(128, least=2, most=_MOST)
-    elites: float = setting(0.1, least=0.001, most=1)
-    smoothing: float = setting(0.2, least=0.001, most=1)
-    parts: int = setting(64, least=1, most=_MOST)
-    levels: int = setting(4, least=1, most=16)
+    samples: int = setting(128, least=2, most=_MOST)  # plans drawn together
+    elites: float = setting(0.1, least=0.001, most=1)  # share of them that the distribution moves to
+    smoothing: float = setting(0.2, least=0.001, most=1)  # how far, 1 all the way
+    parts: int = setting(64, least=1, most=_MOST)  # of the min cut at the coarsest level, each split by slack
+    levels: int = setting(4, least=1, most=16)  # of coarseness; each has twice the parts of the one before
 
 
 class Cem(CoarseToFine):
@@ -212,8 +190,6 @@ class Cem(CoarseToFine):
     """
 
     def __init__(self, problem: Problem, config: CemConfig, start: np.ndarray | None, seed: int) -> None:
-        """``start`` is not looked at."""
-        del start
         self._config = config
         super().__init__(problem, config.parts, config.levels, seed)
         self._rounds = 0

@@ -66,12 +66,9 @@ class Checkpoint:
     """
 
     def __init__(self, folder: pathlib.Path | None, identity: Mapping[str, Any], every_s: float) -> None:
-        """Reads the folder, which is made if need be.
+        """Reads the folder of one search, which is made if need be; None keeps nothing.
 
-        Args:
-          folder: of one search; None keeps nothing.
-          identity: JSON data; a search with another one cannot go on here.
-          every_s: least seconds between two saves.
+        A search with another ``identity``, JSON data, cannot go on here. Saves are ``every_s`` seconds apart or more.
 
         Raises:
           InputError: the folder holds another search, or is damaged.
@@ -104,10 +101,7 @@ class Checkpoint:
             self._write(folder, None, None)
 
     def settings_are(self, settings: Mapping[str, Any]) -> None:
-        """Says what the method is set to.
-
-        Args:
-          settings: JSON data; a search with other ones cannot go on here.
+        """Says what the method is set to, as JSON data.
 
         Raises:
           InputError: the folder holds a search with other settings.
@@ -117,11 +111,7 @@ class Checkpoint:
             self._refuse_other(self._document["settings"], self._settings)
 
     def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
-        """Restores a learner from the last save, and saves its variables from now on.
-
-        Args:
-          learner: all that the next round depends on is in its variables.
-          settings: see ``settings_are``; None where they have been said.
+        """Restores a learner from the last save, and saves its variables from now on; see ``settings_are``.
 
         Raises:
           InputError: other settings, or the saved variables are damaged.
@@ -135,25 +125,19 @@ class Checkpoint:
         )
 
     def track_state(self, planner: Resumable) -> bool:
-        """The same for a planner without variables, by its ``state`` and ``restore``.
+        """The same for a planner without variables, by its ``state``; returns whether there was one.
 
         Its file has arrays as they are, everything else as JSON.
-
-        Returns:
-          Whether there was a state.
 
         Raises:
           InputError: the saved state is damaged.
         """
 
         def write(prefix: pathlib.Path) -> None:
-            state = planner.state()
-            arrays: dict[str, Any] = {
-                name: value for name, value in state.items() if isinstance(value, np.ndarray)
-            }
-            rest = {name: value for name, value in state.items() if name not in arrays}
-            arrays[_REST] = np.array(json.dumps(rest))
-            np.savez(f"{prefix}.npz", **arrays)
+            arrays, rest = dict[str, Any](), dict[str, Any]()
+            for name, value in planner.state().items():
+                (arrays if isinstance(value, np.ndarray) else rest)[name] = value
+            np.savez(f"{prefix}.npz", **arrays, **{_REST: np.array(json.dumps(rest))})
 
         def read(prefix: pathlib.Path) -> None:
             try:
@@ -181,12 +165,9 @@ class Checkpoint:
         return True
 
     def save(self, rounds: int, recorder_state: Callable[[], dict[str, Any]], last: bool = False) -> None:
-        """Saves after a round, unless the last save was a moment ago.
+        """Saves after a number of rounds, unless the last save was a moment ago and this may not be the last.
 
-        Args:
-          rounds: how many there have been.
-          recorder_state: gives the recorder's state, with a list of rounds called ``history`` in it.
-          last: there may be no other round, so save if this one is not saved yet.
+        The recorder's state has a list of rounds called ``history``.
         """
         is_due = last or time.monotonic() - self._saved_s >= self._every_s
         if self._folder is None or rounds == self._saved_rounds or not is_due:
@@ -208,19 +189,13 @@ class Checkpoint:
         self._saved_rounds = rounds
 
     def _write(self, folder: pathlib.Path, recorder: dict[str, Any] | None, learner: str | None) -> None:
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "identity": self._identity,
-            "settings": self._settings,
-            "recorder": recorder,
-            "learner": learner,
-        }
+        document = {"schema_version": SCHEMA_VERSION, "identity": self._identity, "settings": self._settings}
+        document |= {"recorder": recorder, "learner": learner}
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"checkpoint={folder} cannot be made ({error.strerror}); give another folder"
-            ) from error
+            remedy = "give another folder"
+            raise InputError(f"checkpoint={folder} cannot be made ({error.strerror}); {remedy}") from error
         write_atomically(folder / FILE_NAME, json.dumps(document))
 
     def _refuse_other(self, saved: dict[str, Any], current: dict[str, Any]) -> None:

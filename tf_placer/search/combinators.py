@@ -31,18 +31,15 @@ _LONGER = 3  # factor by which the wait of an arm grows with each turn without a
 
 @dataclasses.dataclass(frozen=True)
 class PortfolioConfig(Settings):
-    """Settings of a portfolio.
+    """Settings of a portfolio."""
 
-    Attributes:
-      opening: evaluations of the arm that opens, before anything else; 0 for none.
-      opening_share: of the budget, after which it opens no longer; its first round is made all the same.
-      head: share of the budget that the arm that leads has to itself, when plans have been constructed.
-      leads: after that it goes on alone as long as a tenth of the budget gains it this share of the step time.
-    """
-
-    opening: int = setting(256, least=0)
+    opening: int = setting(
+        256, least=0
+    )  # evaluations of the arm that opens, before anything else; 0 for none
+    # Of the budget, after which it opens no longer; its first round is made all the same.
     opening_share: float = setting(0.1, least=0, most=1)
-    head: float = setting(0.75, least=0, most=1)
+    head: float = setting(0.75, least=0, most=1)  # share of the budget that the leading arm has to itself
+    # After that it goes on alone as long as a tenth of the budget gains it this share of the step time.
     leads: float = setting(0.01, least=0, finite=False)
 
 
@@ -191,10 +188,8 @@ class Portfolio:
         going = [i for i, arm in enumerate(arms) if arm.goes_on]
         waiting = [i for i in going[1:] if not arms[i].gain and turns >= arms[i].again]
         # The first arm begins. Of equal gains the first arm's counts.
-        if turns and waiting:
-            self._turn = waiting[0]
-        else:
-            self._turn = max(going, key=lambda i: (arms[i].gain, -i))
+        most_gain = max(going, key=lambda i: (arms[i].gain, -i))
+        self._turn = waiting[0] if turns and waiting else most_gain
         arm = arms[self._turn]
         fell_behind = _share(arm.best_s, best_s) > _BEHIND
         begins = arm.best_s == math.inf and self._has_several
@@ -261,10 +256,10 @@ _LATE = 0.95  # share after which the best plan is tried under every rule once m
 def under_orders(method: MethodSpec, order: str) -> MethodSpec:
     """The method with plans that also decide an order of execution.
 
-    A finished plan is fitted to the order of its search. So every plan is evaluated
-    with a rule's priorities (``Context.priority_of_op``). With ``AUTO_ORDER`` the rules and the
-    runtime's own order race, in a large program those that are the fastest on its first plans: equal shares of the
-    budget, after which the slower half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016).
+    A finished plan is fitted to the order of its search. So every plan is evaluated with a rule's priorities
+    (``Context.priority_of_op``). With ``AUTO_ORDER`` the rules and the runtime's own order race, in a large program
+    those that are the fastest on its first plans: equal shares of the budget, after which the slower half leaves,
+    until one is left (successive halving: Jamieson and Talwalkar 2016).
     Then a search of the order itself (``OrderSearch``) goes on from the best plan, in turns with the method under that
     rule: who gained more has the next. Near the end the best plan is tried under every rule; none is resumed.
     """
@@ -324,9 +319,8 @@ class _Ordered(Run):
     ) -> None:
         is_decided = rule not in (NO_ORDER, SEARCHED_ORDER)
         ranks = priorities(rule, context.problem, devices, context.seed) if is_decided else None
-        super().__init__(
-            method, config, dataclasses.replace(context, priority_of_op=ranks, checkpoint=Kept())
-        )
+        context = dataclasses.replace(context, priority_of_op=ranks, checkpoint=Kept())
+        super().__init__(method, config, context)
         self.rule = rule
         # Of its last turn, and when. The order waits until rules gain less.
         self.gain, self.asked = 0.002 if rule == SEARCHED_ORDER else math.inf, 0

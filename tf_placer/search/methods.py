@@ -104,9 +104,7 @@ def the(role: Role) -> MethodSpec:
 def add(spec: MethodSpec, replace: bool = False) -> None:
     """Makes a method known to ``search(method=name)`` and to ``--method=name`` in this process.
 
-    Args:
-      spec: its row.
-      replace: take the place of a method that was added before, as a notebook's cell does that is run again.
+    With ``replace`` it may take the place of one that was added before, as in a notebook's cell that is run again.
 
     Raises:
       InputError: the name is none, comes with tf_placer or has been added before.
@@ -184,12 +182,7 @@ _CHECKS: dict[Any, Callable[[str, Any], Any]] = {
 
 
 def configured(spec: MethodSpec, config: object | None = None) -> Any:
-    """The settings of a method.
-
-    Args:
-      spec: its row.
-      config: an instance of ``spec.config``, or name -> value of some of its fields; the others are as
-        in the row's default.
+    """The settings of a method: an instance of ``spec.config``, or name -> value where it differs from the default.
 
     Raises:
       InputError: neither of the two, a setting that the method lacks, or a value that is not possible.

@@ -250,9 +250,8 @@ class Run:
                 times = simulator.times(tf.constant(rows))
                 return times.runtime_s.numpy(), times.fits.numpy()
 
-            learner = spec.build(
-                problem, config, WarmStart(context.plans, context.starts.reference_s, simulate), seed
-            )
+            warm_start = WarmStart(context.plans, context.starts.reference_s, simulate)
+            learner = spec.build(problem, config, warm_start, seed)
             context.checkpoint.track(learner)
             return _Drawing(learner)
         if spec.kind is Kind.OWN_ROUNDS:

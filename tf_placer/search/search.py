@@ -138,9 +138,8 @@ def search(
     spec = _row_of(method)
     settings = configured(spec, wrappers.get("config"))
     if progress is not None:
-        arguments.has_parts(
-            "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
-        )
+        parts = ("__enter__", "__exit__", "show")
+        arguments.has_parts("progress", progress, parts, "give a Progress, or None")
     if checkpoint is not None:
         checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
@@ -187,8 +186,7 @@ def _wrapped(
             f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; "
             "leave it out"
         )
-    if order != NO_ORDER:
-        spec = under_orders(spec, order)
+    spec = spec if order == NO_ORDER else under_orders(spec, order)
     progress = progress or Silent()
     with interrupt.stoppable() as stop, progress:
         run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
@@ -244,24 +242,19 @@ def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray
     for plan in plans:
         if isinstance(plan, Placement):
             other = plan.problem
-            devices = [
-                [device.name for device in cluster.devices] for cluster in (other.cluster, problem.cluster)
-            ]
-            has_same_units = problem is other or (
-                devices[0] == devices[1]
+            devices, mine = ([device.name for device in each.cluster.devices] for each in (other, problem))
+            if problem is not other and not (
+                devices == mine
                 and problem.op_names == other.op_names
                 and np.array_equal(problem.unit_of_op, other.unit_of_op)
-            )
-            if not has_same_units:
+            ):
                 raise InputError(
                     f"start is a placement of {other.name!r} on {other.cluster.name!r}, another graph or other "
                     f"devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
                 )
             if plan.priority_of_op is not None or plan.cluster_of_op is not None:
-                warnings.warn(
-                    "a search begins at devices alone: the start's priorities and clusters are left",
-                    stacklevel=3,
-                )
+                warning = "a search begins at devices alone: the start's priorities and clusters are left"
+                warnings.warn(warning, stacklevel=3)
             plan = plan.device_of_unit
         try:
             rows.append(np.array(Placement(problem, plan).device_of_unit))
@@ -324,11 +317,10 @@ def _run(
     """Main loop: runs the method to its end, the end of the budget, or a requested stop."""
     problem, budget = evaluator.problem, recorder.budget
     recorder.restore(checkpoint.recorder)
-    starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
     context = Context(
         problem=problem,
         evaluator=evaluator,
-        starts=starts,
+        starts=Starts(problem, evaluator, methods.having(Role.BESIDE)),
         given=begins,
         seed=seed,
         rounds=len(recorder.history),
@@ -360,27 +352,24 @@ def _run(
         checkpoint.save(len(recorder.history), recorder.state, last=done)
         if batch is not None:
             show(recorder.history[-1])
-    best = recorder.best
-    if best.plan is None and interrupted:
+    plan = recorder.best.plan
+    if plan is None and interrupted:
         raise KeyboardInterrupt
-    if best.plan is None:
-        raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
+    if plan is None:
+        raise NothingFits(_found_nothing(spec.name, context, recorder, tried_all))
     stop.requested = stop.requested and not interrupted  # this search has answered it
-    placement = Placement.from_decisions(problem, best.plan)
-    return _result(spec, settings, evaluator, recorder, placement, starts, seed, interrupted)
+    return _result(spec, settings, context, recorder, Placement.from_decisions(problem, plan), interrupted)
 
 
 def _result(
     spec: MethodSpec,
     settings: Any,
-    evaluator: Evaluator,
+    context: Context,
     recorder: Recorder,
     placement: Placement,
-    starts: Starts,
-    seed: int,
     interrupted: bool,
 ) -> SearchResult:
-    problem, best = evaluator.problem, recorder.best
+    problem, best, evaluator, starts = context.problem, recorder.best, context.evaluator, context.starts
     is_simulated = isinstance(evaluator, SimulatedEvaluator)
     simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(problem)
     single_device_s, proven_s, reported = starts.single_device_s, recorder.proven_s, simulator.tells
@@ -395,7 +384,7 @@ def _result(
     return SearchResult(
         placement=placement,
         method=spec.name,
-        seed=seed,
+        seed=context.seed,
         evaluator=evaluator.identity["evaluator"],
         runtime_s=runtime_s if is_simulated else best.runtime_s,
         peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes[0], strict=True)},
@@ -413,16 +402,13 @@ def _result(
     )
 
 
-def _found_nothing(
-    name: str, evaluator: Evaluator, recorder: Recorder, starts: Starts, tried_all: bool
-) -> str:
+def _found_nothing(name: str, context: Context, recorder: Recorder, tried_all: bool) -> str:
     """One line with a remedy that can help, and the plan nearest to fitting."""
-    problem = evaluator.problem
-    simulated = isinstance(evaluator, SimulatedEvaluator)
+    problem, simulated = context.problem, isinstance(context.evaluator, SimulatedEvaluator)
     what = "fits in the memory of" if simulated else "runs on"
     remedy = "give it a larger budget or more devices"
     if simulated:
-        nearest = evaluator.evaluate(starts.plans[:1])
+        nearest = context.evaluator.evaluate(context.starts.plans[:1])
         if np.isfinite(nearest.runtime_s[0]):
             remedy = f"try {PLAIN}, which begins at a plan that fits"
         else:

@@ -39,8 +39,7 @@ class Plans:
 
     device_of_unit: np.ndarray  # [K, U] int32, the fastest first
     runtime_s: np.ndarray  # [K] float64, step times in the simulator
-    # [K, L, G] int32 of groups, in the tasks beyond devices (``JointPlans``); L may be 0
-    levels: np.ndarray
+    levels: np.ndarray  # [K, L, G] int32 of groups, in tasks beyond devices (``JointPlans``); L may be 0
 
 
 class Student(Protocol):
@@ -118,6 +117,7 @@ def teach(
         saved = Checkpoint(checkpoint, identity, _SAVED_EVERY_S)
         saved.track(student, dataclasses.asdict(student.kind))
         history = [Epoch(*entry) for entry in (saved.recorder or {"history": []})["history"]]
+        state = lambda: {"history": [list(dataclasses.astuple(epoch)) for epoch in history]}  # noqa: E731
         for number in range(len(history) + 1, last_epoch + 1):
             order = np.random.default_rng([seed, number]).permutation(len(lessons))
             # Half a cosine, from 1 on.
@@ -126,11 +126,7 @@ def teach(
             loss = float(np.mean([float(student.learn(lessons[place], rate)) for place in order]))
             unseen = [float(student.loss_of(lesson)) for lesson in held_out]
             history.append(Epoch(number, loss, float(np.mean(unseen)) if unseen else math.nan))
-            saved.save(
-                number,
-                lambda: {"history": [list(dataclasses.astuple(epoch)) for epoch in history]},
-                last=number == last_epoch,
-            )
+            saved.save(number, state, last=number == last_epoch)
             show(history[-1])
     return history
 
@@ -211,16 +207,11 @@ def kept_plans(
 def improved_levels(
     joint: JointPlans, device_of_unit: np.ndarray, evaluations: int, seed: int
 ) -> tuple[np.ndarray, float]:
-    """Levels [L, G] int32 for a placement, and the plan's step time in seconds, in the simulator.
+    """Levels [L, G] int32 for a placement [U], and the plan's step time in seconds, in the simulator.
 
     Begins with the best of what rules say: no order or HEFT's, nothing fused or all that can be.
-    Then a group's level in a task is changed, and stays changed where the step is shorter.
-
-    Args:
-      joint: groups, tasks and levels.
-      device_of_unit: [U], the devices of all plans.
-      evaluations: number of plans that are simulated, those of rules among them.
-      seed: of the changes.
+    Then a group's level in a task is changed, and stays changed where the step is shorter, until
+    so many plans are simulated, those of rules among them.
     """
     evaluator, generator = SimulatedEvaluator(joint.groups.problem), np.random.default_rng(seed)
 

@@ -109,9 +109,8 @@ class GoLearner(PolicyLearner):
             if config.weights:
                 # Weights of all tasks, or those of the placement alone.
                 path = weights_path(config.weights, __file__)
-                self._levels_are_taught = (
-                    isinstance(policy, MultiTaskPolicy) and weights_header(path).get("policy") == kind.policy
-                )
+                if isinstance(policy, MultiTaskPolicy):
+                    self._levels_are_taught = weights_header(path).get("policy") == kind.policy
                 if self._levels_are_taught:
                     restore_weights(path, kind, policy)
                 else:
@@ -170,10 +169,8 @@ class GoLearner(PolicyLearner):
         advantage = drawn * self.baseline.advantage(reward)
         if config.standardize:
             advantage = standardized_advantage(reward, drawn)
-        elite = elites(
-            reward, tf.cast(valid, tf.float32), max(1, round(config.elite_share * config.rollouts))
-        )
-        chain = actions.chain
+        count = max(1, round(config.elite_share * config.rollouts))
+        elite, chain = elites(reward, tf.cast(valid, tf.float32), count), actions.chain
         lesson = (chain.steps, actions.log_prob, advantage, elite)
         size = config.rollouts // config.minibatches
 
@@ -225,13 +222,12 @@ class GoLearner(PolicyLearner):
             devices = tf.concat([devices[1:2], devices[:1], devices[2:]], axis=0)
         else:
             devices = tf.repeat(begin[:1], count, axis=0)
+        state = devices
         if self._levels_are_taught:
             levels_seed = tf.random.fold_in(seed, 1)
             state = self.policy.completed(self.inputs, begin, devices, temperature, levels_seed)
-        else:
-            state = devices
-            if isinstance(self.policy, MultiTaskPolicy):
-                state = self.policy.placed(begin, devices)
+        elif isinstance(self.policy, MultiTaskPolicy):
+            state = self.policy.placed(begin, devices)
         steps = self.policy.unfolded(state)
         # They were not drawn as chains: they are imitated if they are elite, and have no ratio.
         return self._proposal(steps, tf.zeros(tf.shape(steps)))
@@ -357,9 +353,8 @@ class GoStudent(snt.Module):
             further = len([task for task in self.tasks if task != DEVICES])
             levels = tf.unstack(tf.repeat(lesson.levels, self._repeats, axis=0), further, axis=1)
             legal, neutral = (tf.unstack(table, further) for table in (lesson.legal_levels, lesson.neutral))
-            seeds = [
-                tf.unstack(tf.random.split(tf.random.fold_in(seed, 1 + task), 4)) for task in range(further)
-            ]
+            of_task = [tf.random.fold_in(seed, 1 + task) for task in range(further)]
+            seeds = [tf.unstack(tf.random.split(task_seed, 4)) for task_seed in of_task]
             hidden = [partly_hidden(*terms) for terms in zip(levels, legal, neutral, seeds, strict=True)]
             seen, missing = zip(*hidden, strict=True)
             begin, state = (tf.stack([plans, *rows], axis=1) for rows in (seen, levels))
@@ -376,12 +371,8 @@ def partly_hidden(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Decisions [B, V] int32 with a share missing, and [B, V] float32, 1 for the missing ones.
 
-    Args:
-      plans: [B, V] int32.
-      legal: [V, C] bool; a node with one legal choice is never missing.
-      nothing: scalar or [V], in the place of missing decisions in half of the rows; in the others,
-        any choice.
-      seeds: four.
+    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing``, a
+    scalar or [V], is in the place of missing decisions, in the others any choice. Seeds are four.
     """
     share_seed, missing_seed, choice_seed, nothing_seed = seeds
     rows = tf.shape(plans)[0]
@@ -427,8 +418,7 @@ SPEC = MethodSpec(
 class GoZeroShotConfig(Settings):
     """Settings of ``go_zero_shot``."""
 
-    # File that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own settings;
-    # "shipped" are those that come with tf_placer.
+    # File that ``train`` wrote, for a policy with GO's own settings; "shipped" comes with tf_placer.
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
     # Decisions to make, one of ``TASKS`` with devices: those that the weights were taught.
     tasks: str = setting(DEVICES, words=tuple(tasks for tasks in TASKS if tasks.startswith(DEVICES)))
@@ -459,16 +449,7 @@ def go_zero_shot(
 
     The likeliest placement, then drawn ones (``committed``). Where a device holds more than it can,
     the largest units move to devices with room. With further tasks, an order and fusion are drawn
-    for each.
-
-    Args:
-      problem: what to place, of any size, with any number of devices.
-      config: settings.
-      seed: of the draws.
-
-    Returns:
-      [K, U] int32 distinct legal placements whose variables fit, K <= B; with further tasks, K
-      plans.
+    for each. They are [K, U] int32, distinct and legal, their variables fit, and K <= B.
 
     Raises:
       InputError: ``config.weights`` is no file of weights for such a policy.
@@ -488,9 +469,8 @@ def go_zero_shot(
     begin = np.concatenate([np.zeros([1, nodes.count], np.int32), joint.neutral])
     device_of_node = tf.constant(placements[:, nodes.first_unit])
     temperature = tf.where(tf.range(len(placements)) == 0, 0.0, _TEMPERATURE)
-    state = policy.completed(
-        inputs, tf.constant(begin), device_of_node, temperature, tf.constant([seed, 0x26])
-    )
+    drawn = (device_of_node, temperature, tf.constant([seed, 0x26]))
+    state = policy.completed(inputs, tf.constant(begin), *drawn)
     return joint.decisions(placements, state.numpy()[:, 1:])
 
 

@@ -39,9 +39,9 @@ class MultiTaskPolicy(snt.Module):
     is the policy for devices, whose weights may have been taught elsewhere.
     """
 
-    def __init__(self, config: GoConfig, seed: int, name: str = "multi_task_policy"):
+    def __init__(self, config: GoConfig, seed: int):
         """Draws weights from the seed."""
-        super().__init__(name=name)
+        super().__init__(name="multi_task_policy")
         tasks = config.tasks.split(",")
         self.config = config
         self.placement = GoPolicy(config, seed)
@@ -137,19 +137,11 @@ class MultiTaskPolicy(snt.Module):
     ) -> tf.Tensor:
         """[B, 1 + L, V] states with devices [B, V] and levels by a taught policy (``GoStudent``).
 
-        Nothing leans to the current levels.
-
-        Args:
-          inputs: the problem.
-          begin: [1 + L, V] neutral levels.
-          devices: of each state.
-          temperature: [B] float32, of the draws; 0 takes the likeliest level.
-          seed: [2] int32.
+        Nothing leans to the neutral levels of ``begin`` [1 + L, V]; a ``temperature`` [B] of 0 takes
+        the likeliest level.
         """
-        count = tf.shape(devices)[0]
-        noise = masked.gumbel(
-            tf.stack([len(self._tasks), count, tf.shape(inputs.fuses)[0], self.config.levels]), seed
-        )
+        count, nodes = tf.shape(devices)[0], tf.shape(inputs.fuses)[0]
+        noise = masked.gumbel(tf.stack([len(self._tasks), count, nodes, self.config.levels]), seed)
         noise *= tf.reshape(temperature, [1, count, 1, 1])
         encoded = self.placement.encode(inputs)
         begins = tf.repeat(begin[tf.newaxis], count, axis=0)
@@ -200,9 +192,8 @@ class _OfTasks(snt.Module):
 
     def told(self, task: int, levels: tf.Tensor) -> tf.Tensor:
         """[B, V, H] of levels [B, L, V]."""
-        rows = [
-            table(of_task) for table, of_task in zip(self._levels, tf.unstack(levels, axis=1), strict=True)
-        ]
+        by_task = zip(self._levels, tf.unstack(levels, axis=1), strict=True)
+        rows = [table(of_task) for table, of_task in by_task]
         return tf.add_n(rows) + self._tasks(tf.constant([[task]]))
 
     def logits(self, task: int, states: tf.Tensor) -> tf.Tensor:

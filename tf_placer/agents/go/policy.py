@@ -53,12 +53,10 @@ class GoConfig(Settings):
 
     # Decisions to make, one of ``TASKS``; others stay as they begin, without an order or clusters.
     tasks: str = setting(DEVICES, words=TASKS)
-    # Updates that a task has to itself, with the others as in the best plan so far, before the next
-    # one's turn; 0 decides all tasks in every update.
+    # Updates that a task has to itself, with the others as in the best plan; 0: all tasks in each update.
     turn_updates: int = setting(0, least=0)
     levels: int = setting(8, paper=20, least=2)  # K, of priorities and fusion priorities
-    # Decisions are for units, or for groups: a reward for one decision of 160 says more than for
-    # one of thousands.
+    # Decisions are for units, or for groups: a reward says more of 160 decisions than of thousands.
     granularity: str = setting("groups", paper="units", words=("groups", "units"))
     num_groups: int = setting(160, least=1)  # most groups, min-cut parts split by slack
     graph_width: int = setting(32, paper=128, least=1)  # of the graph embedding
@@ -66,21 +64,16 @@ class GoConfig(Settings):
     heads: int = setting(2, paper=3, least=1)  # of each layer
     head_width: int = setting(16, paper=25, least=1)  # of queries, keys and values
     inner_width: int = setting(64, paper=256, least=1)  # of the feed-forward part
-    # S, nodes that attend to each other and to as many before.
-    segment: int = setting(64, paper=256, least=1)
-    # T, of refinement; all are drawn and have a part in the probability. The best placement has
-    # been refined before.
+    segment: int = setting(64, paper=256, least=1)  # S, nodes that attend to each other and as many before
+    # T, of refinement, all of them drawn; the best placement has been refined before.
     passes: int = setting(1, paper=3, least=1)
     # Score devices by their contents, too, and by the neighbors there: tells equal devices apart.
     device_state: bool = setting(True, paper=False)
-    # Input of the first pass: the best placement so far, the plan that the search begins with, or
-    # nothing.
+    # Input of the first pass: the best placement so far, the plan that the search begins with, nothing.
     begin: str = setting("best", paper="nothing", words=("best", "plan", "nothing"))
-    # How often an untrained policy leaves a node where the pass before, or the beginning, had it;
-    # 0 leaves it unbiased.
+    # How often an untrained policy leaves a node where it was before; 0 leaves it unbiased.
     keep_probability: float = setting(0.985, paper=0.0, least=0, below=1)
-    # Share of each decision's probability that all legal devices have in equal parts: a confident
-    # policy still proposes new placements.
+    # Share of a decision's probability that all legal devices have in equal parts: there are new plans.
     exploration: float = setting(0.005, paper=0.0, least=0, below=1)
     rollouts: int = setting(32, paper=800, least=1)  # B, placements of an update
     minibatches: int = setting(1, paper=40, least=1)  # of an epoch, a PPO step each; divides B
@@ -88,15 +81,12 @@ class GoConfig(Settings):
     learning_rate: float = setting(3e-3, paper=1e-4, least=0)  # Adam's
     # Advantages by batch; else the mean of all earlier trials is the baseline.
     standardize: bool = setting(True, paper=False)
-    # Share of each batch's samples that the policy also imitates.
-    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
-    # Reward of a placement that does not run, below 0.
-    failing_reward: float = setting(-2.0, paper=-10.0, below=0)
+    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)  # of each batch; the policy imitates them
+    failing_reward: float = setting(-2.0, paper=-10.0, below=0)  # of a placement that does not run
     # File that `train` wrote, whose weights it begins with, "shipped" for those that come with
     # tf_placer, or "" for new ones. With weights the first placements are made from nothing
-    # (``committed``), and refinement begins with the best of them; an order and fusion, too, where
-    # the file is of a policy for the same tasks and levels. The method's row in the table has
-    # "shipped", a preset "".
+    # (``committed``), and so are an order and fusion where the file is of the same tasks and levels;
+    # refinement begins with the best. The method's row in the table has "shipped", a preset "".
     weights: str = setting("", remedy=WEIGHTS_REMEDY)
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
@@ -141,11 +131,8 @@ class GoInputs(NamedTuple):
     legal: tf.Tensor  # [V, D] bool
     reads: Mean  # over the nodes that a node reads, by bytes, and that it gives to
     gives: Mean
-    # [V, D, 2] float32, a node's time on a device as a share of all work, its bytes as one of
-    # memory
-    load: tf.Tensor
-    # [V, D] float32, log10 of a node's time on a device over that on its fastest
-    slowness: tf.Tensor
+    load: tf.Tensor  # [V, D, 2] float32, see ``load_and_slowness``
+    slowness: tf.Tensor  # [V, D] float32
     fuses: tf.Tensor  # [V] bool, nodes with an op that XLA compiles
 
     def placements(self, device_of_node: tf.Tensor) -> tf.Tensor:
@@ -211,8 +198,7 @@ class Chain(NamedTuple):
     """Refinements of a placement, int32. With further tasks (``MultiTaskPolicy``) there are L steps more."""
 
     begin: tf.Tensor  # [V] devices; or a state [1 + L, V]
-    # [B, T, V] devices after each pass; or devices and levels after each step [B, T + L, V]
-    steps: tf.Tensor
+    steps: tf.Tensor  # [B, T, V] devices after each pass; or after each step, with levels [B, T + L, V]
 
 
 class Scores(NamedTuple):
@@ -244,9 +230,9 @@ class GoPolicy(snt.Module):
     passes. No size of a problem and no number of devices is in the weights.
     """
 
-    def __init__(self, config: GoConfig, seed: int, name: str = "go_policy"):
+    def __init__(self, config: GoConfig, seed: int):
         """Draws weights from the seed."""
-        super().__init__(name=name)
+        super().__init__(name="go_policy")
         self.config = config
         self.num_steps = config.passes
         width = config.width
@@ -357,10 +343,8 @@ class GoPolicy(snt.Module):
         logits = self._devices.score(states, devices)
         if self.config.device_state:
             of_state, of_device = self._of_state, self._of_device.w
-            # [B, V, 1, H]
-            node = tf.expand_dims(tf.tensordot(states, of_state.w, 1) + of_state.b, 2)
-            # [B, V, D, H]
-            load = tf.tensordot(seen.of_devices(inputs), of_device[:DECIDED_WIDTH], 1)
+            node = tf.expand_dims(tf.tensordot(states, of_state.w, 1) + of_state.b, 2)  # [B, V, 1, H]
+            load = tf.tensordot(seen.of_devices(inputs), of_device[:DECIDED_WIDTH], 1)  # [B, V, D, H]
             device = tf.matmul(devices.embedding, of_device[DECIDED_WIDTH:])[tf.newaxis, tf.newaxis]
             logits += tf.tensordot(tf.nn.relu(node + load + device), self._by_state.w, 1)[..., 0]
         stays = kept_logits(seen.here, inputs.legal, self.config.keep_probability)
@@ -372,12 +356,8 @@ class GoPolicy(snt.Module):
 def kept_logits(stands: tf.Tensor, legal: tf.Tensor, probability: float) -> tf.Tensor:
     """[B, V, C] bonus of the current choice, which then stays with probability p if all other logits are equal.
 
-    That is log(p / q), where q is each other choice's share of 1 - p.
-
-    Args:
-      stands: [B, V, C] 1 for the current choice; all 0 where nothing is decided.
-      legal: [V, C].
-      probability: p; 0 leans to nothing.
+    That is log(p / q), where q is each other choice's share of 1 - p. ``stands`` [B, V, C] is 1 for
+    the current choice, all 0 where nothing is decided; p = 0 leans to nothing.
     """
     if not probability:
         return tf.zeros_like(stands)
@@ -413,8 +393,7 @@ def committed(
     Args:
       policy: taught by ``GoStudent``.
       inputs: the problem.
-      count: B.
-      steps: T.
+      count, steps: B, T.
       temperature: scalar, of the draws; 0 takes the likeliest device, and all B are the same.
       seed: [2] int32.
 

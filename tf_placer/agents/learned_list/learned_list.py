@@ -21,20 +21,8 @@ from tf_placer.problem.problem import Problem
 _MOST = 2**20
 # As tf_placer/ops/cc/list_policy.h has them, which says what each is.
 FEATURES = (
-    "slowness",
-    "load",
-    "overfull",
-    "balance",
-    "rival",
-    "transfer",
-    "any_transfer",
-    "affinity",
-    "any_affinity",
-    "indirect",
-    "memory",
-    "full",
-    "unused",
-    "last",
+    *("slowness", "load", "overfull", "balance", "rival", "transfer", "any_transfer", "affinity"),
+    *("any_affinity", "indirect", "memory", "full", "unused", "last"),
 )
 CONTEXT = ("one", "slack", "work", "problem_traffic", "parallel", "traffic", "open", "tightness")
 ORDER = ("place", "work", "slack", "bytes")
@@ -47,12 +35,11 @@ class LearnedListConfig(Settings):
     """Settings for drawing rules of list scheduling, and for moving the search to the best ones."""
 
     num_groups: int = setting(320, least=1, most=_MOST)  # most groups of units that are decided one by one
-    # Decisions for each group; after the first with all other groups in their places.
+    # Decisions for each group; after the first with all others in their places.
     passes: int = setting(3, least=1, most=_MOST)
     rules: int = setting(16, least=2, most=_MOST)  # B, drawn for each batch
     elites: int = setting(3, least=1, most=_MOST)  # of a batch that the distribution moves to
-    # Factor on the prior's spread at the beginning of a search.
-    spread: float = setting(1.0, above=0)
+    spread: float = setting(1.0, above=0)  # factor on the prior's spread at the beginning of a search
     # File that ``train`` wrote, whose prior it begins with, "shipped" for the one that comes with
     # tf_placer, or "" for an untaught one.
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
@@ -90,15 +77,9 @@ class ListInputs:
 
 
 def place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes: int) -> np.ndarray:
-    """Places by a batch of rules, on TensorFlow's own threads.
+    """[B, V] int32 legal devices by a batch of rules [B, P] float64, on TensorFlow's own threads.
 
-    Args:
-      inputs: the graph and the cluster.
-      coefficients: [B, P] float64.
-      passes: how often each node is decided, at least once; after the first time all others are in their places.
-
-    Returns:
-      [B, V] int32 legal devices.
+    Each node is decided ``passes`` times, after the first with all others in their places.
 
     Raises:
       tf.errors.InvalidArgumentError: an array has a wrong shape or index; the message names it.
@@ -122,7 +103,6 @@ class Rules:
     """
 
     def __init__(self, mean: np.ndarray, spread: np.ndarray, config: LearnedListConfig) -> None:
-        """Begins with a distribution."""
         self._config = config
         self.mean, self.spread = np.array(mean, np.float64), np.array(spread, np.float64)
 
@@ -248,15 +228,9 @@ class ListPlacer:
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
 
 
-_UNTAUGHT = {  # features with a weight: speed of the op, crossing bytes, and full devices
-    "slowness": -2.0,
-    "load": -0.3,
-    "rival": -0.5,
-    "transfer": -1.0,
-    "affinity": 1.0,
-    "full": -3.0,
-    "overfull": -0.5,
-}
+# Weights of a rule by hand: speed of the op, crossing bytes, and full devices.
+_UNTAUGHT = {"slowness": -2.0, "load": -0.3, "rival": -0.5, "transfer": -1.0, "affinity": 1.0}
+_UNTAUGHT |= {"full": -3.0, "overfull": -0.5}
 _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
 
 
@@ -364,19 +338,12 @@ class LearnedList:
     features: the work of the device and its times, its contents, the traffic. The sum's
     coefficients depend on the group and the problem. The cross-entropy method searches these
     coefficients, not the plan: a hundred numbers express any plan by some rule, so that a few
-    hundred placements are enough to find the rule of this program. The prior is near the final
-    rules of such searches on the programs of a course (``LearnedListStudent``), so the first
-    placement follows from learning alone, and the first batches correspond to the samples of a
-    policy.
+    hundred placements find the rule of this program. The prior is near the final rules of such
+    searches on other programs (``LearnedListStudent``): the first placement is learned alone.
 
     A learned rule over the state of a list schedule is used by DOPPLER (2025) and by dispatching
     rules of job shops; the search in the space of a policy's parameters is that of evolution
-    strategies (Salimans et al. 2017). It is an ``Improving`` planner and no ``Learner``: it draws
-    rules, not decisions.
-
-        planner = LearnedList(problem, LearnedListConfig(), None, seed)
-        rows = planner.propose()
-        planner.learn(rows, runtime_s)
+    strategies (Salimans et al. 2017). It is no ``Learner``: it draws rules, not decisions.
     """
 
     def __init__(
