@@ -71,14 +71,12 @@ def train(step: Callable, data: tf.Tensor) -> tuple[list[float], float]:
 def main(out: pathlib.Path) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    cluster = (
-        tf_placer.Cluster.local() if FLAGS.cluster == "local" else tf_placer.Cluster.logical(LOGICAL_DEVICES)
-    )
-    if FLAGS.cluster == "logical":
-        tf.config.set_logical_device_configuration(
-            tf.config.list_physical_devices("CPU")[0],
-            [tf.config.LogicalDeviceConfiguration()] * LOGICAL_DEVICES,
-        )
+    if FLAGS.cluster == "local":
+        cluster = tf_placer.Cluster.local()
+    else:
+        cluster = tf_placer.Cluster.logical(LOGICAL_DEVICES)
+        host, logical = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
+        tf.config.set_logical_device_configuration(host, [logical] * LOGICAL_DEVICES)
     data = tf.random.stateless_normal([FLAGS.steps, BATCH, FEATURES], [FLAGS.seed, 1])
 
     step, model = build_step()
@@ -101,15 +99,10 @@ def main(out: pathlib.Path) -> None:
     differing = sum(a != b for a, b in zip(losses, placed_losses, strict=True))
     print(f"losses: {differing} of {len(losses)} steps differ; from {losses[0]:.6f} to {losses[-1]:.6f}")
     print(f"weights after training: {'equal, bit for bit' if same_weights else 'NOT equal'}")
-    print(
-        f"a call takes {1e3 * unplaced_s:.3f} ms unplaced (one thread), {1e3 * placed_s:.3f} ms placed (median)"
-    )
-    write_atomically(
-        out / "losses.json",
-        json.dumps(
-            {"unplaced": losses, "placed": placed_losses, "unplaced_s": unplaced_s, "placed_s": placed_s}
-        ),
-    )
+    took = f"{1e3 * unplaced_s:.3f} ms unplaced (one thread), {1e3 * placed_s:.3f} ms placed (median)"
+    print(f"a call takes {took}")
+    found = {"unplaced": losses, "placed": placed_losses, "unplaced_s": unplaced_s, "placed_s": placed_s}
+    write_atomically(out / "losses.json", json.dumps(found))
     if differing or not same_weights:
         raise SystemExit("the placed step computes other numbers")
 

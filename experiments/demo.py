@@ -53,20 +53,13 @@ def main(out: pathlib.Path) -> None:
             console.print(f"wrote {path}", soft_wrap=True)
         steps.append(f"{workload} on {cluster.name}: {headline(report)}")
     console.print("\nA Keras model, built, trained, saved and loaded on two CPU workers:")
-    _run_example("keras_on_two_devices", out / "keras")
+    folder, root = out / "keras", pathlib.Path(experiments.__file__).absolute().parent.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    example = [sys.executable, "-m", "experiments.examples.keras_on_two_devices"]
+    subprocess.run(example, cwd=folder, env={**os.environ, "PYTHONPATH": str(root)}, check=True)
     pages = " and ".join(str(page) for page in sorted(out.glob("*/report.html")))
     console.print("\n" + "\n".join(steps), soft_wrap=True)
     console.print(f"Open {pages}", soft_wrap=True)
-
-
-def _run_example(name: str, folder: pathlib.Path) -> None:
-    """Runs a program of ``experiments/examples`` in a folder and a process of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    root = pathlib.Path(experiments.__file__).absolute().parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run(
-        [sys.executable, "-m", f"experiments.examples.{name}"], cwd=folder, env=environment, check=True
-    )
 
 
 if __name__ == "__main__":

@@ -66,12 +66,8 @@ def main(out: pathlib.Path) -> None:
 def _examples(
     steps: tuple[str, ...], evaluations: int, config: MemeticConfig, weights: np.ndarray | None
 ) -> np.ndarray:
-    found = [
-        examples_of(beginning(step, cluster), _SEED.value, evaluations, config, weights)
-        for step in steps
-        for cluster in CLUSTERS
-    ]
-    return np.concatenate(found)
+    begun = [beginning(step, cluster) for step in steps for cluster in CLUSTERS]
+    return np.concatenate([examples_of(one, _SEED.value, evaluations, config, weights) for one in begun])
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ flags.DEFINE_float(
 out_flag("out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)
+_SHORTEST_TURN_S = 0.05  # as races have it: as many steps as that takes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,14 +77,16 @@ class Candidate:
 
 def candidates(problem: Problem) -> list[Candidate]:
     """Distinct placements of every kind."""
-    found = [
-        Candidate("single", f"device {d}", row) for d, row in enumerate(single_device_placements(problem))
-    ]
-    found += [
-        Candidate("random", f"draw {i}", row)
-        for i, row in enumerate(RandomBlocks(problem, seed=0).draw(16 * FLAGS.placements))
-    ]
-    found += _partitions(problem)
+    singles = single_device_placements(problem)
+    blocks = RandomBlocks(problem, seed=0).draw(16 * FLAGS.placements)
+    found = [Candidate("single", f"device {d}", row) for d, row in enumerate(singles)]
+    found += [Candidate("random", f"draw {i}", row) for i, row in enumerate(blocks)]
+    graph, generator = unit_graph(problem), np.random.default_rng(0)
+    for i in range(FLAGS.partitions):
+        parts = PARTS[i % len(PARTS)]
+        part = min_cut_partition(problem, graph, parts)
+        device = (generator.permutation(parts) % problem.num_devices)[part].astype(np.int32)
+        found.append(Candidate("partition", f"{parts} parts, {i // len(PARTS)}", problem.legalized(device)))
     found += _searched(problem)
     distinct: dict[bytes, Candidate] = {}
     for one in found:
@@ -91,17 +94,6 @@ def candidates(problem: Problem) -> list[Candidate]:
     drawn = [one for one in distinct.values() if one.kind == "random"]
     others = [one for one in distinct.values() if one.kind != "random"]
     return others + drawn[: max(FLAGS.placements - len(others), 0)]
-
-
-def _partitions(problem: Problem) -> Iterator[Candidate]:
-    graph = unit_graph(problem)
-    generator = np.random.default_rng(0)
-    devices = problem.num_devices
-    for i in range(FLAGS.partitions):
-        parts = PARTS[i % len(PARTS)]
-        part = min_cut_partition(problem, graph, parts)
-        device = (generator.permutation(parts) % devices)[part].astype(np.int32)
-        yield Candidate("partition", f"{parts} parts, {i // len(PARTS)}", problem.legalized(device))
 
 
 def _searched(problem: Problem) -> Iterator[Candidate]:
@@ -139,19 +131,17 @@ class Measured:
 def measure(
     evaluator: RuntimeEvaluator, rows: np.ndarray, simulated_s: np.ndarray, beside: Sequence[GraphProgram]
 ) -> Measured:
-    """Runs placements in heats, with the first of them in every heat.
+    """Runs placements [B, U] in heats; in each are also the first, a single device's, and P programs ``beside``.
 
-    Args:
-      rows: [B, U] placements; the first is a single device's.
-      simulated_s: [B], about what a step takes.
-      beside: P other programs that are in every heat.
+    A step takes about ``simulated_s`` [B].
     """
     order = np.random.default_rng(0).permutation(len(rows))
     ratios, halves, levels = np.empty(len(rows)), np.empty((2, len(rows))), []
     ratios_beside = []
     for start in range(0, len(rows), FLAGS.heat):
         heat = order[start : start + FLAGS.heat]
-        rounds = _rounds(simulated_s[[0, *heat]])
+        turn_s = np.maximum(simulated_s[[0, *heat]], _SHORTEST_TURN_S).sum()
+        rounds = max(FLAGS.rounds, round(FLAGS.heat_s / turn_s))
         times = np.array(evaluator.race(np.stack([rows[0], *rows[heat]]), rounds, 1.0, beside))
         single_s, others_s, beside_s = np.split(times, [1, 1 + len(heat)])
         ratios[heat] = np.median(others_s / single_s, axis=1)
@@ -170,12 +160,6 @@ def measure(
         beside_s=np.median(ratios_beside, axis=0) * level_s,
         drift=max(levels) / min(levels) - 1,
     )
-
-
-def _rounds(step_s: np.ndarray) -> int:
-    """Turns of a heat of such steps."""
-    shortest_turn_s = 0.05  # as races have it: as many steps as that takes
-    return max(FLAGS.rounds, round(FLAGS.heat_s / np.maximum(step_s, shortest_turn_s).sum()))
 
 
 def study(name: str, cache: Cache) -> dict:
@@ -269,14 +253,12 @@ def plot(results: Sequence[dict], path: pathlib.Path) -> None:
     """Simulated over measured, one panel a workload."""
     figure, axes = plt.subplots(1, len(results), figsize=(4.5 * len(results), 4.2), layout="constrained")
     for axis, result in zip(np.atleast_1d(axes), results, strict=True):
-        for i, kind in enumerate(dict.fromkeys(one["kind"] for one in result["placements"])):
-            points = [
-                (1e3 * one["measured_s"], 1e3 * one["simulated_s"])
-                for one in result["placements"]
-                if one["kind"] == kind
-            ]
-            axis.scatter(*zip(*points, strict=True), s=14, color=f"C{i}", label=kind)
-        ends = [limit for one in result["placements"] for limit in (1e3 * one["measured_s"],)]
+        points: dict[str, list[tuple[float, float]]] = {}
+        for one in result["placements"]:
+            points.setdefault(one["kind"], []).append((1e3 * one["measured_s"], 1e3 * one["simulated_s"]))
+        for i, (kind, of_kind) in enumerate(points.items()):
+            axis.scatter(*zip(*of_kind, strict=True), s=14, color=f"C{i}", label=kind)
+        ends = [measured for of_kind in points.values() for measured, _ in of_kind]
         line = np.array([min(ends), max(ends)])
         axis.plot(line, line, color="black", linewidth=0.8)
         axis.fill_between(line, 0.9 * line, 1.1 * line, color="grey", alpha=0.15)
@@ -293,9 +275,8 @@ def main(out: pathlib.Path) -> None:
             write_atomically(out / f"{name}.json", json.dumps(results[-1]))
             print(summary(results[-1]), flush=True)
     plot(results, out / "fidelity.png")
-    print(
-        f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}"
-    )
+    files = ", ".join(str(out / f"{name}.json") for name in FLAGS.workloads)
+    print(f"wrote {files} and {out / 'fidelity.png'}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import numpy as np
 from absl import flags
 
 from experiments.gpu_truth.fitting import (
-    Fold,
     KernelRow,
     Shares,
     cross_validation,
@@ -46,8 +45,12 @@ def main(argv: list[str]) -> None:
     keys = {"source": lambda one: one.row.source}
     if not _QUICK.value:
         keys["GPU"] = lambda one: one.row.gpu
-    folds = [text for name, key in keys.items() for text in _fold_lines(name, cross_validation(kernels, key))]
-    print("\n".join([*gpu_lines(rows, kernels), *share_lines(fitted, kernels), *folds]))
+    lines = [*gpu_lines(rows, kernels), *share_lines(fitted, kernels)]
+    for name, key in keys.items():
+        lines += ["", *header(f"{name} left out", "rows", "typical factor", "fitted to all")]
+        for fold in cross_validation(kernels, key):
+            lines.append(line(fold.left_out, str(fold.rows), f"{fold.factor:.2f}", f"{fold.own_factor:.2f}"))
+    print("\n".join(lines))
 
 
 def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str]:
@@ -59,17 +62,13 @@ def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str
     found = kepler_compute(rows)
     of_each = ", ".join(f"{model} {share:.2f}" for model, share in found.items())
     mean = float(np.mean(list(found.values())))
+    in_sessions = sum(row.what == "conv_layer" for row in rows)
     yield (
-        f"Kepler's compute share: {mean:.2f} ({of_each}; from {model_rows(rows)} rows); "
+        f"Kepler's compute share: {mean:.2f} ({of_each}; from {in_sessions} rows); "
         f"in shares.toml {shares.KEPLER_COMPUTE:.2f}"
     )
     used_ns = device_of_model("generic_gpu").dispatch_ns
     yield f"Time to start a kernel: {dispatch_ns(rows):,} ns; in models.toml {used_ns:,} ns"
-
-
-def model_rows(rows: Sequence[Row]) -> int:
-    """How many convolutions in sessions there are."""
-    return sum(row.what == "conv_layer" for row in rows)
 
 
 def dispatch_ns(rows: Sequence[Row]) -> int:
@@ -96,23 +95,11 @@ def share_lines(fitted: Shares, kernels: Sequence[KernelRow]) -> Iterator[str]:
     yield from header("class", "rows", "share", "in shares.toml", "sd of ln ratio", "median ratio")
     for work_class, values in sorted(off.items()):
         pair = [of.compute.get(work_class, of.memory.get(work_class, 1.0)) for of in (fitted, current)]
-        yield line(
-            work_class.name,
-            str(len(values)),
-            *(f"{share:.2f}" for share in pair),
-            f"{np.std(values):.2f}",
-            f"{np.exp(np.median(values)):.2f}",
-        )
+        figures = (*pair, np.std(values), np.exp(np.median(values)))
+        yield line(work_class.name, str(len(values)), *(f"{figure:.2f}" for figure in figures))
     for kind, share in fitted.kind_memory.items():
         yield f"Memory share of kind {kind.name}: {share:.2f}; in shares.toml {current.kind_memory[kind]:.2f}"
     yield f"Typical factor of {len(kernels)} rows: {typical_factor(fitted, kernels):.2f}"
-
-
-def _fold_lines(name: str, folds: Sequence[Fold]) -> Iterator[str]:
-    yield ""
-    yield from header(f"{name} left out", "rows", "typical factor", "fitted to all")
-    for fold in folds:
-        yield line(fold.left_out, str(fold.rows), f"{fold.factor:.2f}", f"{fold.own_factor:.2f}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 from absl import flags
 
 from experiments.main_program import run_program
-from experiments.studies.formats import csv_text
+from experiments.studies.formats import csv_text, line
 from tf_placer import workloads
 from tf_placer.base import native
 from tf_placer.base.arguments import InputError
@@ -61,22 +61,20 @@ def row(name: str, found: Fusing, again: Fusing) -> str:
     clusters = found.placement.cluster_of_op
     saved = None if clusters is None else savings(found.placement.problem, clusters)
     ratios = [again.fused_spread_s[0] / again.unfused_s, again.fused_spread_s[1] / again.unfused_s]
-    cells = [
+    gains = ["", "", ""]
+    if saved is not None:
+        gains = [str(saved.clusters), str(saved.kernels), in_unit(saved.num_bytes, "MB")]
+    return line(
         name,
         found.name if saved else "nothing",
         milliseconds(again.unfused_s),
         milliseconds(again.fused_s),
         f"{again.fused_s / again.unfused_s:.2f} ({ratios[0]:.2f} to {ratios[1]:.2f})",
         f"{found.fused_s / found.unfused_s:.2f}",
-        *(
-            ["", "", ""]
-            if saved is None
-            else [str(saved.clusters), str(saved.kernels), in_unit(saved.num_bytes, "MB")]
-        ),
+        *gains,
         f"{found.compile_s:.1f} s" if saved else "",
         f"{again.compile_s:.1f} s" if saved else "",
-    ]
-    return f"| {' | '.join(cells)} |"
+    )
 
 
 def tried_rows(name: str, tried: Sequence[Tried]) -> list[dict[str, Any]]:

@@ -59,13 +59,7 @@ _COLUMNS = ("rows", "median ratio", "typical factor", "0.75 to 1.33", "within a 
 def as_markdown(
     compared: Sequence[Compared], tested: Sequence[Compared], measured: Sequence[Compared]
 ) -> str:
-    """The page.
-
-    Args:
-      compared: all published rows that have an estimate.
-      tested: those of them that a test holds.
-      measured: rows that were measured for it.
-    """
+    """The page, of published rows with an estimate, those that a test holds, and those measured for the page."""
     networks = [one for one in compared if one.row.is_network]
     own = [one for one in measured if one.row.is_network]
     rows = [
@@ -80,8 +74,8 @@ def as_markdown(
     tables = {
         "machine": machine_lines(),
         "networks": [*header("networks", *_COLUMNS), *_lines(kinds)],
-        "gpus": [*header("GPU", *_COLUMNS), *_table(networks, _gpu)],
-        "kernels": [*header("GPU", *_COLUMNS), *_table(kernels, _gpu)],
+        "gpus": _by_gpu(networks),
+        "kernels": _by_gpu(kernels),
         "others": list(_lines(rows)),
     }
     dispatch_us = device_of_model("generic_gpu").dispatch_ns / 1000
@@ -136,10 +130,6 @@ def figures(compared: Sequence[Compared], measured: Sequence[Compared]) -> dict[
     }
 
 
-def _gpu(one: Compared) -> tuple[str, ...]:
-    return (one.row.gpu,)
-
-
 def _kind(one: Compared) -> str:
     """Kind of work; what a library fuses or starts on its own is a kind here, too."""
     works = kernels_of(one.row)
@@ -157,8 +147,9 @@ def _by(
         yield group, statistics(groups[group])
 
 
-def _table(compared: Sequence[Compared], key: Callable[[Compared], tuple[str, ...]]) -> Iterator[str]:
-    return (line(*group, *_cells(of)) for group, of in _by(compared, key))
+def _by_gpu(compared: Sequence[Compared]) -> list[str]:
+    groups = _by(compared, lambda one: (one.row.gpu,))
+    return [*header("GPU", *_COLUMNS), *(line(*group, *_cells(of)) for group, of in groups)]
 
 
 def _lines(kinds: Iterable[tuple[str, Sequence[Compared], Callable[[Compared], bool]]]) -> Iterator[str]:

@@ -53,16 +53,12 @@ def main(argv: list[str]) -> None:
     at = [int(np.searchsorted(points, share * _EVALUATIONS.value)) for share in _AT]
     shares: dict[str, list[list[tuple[float, float]]]] = {way: [] for way in _WAYS}
     told = [f"at {points[i]:,}" for i in at]
-    print(
-        f"| step | cluster | way | {' | '.join(told)} | evaluations/s |\n|---|---|---|{'---|' * (len(told) + 1)}"
-    )
+    titles = f"| step | cluster | way | {' | '.join(told)} | evaluations/s |"
+    print(f"{titles}\n|---|---|---|{'---|' * (len(told) + 1)}")
     for name in _WORKLOADS.value:
         for cluster in CLUSTERS:
             begun = beginning(name, cluster)
-            mean = {
-                way: _mean([_curve(begun, seed, config) for seed in _seeds()])
-                for way, config in _WAYS.items()
-            }
+            mean = {way: _mean_curve(begun, config) for way, config in _WAYS.items()}
             for way, curve in mean.items():
                 shares[way].append([_share(mean[_BEFORE], curve, i) for i in at])
                 per_s = points[-1] / curve.cpu_s[-1]
@@ -82,23 +78,17 @@ def main(argv: list[str]) -> None:
                 print(f"| {way} | {what} | {cells} |")
 
 
-def _seeds() -> range:
-    return range(_FIRST_SEED, _FIRST_SEED + _SEEDS.value)
-
-
-def _curve(begun: Begun, seed: int, config: MemeticConfig) -> Curve:
-    search = search_of(begun, seed, config)
-    best, cpu_s, begin_s = [], [], time.process_time()
-    for _ in range(_EVALUATIONS.value // _STEP):
-        best.append(search.advance(_STEP).runtime_s.min() / begun.single_s)
-        cpu_s.append(time.process_time() - begin_s)
-    return Curve(np.array(best), np.array(cpu_s))
-
-
-def _mean(curves: list[Curve]) -> Curve:
-    return Curve(
-        np.mean([one.best for one in curves], axis=0), np.mean([one.cpu_s for one in curves], axis=0)
-    )
+def _mean_curve(begun: Begun, config: MemeticConfig) -> Curve:
+    """Mean over the seeds."""
+    shape = _SEEDS.value, _EVALUATIONS.value // _STEP
+    best, cpu_s = np.empty(shape), np.empty(shape)
+    for row in range(_SEEDS.value):
+        search = search_of(begun, _FIRST_SEED + row, config)
+        begin_s = time.process_time()
+        for step in range(shape[1]):
+            best[row, step] = search.advance(_STEP).runtime_s.min() / begun.single_s
+            cpu_s[row, step] = time.process_time() - begin_s
+    return Curve(best.mean(axis=0), cpu_s.mean(axis=0))
 
 
 def _share(before: Curve, curve: Curve, at: int) -> tuple[float, float]:
@@ -109,9 +99,9 @@ def _share(before: Curve, curve: Curve, at: int) -> tuple[float, float]:
     first = int(np.argmax(before.best <= before.best[at]))
     reached = np.flatnonzero(curve.best <= before.best[at])
     last = len(curve.best) - 1
-    evaluations, cpu_s = (
-        (reached[0] + 1, curve.cpu_s[reached[0]]) if len(reached) else (2 * last + 2, 2 * curve.cpu_s[last])
-    )
+    evaluations, cpu_s = 2 * last + 2, 2 * curve.cpu_s[last]
+    if len(reached):
+        evaluations, cpu_s = reached[0] + 1, curve.cpu_s[reached[0]]
     return evaluations / (first + 1), cpu_s / before.cpu_s[first]
 
 

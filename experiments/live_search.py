@@ -55,10 +55,8 @@ def one_run(name: str, seed: int) -> dict:
     def fractions(trial: Timed) -> dict:
         """Fractions of the single device, in the race of the search and in the fitted simulator."""
         assert trial.raced_s and single.raced_s and trial.simulated_s and single.simulated_s, "both ran"
-        return {
-            "fraction": trial.raced_s / single.raced_s,
-            "simulated_fraction": trial.simulated_s / single.simulated_s,
-        }
+        simulated = trial.simulated_s / single.simulated_s
+        return {"fraction": trial.raced_s / single.raced_s, "simulated_fraction": simulated}
 
     return {
         "workload": name,

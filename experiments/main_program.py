@@ -33,11 +33,7 @@ def seed_flag(meaning: str = "Fixes everything random.", default: int = 0) -> fl
 
 
 def run_program(main: Callable[[list[str]], None]) -> None:
-    """Parses the command line, calls ``main`` and ends the process.
-
-    Args:
-      main: is called with the program's name; it finds its flags in ``flags.FLAGS``.
-    """
+    """Parses the command line, calls ``main`` with the program's name, and ends the process."""
     sys.exit(status_of(main, flags.FLAGS, sys.argv))
 
 
@@ -81,11 +77,11 @@ def _check(name: str, value: object, study: str | None) -> None:
       InputError: it is not; begins with the flag.
     """
     try:
+        path = pathlib.Path(str(value))
         if name == "out":
-            out = pathlib.Path(str(value))
-            check_writable(out.parent if out.suffix else out, f"--out={value}")
+            check_writable(path.parent if path.suffix else path, f"--out={value}")
         elif name == "figures":
-            check_writable(pathlib.Path(str(value)).parent, f"--figures={value}")
+            check_writable(path.parent, f"--figures={value}")
         elif name == "leave_out":
             without(read_course(seed=0), list(_words(value)))
         elif name in ("workload", "workloads"):
@@ -96,11 +92,11 @@ def _check(name: str, value: object, study: str | None) -> None:
                 workload, _, cluster = program.partition(":")
                 workloads.check_name(workload)
                 preset_path(cluster)
-        elif name == "page" and not pathlib.Path(str(value)).is_file():
+        elif name == "page" and not path.is_file():
             raise InputError("there is no such file; give the page to read")
-        elif name in ("stg", "fjsp") and not pathlib.Path(str(value)).is_dir():
+        elif name in ("stg", "fjsp") and not path.is_dir():
             raise InputError("there is no such folder; give the one with the instances")
-        elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():
+        elif name == "picture" and not path.parent.is_dir():
             raise InputError("there is no such folder; give a file in one that there is")
         elif name == "methods" and study is not None:
             read_study(FILES[study]).thinned(names=list(_words(value)))

@@ -20,7 +20,7 @@ import numpy as np
 from absl import flags
 
 from experiments.main_program import run_program, seed_flag
-from experiments.studies.formats import header, line, machine_lines
+from experiments.studies.formats import header, line, page_head
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, links_between
@@ -157,9 +157,8 @@ def built(ops: int, devices: int, seed: int) -> Instance:
         "output_bytes": output,
         "allowed": np.ones_like(compute, bool),
     }
-    problem = Problem.from_arrays(
-        **arrays, cluster=_cluster(kind, [_AMPLE] * devices, latency_ns, bytes_per_s)
-    )
+    ample = _cluster(kind, [_AMPLE] * devices, latency_ns, bytes_per_s)
+    problem = Problem.from_arrays(**arrays, cluster=ample)
     plan = Decisions([planted], [np.arange(ops)])
     room = SimulatedEvaluator(problem).evaluate(plan).peak_bytes
     assert room is not None  # simulated
@@ -195,15 +194,8 @@ def row(instance: Instance, seconds: float, seed: int) -> Row:
     solved = proven = float("nan")
     if problem.num_ops <= _SOLVED_OPS:
         nothing = np.zeros((0, problem.num_units), np.int64)
-        answer = SolverProcess().solve(
-            whole(problem),
-            None,
-            nothing,
-            problem.legalized(nothing.sum(axis=0)),
-            seconds,
-            seed,
-            on_clock=True,
-        )
+        hint = problem.legalized(nothing.sum(axis=0))
+        answer = SolverProcess().solve(whole(problem), None, nothing, hint, seconds, seed, on_clock=True)
         proven = answer["bound_ns"] / 1e9 / best_s
         solved = answer["runtime_ns"] / 1e9 / best_s if len(answer["devices"]) else solved
     try:
@@ -240,10 +232,8 @@ def instances(most: int, seed: int) -> Iterator[Instance]:
 
 def summaries(rows: Sequence[Row]) -> Iterator[str]:
     """A line for each family."""
-    titles = (
-        "family, with a plan, mean gap, worst, optimal, CP-SAT: mean gap, CP-SAT ahead - behind, our bound"
-    )
-    yield from header(*titles.split(", "))
+    titles = ("family", "with a plan", "mean gap", "worst", "optimal", "CP-SAT: mean gap")
+    yield from header(*titles, "CP-SAT ahead - behind", "our bound")
     for family in dict.fromkeys(row.instance.family for row in rows):
         of_family = [row for row in rows if row.instance.family == family]
         ours = np.array([row.searched for row in of_family])
@@ -265,10 +255,8 @@ def main(argv: list[str]) -> None:
     """Prints the tables, and writes them."""
     del argv
     seconds, most = (_QUICK_SECONDS, _QUICK_MOST) if _QUICK.value else (_SECONDS.value, _MOST.value)
-    rows, titles = (
-        [],
-        ("family", "instance", "ops", "best known", "searched", "bound", "CP-SAT", "its bound", "order"),
-    )
+    titles = ("family", "instance", "ops", "best known", "searched", "bound", "CP-SAT", "its bound", "order")
+    rows: list[Row] = []
     for instance in instances(most, _SEED.value):
         rows.append(row(instance, seconds, _SEED.value))
         print(line(*rows[-1].cells()), flush=True)
@@ -277,13 +265,9 @@ def main(argv: list[str]) -> None:
     table = list(summaries(rows))
     print("\n".join(table))
     options = "--quick" if _QUICK.value else f"--seconds={seconds:g} --most={most}"
+    command = f"`python -m experiments.optima --stg=DIR --fjsp=DIR {options}`"
     page = [
-        "# Proven optima",
-        "",
-        f"- Command: `python -m experiments.optima --stg=DIR --fjsp=DIR {options}`",
-        f"- Seed: {_SEED.value}, of searches, solvers and built instances",
-        *machine_lines(),
-        "",
+        *page_head("Proven optima", command, f"{_SEED.value}, of searches, solvers and built instances"),
         f'{seconds:g} seconds of `auto` with `order="auto"` on all cores, and as many of CP-SAT with as many threads',
         "and no hint, in the model of `cp_sat`: there outputs take no memory, so on built instances its solutions may",
         f"not fit. It is given at most {_SOLVED_OPS} ops, and its gap is over the instances that both have a plan of.",

@@ -17,13 +17,13 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run_program
-from experiments.studies.formats import header, line, machine_lines
+from experiments.studies.formats import header, line, page_head
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem, simulator_inputs
+from tf_placer.problem.problem import simulator_inputs
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.audit import executed_order
 from tf_placer.runtime.graph_program import build_program, open_program
@@ -51,10 +51,8 @@ _PROGRAMS = (
     ("nmt_4", "p100x4", 4),
     ("bert_base", "p100x4", 4),
 )
-_RULES, _OF_PARTS = (
-    ("heft_rank", "critical_sends", "placed_level"),
-    ("all_forward", "one_forward_one_backward"),
-)
+_RULES = ("heft_rank", "critical_sends", "placed_level")
+_OF_PARTS = ("all_forward", "one_forward_one_backward")
 _AUDITED, _TRACED_STEPS = "two_towers", 5
 
 
@@ -94,7 +92,10 @@ def audited() -> list[str]:
 
     Every pair is written, also those that the simulated step does not need.
     """
-    item, problem, plan = _random_plan(_AUDITED)
+    item, rng = workloads.build(_AUDITED), np.random.default_rng(_SEED.value)
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="analytic")
+    devices = problem.legalized(rng.integers(problem.num_devices, size=problem.num_units))
+    plan = Placement(problem, devices, rng.permutation(problem.num_ops))
     alone, names = Placement(problem, plan.device_of_unit), problem.op_names
     pairs = [(names[a], names[b]) for a, b in ordered_pairs(plan, item).tolist()]
     placed = rewrite(item, alone)
@@ -115,43 +116,23 @@ def audited() -> list[str]:
     return lines
 
 
-def _random_plan(workload: str) -> tuple[Item, Problem, Placement]:
-    """A plan in a random order over this machine's devices."""
-    item = workloads.build(workload)
-    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="analytic")
-    rng = np.random.default_rng(_SEED.value)
-    devices = problem.legalized(rng.integers(problem.num_devices, size=problem.num_units))
-    return item, problem, Placement(problem, devices, rng.permutation(problem.num_ops))
-
-
 def main(argv: list[str]) -> None:
     """Prints the tables, and writes them."""
     del argv
     seconds, seed = 2.0 if _QUICK.value else _SECONDS.value, _SEED.value
-    titles = (
-        "program",
-        "no order",
-        "best rule",
-        "auto",
-        "auto over the best rule",
-        "bound",
-        "pairs, edges",
-        "with edges",
-    )
-    table = list(header(*titles))
+    titles = ("program", "no order", "best rule", "auto", "auto over the best rule", "bound")
+    table = list(header(*titles, "pairs, edges", "with edges"))
     print("\n".join(table), flush=True)
     for program in _PROGRAMS:
         table.append(program_row(*program, seconds, seed))
         print(table[-1], flush=True)
     executed = audited()
     print("\n".join(executed), flush=True)
+    command = f"`python -m experiments.order{' --quick' if _QUICK.value else f' --seconds={seconds:g}'}`"
     page = [
-        "# Order of execution",
-        "",
-        f"- Command: `python -m experiments.order{' --quick' if _QUICK.value else f' --seconds={seconds:g}'}`",
-        f"- Seed: {seed}, of searches, random orders and the plans that are run",
-        *machine_lines(),
-        "",
+        *page_head(
+            "Order of execution", command, f"{seed}, of searches, random orders and the plans that are run"
+        ),
         f"Simulated, after {seconds:g} seconds each of `auto`{', small twins' * _QUICK.value}.",
         "Rules and `auto` stand as shares of the step of the plan that was searched without an order. Each rule had",
         "all seconds; `auto` (`place --order=auto`) races them, and then searches the order itself, too:",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import pathlib
 import shlex
 import subprocess
@@ -57,9 +58,8 @@ def main(argv: list[str]) -> None:
         raise InputError("--out is missing; give the file to write")
     spec = methods.find(_METHOD.value)
     if spec.student is None:
-        raise InputError(
-            f"--method={spec.name}: its policy is not taught beforehand; give go, learned_list or mars"
-        )
+        remedy = "give go, learned_list or mars"
+        raise InputError(f"--method={spec.name}: its policy is not taught beforehand; {remedy}")
     course, epochs = read_course(_SEED.value), _EPOCHS.value
     if _MACHINES.value is not None:
         most = min(len(program.machines) for program in course)
@@ -69,12 +69,20 @@ def main(argv: list[str]) -> None:
             dataclasses.replace(program, machines=program.machines[: _MACHINES.value]) for program in course
         )
     if flags.FLAGS.quick:
-        course, epochs = _quick(course), 2
+        # The plainest program on one machine, and one of another family.
+        first = {program.family: program for program in course if not program.settings}
+        pair = [first[family] for family in ("plain", "rnnlm")]
+        course = tuple(dataclasses.replace(program, machines=program.machines[:1]) for program in pair)
+        epochs = 2
     taught = without(course, _LEAVE_OUT.value)
     console, began_s = rich.console.Console(highlight=False), time.monotonic()
 
     def show(line: str) -> None:
         console.print(f"{time.monotonic() - began_s:6.0f} s  {line}", soft_wrap=True)
+
+    def show_epoch(epoch: Epoch) -> None:
+        held_out = "" if math.isnan(epoch.held_out) else f", {epoch.held_out:.3f} on what is left out"
+        show(f"epoch {epoch.number} of {epochs}: loss {epoch.loss:.3f}{held_out}")
 
     settings = {"weights": ""} if _TASKS.value == DEVICES else {"weights": "", "tasks": _TASKS.value}
     config = configured(spec, settings)
@@ -82,18 +90,12 @@ def main(argv: list[str]) -> None:
     lessons = _exercises(student, taught, show)
     unseen = _exercises(student, [program for program in course if program not in taught], show)
     out = pathlib.Path(_OUT.value)
-    history = teach(
-        student,
-        lessons,
-        unseen,
-        epochs=epochs,
-        seed=_SEED.value,
-        checkpoint=out.with_name(f"{out.name}.training"),
-        show=lambda epoch: show(_line(epoch, epochs)),
-    )
+    folder = out.with_name(f"{out.name}.training")
+    history = teach(student, lessons, unseen, epochs, _SEED.value, folder, show_epoch)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     told = {
         "command": shlex.join(["python", "-m", "experiments.pretrain", *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit.stdout.strip() or "unknown",  # where the sources are no checkout
         "seed": _SEED.value,
         "settings": recorded(config),
         "problems": len(lessons),
@@ -120,26 +122,6 @@ def _exercises(student: Student, programs: Sequence[Program], show: Callable[[st
             show(f"[{number + 1}/{len(programs)}] {program.name} on {problem.cluster.name}{found}")
         gc.collect()  # a traced step is a ring of references, and many large ones do not fit side by side
     return lessons
-
-
-def _quick(course: tuple[Program, ...]) -> tuple[Program, ...]:
-    """The plainest program on one machine, and one of another family."""
-    first = {program.family: program for program in course if not program.settings}
-    return tuple(
-        dataclasses.replace(first[family], machines=first[family].machines[:1])
-        for family in ("plain", "rnnlm")
-    )
-
-
-def _line(epoch: Epoch, epochs: int) -> str:
-    held_out = "" if epoch.held_out != epoch.held_out else f", {epoch.held_out:.3f} on what is left out"
-    return f"epoch {epoch.number} of {epochs}: loss {epoch.loss:.3f}{held_out}"
-
-
-def _commit() -> str:
-    """Commit of the sources; "unknown" where they are no checkout."""
-    told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -29,25 +29,10 @@ from tf_placer.cluster.device import preset_path
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
 PAGES = (
-    "workloads",
-    "gpu_fidelity",
-    "taught_policy",
-    "robust_plans",
-    "order",
-    "papers/colocrl_2017",
-    "papers/hdp_2018",
-    "papers/placeto_2019",
-    "papers/go_2020",
-    "papers/go_generalization",
-    "papers/go_multi_task",
-    "papers/mars_2021",
-    "papers/split",
-    "papers/plain_search",
-    "learning",
-    "convergence",
-    "ablations",
-    "transfer_ablations",
-    "learned_moves",
+    *("workloads", "gpu_fidelity", "taught_policy", "robust_plans", "order"),
+    *("papers/colocrl_2017", "papers/hdp_2018", "papers/placeto_2019", "papers/go_2020"),
+    *("papers/go_generalization", "papers/go_multi_task", "papers/mars_2021", "papers/split"),
+    *("papers/plain_search", "learning", "convergence", "ablations", "transfer_ablations", "learned_moves"),
 )
 WEIGHTS = ("tf_placer/agents/*/weights.npz", "experiments/weights/*.npz")
 _RESULT = flags.DEFINE_enum("result", None, [page.rpartition("/")[2] for page in PAGES], "Only this page.")
@@ -65,26 +50,18 @@ class Step(NamedTuple):
 
 
 def steps(only: str | None = None, teaches: bool = False) -> list[Step]:
-    """All commands, in order: whatever reads a file comes after what writes it.
-
-    Args:
-      only: the one page, without its folder.
-      teaches: whether policies are taught first.
-    """
+    """All commands, in order: whatever reads a file comes after what writes it; of ``only`` one page, or all."""
+    made = []
+    for path in (path for pattern in WEIGHTS for path in sorted(ROOT.glob(pattern))) if teaches else ():
+        # What the file says that it was taught by, for the place where it is.
+        file, command = str(path.relative_to(ROOT)), weights_header(path)["history"]["command"]
+        words = [word for word in shlex.split(command) if not word.startswith("--out=")]
+        name = file.removesuffix(".npz").replace("/", "_")
+        made.append(Step(name, shlex.join([*words, f"--out={file}"]), file))
     pages = [page for page in PAGES if only in (None, page.rpartition("/")[2])]
-    made = [Step(page.rpartition("/")[2], command_of(page), f"docs/results/{page}.md") for page in pages]
-    if not teaches:
-        return made
-    files = [path for pattern in WEIGHTS for path in sorted(ROOT.glob(pattern))]
-    return [_lesson(path) for path in files] + made
-
-
-def _lesson(path: pathlib.Path) -> Step:
-    """What the file says that it was taught by, for the place where it is."""
-    file = str(path.relative_to(ROOT))
-    command = weights_header(path)["history"]["command"]
-    words = [word for word in shlex.split(command) if not word.startswith("--out=")]
-    return Step(file.removesuffix(".npz").replace("/", "_"), shlex.join([*words, f"--out={file}"]), file)
+    return made + [
+        Step(page.rpartition("/")[2], command_of(page), f"docs/results/{page}.md") for page in pages
+    ]
 
 
 def command_of(page: str) -> str:
@@ -98,9 +75,8 @@ def command_of(page: str) -> str:
 def costs_digest() -> str:
     """SHA-256 of what estimates are made of: the cost model and the described machines."""
     folders = (pathlib.Path(costs.__file__).parent, preset_path("k40x2").parents[1])
-    files = sorted(
-        file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".toml", ".json")
-    )
+    every = [file for folder in folders for file in folder.rglob("*")]
+    files = sorted(file for file in every if file.suffix in (".py", ".toml", ".json"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -17,7 +17,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import out_flag, run_program, seed_flag
-from experiments.studies.formats import header, line, machine_lines
+from experiments.studies.formats import header, line, page_head
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.simulated import ROBUST_DRAWS, SimulatedEvaluator, drawn_problems
@@ -46,16 +46,17 @@ _OUT = out_flag(None, "Page to write.")
 _WORST = 0.1  # quantile
 _OTHER_SEED = 1 << 32  # of draws that no search has seen
 _COLUMNS = (
-    "program",
-    "on",
-    "by the estimates",
-    "robust",
-    "robust loses there",
-    "gain in the worst tenth",
-    "robust",
-    "robust gains there",
-    "robust is faster in",
+    *("program", "on", "by the estimates", "robust", "robust loses there", "gain in the worst tenth"),
+    *("robust", "robust gains there", "robust is faster in"),
 )
+
+
+_ABOUT = f"""\
+Two plans of each program, each found in as many evaluations: by the estimates alone, and with the best mean
+step over the estimates and {ROBUST_DRAWS} draws of what is not known (`place --robust`): times of classes
+of ops, links and hosts. Both are simulated by the estimates and under other draws. A plan's gain is the step
+of one device, the best by the estimates, over its own in the same draw; the worst tenth of the draws gains
+less than what is given."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +64,7 @@ class Compared:
     """A plan by the estimates, and a robust one."""
 
     step_s: tuple[float, float]  # step times by the estimates
-    # what each plan gains over one device in the draw below which a tenth of all is
-    worst_gain: tuple[float, float]
+    worst_gain: tuple[float, float]  # over one device, in the draw below which a tenth of all is
     faster: float  # share of draws in which the robust plan is faster
 
 
@@ -76,23 +76,19 @@ def main(argv: list[str]) -> None:
         workload, _, cluster = program.partition(":")
         found = compared(workload, cluster, _EVALUATIONS.value, _DRAWS.value, _SEED.value)
         (plain_s, robust_s), (plain_gain, robust_gain) = found.step_s, found.worst_gain
-        lines.append(
-            line(
-                workload,
-                cluster,
-                f"{1e3 * plain_s:.1f} ms",
-                f"{1e3 * robust_s:.1f} ms",
-                f"{robust_s / plain_s - 1:+.1%}",
-                f"{plain_gain:.3f}",
-                f"{robust_gain:.3f}",
-                f"{robust_gain / plain_gain - 1:+.1%}",
-                f"{found.faster:.0%} of draws",
-            )
-        )
+        steps = (f"{1e3 * plain_s:.1f} ms", f"{1e3 * robust_s:.1f} ms", f"{robust_s / plain_s - 1:+.1%}")
+        gains = (f"{plain_gain:.3f}", f"{robust_gain:.3f}", f"{robust_gain / plain_gain - 1:+.1%}")
+        lines.append(line(workload, cluster, *steps, *gains, f"{found.faster:.0%} of draws"))
         print(lines[-1], flush=True)
     print("\n".join(lines))
     if _OUT.value is not None:
-        write_atomically(pathlib.Path(_OUT.value), "\n".join([*_head(), *lines]) + "\n")
+        command = (
+            f"python -m experiments.robust_plans --evaluations={_EVALUATIONS.value} --draws={_DRAWS.value}"
+        )
+        page = page_head(
+            "Robust plans", f"`{command}` (four minutes)", f"{_SEED.value}, of searches and draws"
+        )
+        write_atomically(pathlib.Path(_OUT.value), "\n".join([*page, _ABOUT, "", *lines]) + "\n")
 
 
 def compared(workload: str, cluster: str, evaluations: int, draws: int, seed: int) -> Compared:
@@ -118,24 +114,6 @@ def drawn_step_ns(problem: Problem, plans: Decisions, count: int, seed: int) -> 
         inputs = SimulatedEvaluator(drawn).inputs
         step_ns[i] = simulate(inputs, plans.device_of_unit, plans.priority_of_op).runtime_ns.numpy()
     return step_ns
-
-
-def _head() -> list[str]:
-    command = f"python -m experiments.robust_plans --evaluations={_EVALUATIONS.value} --draws={_DRAWS.value}"
-    return [
-        "# Robust plans",
-        "",
-        f"- Command: `{command}` (four minutes)",
-        f"- Seed: {_SEED.value}, of searches and draws",
-        *machine_lines(),
-        "",
-        "Two plans of each program, each found in as many evaluations: by the estimates alone, and with the best mean",
-        f"step over the estimates and {ROBUST_DRAWS} draws of what is not known (`place --robust`): times of classes",
-        "of ops, links and hosts. Both are simulated by the estimates and under other draws. A plan's gain is the step",
-        "of one device, the best by the estimates, over its own in the same draw; the worst tenth of the draws gains",
-        "less than what is given.",
-        "",
-    ]
 
 
 if __name__ == "__main__":

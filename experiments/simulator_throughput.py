@@ -41,8 +41,6 @@ _SIZES = flags.DEFINE_list(
 
 # As many times as long as other measurements: a learned method takes seconds to be traced.
 _SEARCHES = 6
-
-
 _BOUND = """\
 What bounds it: the events. Every computation and every transfer that ends is a turn of a loop whose
 branches (what ends next, who is where, who becomes ready) are as random as the placement: a processor
@@ -118,8 +116,7 @@ def _search(problem: Problem, method: str, seconds: float) -> str:
 
 
 def _measure(inputs: SimulatorInputs, placements: np.ndarray, seconds: float) -> Throughput:
-    batch = len(placements)
-    device_of_unit = tf.constant(placements)
+    batch, device_of_unit = len(placements), tf.constant(placements)
     simulate(inputs, device_of_unit)  # prepares
     calls, cpu_s, begin_s = 0, time.process_time(), time.perf_counter()
     while time.perf_counter() < begin_s + seconds:

@@ -20,7 +20,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import out_flag, run_program
-from experiments.studies.formats import header, line, machine_lines
+from experiments.studies.formats import header, line, page_head
 from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
 from tf_placer.agents.go.learner import GoZeroShotConfig, go_zero_shot
@@ -46,15 +46,8 @@ _SAMPLES = 64
 _NOISE = 0.3  # standard deviation of the logarithm of the noisy lists' priorities
 _UPDATES = 1632  # placements: 32 by taught weights, and 50 updates of 32
 _FRACTIONS = (
-    "go: likeliest",
-    "go: best of 64",
-    "list: likeliest",
-    "list: best of 64",
-    "untaught list: best of 64",
-    "64 noisy lists",
-    "short search",
-    "list, short search",
-    "go fine-tuned",
+    *("go: likeliest", "go: best of 64", "list: likeliest", "list: best of 64", "untaught list: best of 64"),
+    *("64 noisy lists", "short search", "list, short search", "go fine-tuned"),
 )
 _SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
 
@@ -99,10 +92,11 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     begin_s = time.monotonic()
     go_s = times_s(go_zero_shot(problem, GoZeroShotConfig(**row.settings[_COLUMN]), seed))
     go_took_s = time.monotonic() - begin_s
-    listed = search(
-        problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config={"weights": of_list.weights}
+    by_weights = [{"weights": weights} for weights in (of_list.weights, "")]
+    listed, untaught = (
+        search(problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config=config)
+        for config in by_weights
     )
-    untaught = search(problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config={"weights": ""})
     planner = LearnedList(problem, of_list, None, seed)
     begun = np.array(listed.placement.device_of_unit)
     tuned = search(problem, "go", budget_evaluations=_UPDATES, seed=seed, config=row.settings[_TUNED])
@@ -117,10 +111,8 @@ def _worth(row: Row, seed: int) -> np.ndarray:
         search(problem, plain, _SHORT_S.value, seed=seed, start=begun).runtime_s,
         tuned.runtime_s,
     )
-    there = (
-        (go_took_s, go_s.min()),
-        *((one.history[-1].elapsed_s, one.runtime_s) for one in (listed, tuned)),
-    )
+    there = [(go_took_s, go_s.min())]
+    there += [(one.history[-1].elapsed_s, one.runtime_s) for one in (listed, tuned)]
     seconds = [value for took_s, runtime_s in there for value in (took_s, there_s(runtime_s))]
     return np.concatenate([np.divide(fractions, long.runtime_s), seconds])
 
@@ -151,21 +143,22 @@ def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:
 def _table(titles: Sequence[str], form: str, infinite: str, rows: Mapping[str, np.ndarray]) -> list[str]:
     lines = header("program", *titles)
     for name, values in rows.items():
-        lines.append(
-            line(name, *(form.format(value) if np.isfinite(value) else infinite for value in values))
-        )
+        cells = [form.format(value) if np.isfinite(value) else infinite for value in values]
+        lines.append(line(name, *cells))
     return lines
 
 
 def _head() -> list[str]:
     seeds, long_s, short_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value
+    command = (
+        f"`python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}`"
+    )
+    title, of_each = (
+        "What is a policy worth that was taught on other families?",
+        map(str, range(100, 100 + seeds)),
+    )
     return [
-        "# What is a policy worth that was taught on other families?",
-        "",
-        f"- Command: `python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}`",
-        f"- Seed: {', '.join(str(100 + number) for number in range(seeds))}",
-        *machine_lines(),
-        "",
+        *page_head(title, command, ", ".join(of_each)),
         f"Step times as fractions of {long_s:g} s of plain search (`{methods.the(Role.LEAD).name}`), geometric means.",
         "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`, *list* is",
         "`learned_list`: its likeliest placement, and the best of 64. *Untaught list* begins with the rule that it was",

@@ -17,7 +17,7 @@ from absl import flags
 from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.command_line.list_workloads import as_markdown, find_facts, found_settings, ship
-from tf_placer.workloads.known import FACTS, WorkloadFacts, shipped, shipped_rows
+from tf_placer.workloads.known import FACTS, shipped, shipped_rows
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")
 _AGAIN = flags.DEFINE_bool(
@@ -33,19 +33,15 @@ def main(out: pathlib.Path) -> None:
     missing = [name for name in names if _AGAIN.value or _is_stale(name, file)]
     for position, name in enumerate(missing, 1):
         sys.stderr.write(f"{position} of {len(missing)}: {name} ...\n")
-        ship({name: _in_its_own_process(name)}, file)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:  # gives its memory back
+            facts = pool.apply(find_facts, (name,))
+        ship({name: facts}, file)
     print(as_markdown(names, file))
 
 
 def _is_stale(name: str, file: pathlib.Path) -> bool:
     row = shipped_rows(file).get(name, {"found_with": {}})
     return shipped(name, file) is None or not found_settings(name).items() <= row["found_with"].items()
-
-
-def _in_its_own_process(name: str) -> WorkloadFacts:
-    """Facts of a workload, found in a process that gives its memory back."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(find_facts, (name,))
 
 
 if __name__ == "__main__":

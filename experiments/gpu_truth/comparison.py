@@ -95,9 +95,7 @@ class Statistics:
     factor: float  # the typical factor, ``exp(mean |ln(estimate / measured)|)``
     inside: float  # share of rows with a ratio of 0.75 to 1.33
     within_two: float  # share within a factor of 2
-    # Spearman's coefficient of estimates and measurements; None for fewer than three rows or
-    # several GPUs
-    order: float | None
+    order: float | None  # Spearman's coefficient; None for fewer than three rows or several GPUs
 
 
 def statistics(compared: Iterable[Compared]) -> Statistics:
@@ -111,11 +109,5 @@ def statistics(compared: Iterable[Compared]) -> Statistics:
         seconds = [[one.estimated_s, one.row.measured_s] for one in found]
         order = float(scipy.stats.spearmanr(*np.array(seconds).T).statistic)
     inside = (ratios >= INSIDE[0]) & (ratios <= INSIDE[1])
-    return Statistics(
-        len(found),
-        float(np.median(ratios)),
-        float(np.exp(off.mean())),
-        float(inside.mean()),
-        float((off <= np.log(2)).mean()),
-        order,
-    )
+    shares = (np.median(ratios), np.exp(off.mean()), inside.mean(), (off <= np.log(2)).mean())
+    return Statistics(len(found), *map(float, shares), order)

@@ -39,21 +39,16 @@ def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
     found = []
     for row in rows:
         works = None if row.is_network or row.device is None else kernels_of(row)
-        if works is not None and not _has_the_copy(row, works):
+        # PipeDream's first forward convolutions take three to eight times as long as others': images arrive.
+        first = WorkClass.CONVOLUTION_FIRST if row.source == "pipedream" else None
+        if works is not None and first not in [work.work_class for work in works]:
             found.append(KernelRow(row, works))
     return found
 
 
-def _has_the_copy(row: Row, works: Sequence[Work]) -> bool:
-    """PipeDream's first forward convolutions take three to eight times as long as other sources': images arrive."""
-    return row.source == "pipedream" and any(work.work_class is WorkClass.CONVOLUTION_FIRST for work in works)
-
-
 # Parameters: a compute share for each class of convolution and product, memory shares for the rest.
-
-_COMPUTE: tuple[WorkClass, ...] = tuple(
-    one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
-)  # fmt: skip
+_MATRIX = (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
+_COMPUTE: tuple[WorkClass, ...] = tuple(one for one in WorkClass if one.kind in _MATRIX)
 _MEMORY: tuple[WorkClass, ...] = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
 _KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
 _NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
@@ -71,12 +66,8 @@ class Shares:
 
     def seconds(self, rows: Sequence[KernelRow]) -> np.ndarray:
         """[R] the estimates for rows."""
-        values = [
-            *(self.compute[one] for one in _COMPUTE),
-            *(self.memory[one] for one in _MEMORY),
-            *(self.kind_memory[one] for one in _KINDS),
-        ]
-        return _Design(rows).seconds(np.array(values))
+        memory = [self.memory[one] for one in _MEMORY] + [self.kind_memory[one] for one in _KINDS]
+        return _Design(rows).seconds(np.array([self.compute[one] for one in _COMPUTE] + memory))
 
 
 def current_shares() -> Shares:
@@ -175,12 +166,10 @@ def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
     """GPU model -> the median share of its data sheet's bandwidth that large element-wise kernels reach."""
     found: dict[str, list[float]] = {}
     for one in rows:
-        (work, device) = one.works[0], one.row.device
-        if (
-            one.row.what == "elementwise"
-            and device is not None
-            and work.num_bytes > _LARGE_S * device.memory_bytes_per_s
-        ):
+        work, device = one.works[0], one.row.device
+        if one.row.what != "elementwise" or device is None:
+            continue
+        if work.num_bytes > _LARGE_S * device.memory_bytes_per_s:
             kernel_s = one.row.measured_s - shares.LAUNCHES * device.launch_ns / 1e9
             found.setdefault(device.model, []).append(work.num_bytes / (device.memory_bytes_per_s * kernel_s))
     return {model: float(np.median(values)) for model, values in found.items()}

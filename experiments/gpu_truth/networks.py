@@ -33,8 +33,7 @@ class Network:
     """One step of a network."""
 
     name: str  # as rows call it
-    # ``fwd``, ``train``, or ``train_noupdate`` (gradients that nothing is done with)
-    direction: str
+    direction: str  # ``fwd``, ``train``, or ``train_noupdate`` (gradients that nothing is done with)
     batch: int  # examples
     length: int = 0  # tokens of an example; 0 for images
 
@@ -131,9 +130,7 @@ def build_ops(network: Network) -> dict[str, int]:
     """Traces a network and describes its ops that are not free."""
     item = _BUILDERS[network.name](network)
     views = op_views(item.index, item.outputs)
-    return collections.Counter(
-        map(described_op, (v for v in views if work_of(v).work_class != WorkClass.FREE))
-    )
+    return collections.Counter(described_op(v) for v in views if work_of(v).work_class != WorkClass.FREE)
 
 
 # Networks on images, as TensorFlow's benchmark programs (tf_cnn_benchmarks) and NVIDIA's examples have them.
@@ -191,13 +188,11 @@ def _resnet(make: Any, is_v1_5: bool = False) -> Any:
     return build
 
 
-# Transformers, of the kernels that PyTorch starts and that XLA leaves: layer normalization, gelu and softmax are
+# Transformers are of the kernels that PyTorch starts and that XLA leaves: layer normalization, gelu and softmax are
 # one each.
-
-
 @dataclasses.dataclass(frozen=True)
 class _Transformer:
-    """Sizes of one."""
+    """Sizes of a transformer."""
 
     layers: int
     width: int

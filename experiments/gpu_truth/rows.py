@@ -42,12 +42,12 @@ _ALONE = "CUDA graph"  # begins the framework of rows for which no host started 
 class Row:
     """One measurement."""
 
-    # as in the file; ``what`` is an op or a network
+    # Texts as in the file.
     id: str
     source: str
     gpu: str
     framework: str
-    what: str
+    what: str  # an op or a network
     direction: str
     note: str
     is_network: bool  # it is of a whole network
@@ -75,19 +75,18 @@ def read_rows(path: pathlib.Path = TRUTH) -> list[Row]:
     """Rows of ops and networks, in the order of the file; those of links are left out."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    return [_row(fields) for fields in csv.DictReader(io.StringIO(text)) if fields["level"] != "link"]
-
-
-def _row(fields: Mapping[str, str]) -> Row:
-    same = ("id", "source", "gpu", "framework", "what", "direction", "note")
-    of_row: dict[str, Any] = {name: fields[name] for name in same}
-    return Row(
-        **of_row,
-        is_network=fields["level"] == "model",
-        batch=int(fields["batch"] or 0),
-        shape=json.loads(fields["shape"] or "{}"),
-        measured_s=float(fields["measured_ms"]) / 1e3,
-    )
+    texts = ("id", "source", "gpu", "framework", "what", "direction", "note")
+    return [
+        Row(
+            *(fields[name] for name in texts),
+            is_network=fields["level"] == "model",
+            batch=int(fields["batch"] or 0),
+            shape=json.loads(fields["shape"] or "{}"),
+            measured_s=float(fields["measured_ms"]) / 1e3,
+        )
+        for fields in csv.DictReader(io.StringIO(text))
+        if fields["level"] != "link"
+    ]
 
 
 def kernels_of(row: Row) -> tuple[Work, ...] | None:
@@ -148,27 +147,18 @@ def _product(row: Row) -> tuple[Work, ...]:
 
 
 # PyTorch has one kernel for gelu; TensorFlow's tanh reads and writes as much.
-_OP_OF_ELEMENTWISE = {
-    "add": "AddV2",
-    "div": "RealDiv",
-    "gelu": "Tanh",
-    "mul": "Mul",
-    "neg": "Neg",
-    "relu": "Relu",
-    "tanh": "Tanh",
-}
-_OF_TWO = frozenset({"add", "div", "mul"})
+_OP_OF_ONE = {"gelu": "Tanh", "neg": "Neg", "relu": "Relu", "tanh": "Tanh", "softmax": "Softmax"}
+_OP_OF_TWO = {"add": "AddV2", "div": "RealDiv", "mul": "Mul"}
 
 
 def _elementwise(row: Row) -> tuple[Work, ...]:
-    name = row.shape["op"]
-    x = _spec(row.shape["rows"], row.shape["cols"])
-    return (_work(_OP_OF_ELEMENTWISE[name], (x, x) if name in _OF_TWO else (x,), (x,)),)
+    name, x = row.shape.get("op", row.what), _matrix(row)
+    is_of_two = name in _OP_OF_TWO
+    return (_work((_OP_OF_TWO if is_of_two else _OP_OF_ONE)[name], (x, x) if is_of_two else (x,), (x,)),)
 
 
-def _softmax(row: Row) -> tuple[Work, ...]:
-    x = _spec(row.shape["rows"], row.shape["cols"])
-    return (_work("Softmax", (x,), (x,)),)
+def _matrix(row: Row) -> OutputSpec:
+    return _spec(row.shape["rows"], row.shape["cols"])
 
 
 def _images(row: Row) -> OutputSpec:
@@ -190,13 +180,13 @@ def _relu(row: Row) -> tuple[Work, ...]:
 def _max_pool(row: Row) -> tuple[Work, ...]:
     shape, x = row.shape, _images(row)
     y = _spec(shape["n"], shape["oh"], shape["ow"], shape["c"])
-    window: dict[str, Any] = {
-        "ksize": [1, shape["k"], shape["k"], 1],
-        "strides": [1, shape["st"], shape["st"], 1],
-    }
+    window: dict[str, Any] = {name: [1, shape[key], shape[key], 1] for name, key in _WINDOW.items()}
     if row.direction == "fwd":
         return (_work("MaxPool", (x,), (y,), **window),)
     return (_work("MaxPoolGrad", (x, y, y), (x,), **window),)
+
+
+_WINDOW = {"ksize": "k", "strides": "st"}
 
 
 def _depthwise(row: Row) -> tuple[Work, ...]:
@@ -231,14 +221,12 @@ def _rearrangement(row: Row) -> tuple[Work, ...]:
         return (_work("Transpose", (x, _indices(4)), (y,)),)
     if name == "nchw_to_nhwc":
         x = _spec(shape["n"], shape["c"], shape["h"], shape["h"])
-        return (
-            _work("Transpose", (x, _indices(4)), (_spec(shape["n"], shape["h"], shape["h"], shape["c"]),)),
-        )
+        y = _spec(shape["n"], shape["h"], shape["h"], shape["c"])
+        return (_work("Transpose", (x, _indices(4)), (y,)),)
     if name == "concat_channels":
         x, y = (_spec(shape["n"], shape["h"], shape["h"], c) for c in (shape["c"] // 4, shape["c"]))
         return (_work("ConcatV2", (x, x, x, x, _indices()), (y,)),)
-    rows, columns = shape["rows"], shape["cols"]
-    x = _spec(rows, columns)
+    rows, columns, x = shape["rows"], shape["cols"], _matrix(row)
     op_type, inputs, result = {
         "transpose": ("Transpose", (x, _indices(2)), (columns, rows)),
         "concat_last": ("ConcatV2", (x, x, _indices()), (rows, 2 * columns)),
@@ -255,15 +243,9 @@ _BY_TIME, _BY_HEAD = ("b", "t", "heads", "d"), ("b", "heads", "t", "d")
 _OP_OF_RANDOM = {"uniform": "RandomUniform", "normal": "RandomStandardNormal"}
 
 
-def _random(row: Row) -> tuple[Work, ...]:
-    x = _spec(row.shape["rows"], row.shape["cols"])
-    return (_work(_OP_OF_RANDOM[row.shape["op"]], (_indices(2),), (x,)),)
-
-
 def _irregular(row: Row) -> tuple[Work, ...]:
     """Reads rows of a table, or adds to them where they are, as updates of an embedding do."""
-    shape = row.shape
-    table, some = _spec(shape["rows"], shape["cols"]), _spec(shape["ids"], shape["cols"])
+    shape, table, some = row.shape, _matrix(row), _spec(row.shape["ids"], row.shape["cols"])
     if shape["op"] == "gather":
         return (_work("GatherV2", (table, _indices(shape["ids"]), _indices()), (some,)),)
     return (_work("ResourceScatterAdd", (_spec(), _indices(shape["ids"]), some), ()),)
@@ -286,13 +268,13 @@ _MAKERS = {
     "linear": _product,
     "bmm": _product,
     "elementwise": _elementwise,
-    "softmax": _softmax,
+    "softmax": _elementwise,
     "batchnorm": _batch_normalization,
     "relu": _relu,
     "maxpool": _max_pool,
     "reduction": _reduction,
     "rearrangement": _rearrangement,
-    "random": _random,
+    "random": lambda row: (_work(_OP_OF_RANDOM[row.shape["op"]], (_indices(2),), (_matrix(row),)),),
     "irregular": _irregular,
     "adam": _adam,
     "momentum": _momentum,

@@ -57,30 +57,25 @@ _CHEAP = 1000
 class Cell:
     """Result of one candidate with one seed."""
 
-    # ``OK``, ``OUT_OF_MEMORY`` where nothing that it tried fits, ``NOT_RUN`` where it cannot do
-    # this problem or wants a library
+    # ``OK``, ``OUT_OF_MEMORY`` where nothing that it tried fits, ``NOT_RUN`` where it cannot do this
+    # problem or wants a library
     status: str
-    # step time of its best, infinite where nothing fits, nan where it was not run. On a page of
-    # curves, of what is learned, it is the best that the policy drew: where it began is not its
-    # own.
+    # Of its best, infinite where nothing fits, nan where not run. On a page of curves, of what is
+    # learned, it is the best that the policy drew: where it began is not its own.
     runtime_s: float = math.nan
     peak_bytes: int = 0  # most memory in use on any one device; 0 where nothing runs
     evaluations: int = 0  # placements tried
     search_s: float = 0.0  # seconds that it took
     capped: bool = False  # it ended by the cap of seconds, so another run may find something else
     message: str = ""  # one line about a failure
-    # gradient steps, or what stands for them; 0 where nothing is learned, as are the next three, of
-    # samples:
-    updates: int = 0
-    # the fastest of the first ones, and their mean
-    first_best_s: float = math.nan
-    first_mean_s: float = math.nan
+    updates: int = 0  # gradient steps, or what stands for them; 0 where nothing is learned
+    first_best_s: float = math.nan  # the fastest of the first samples
+    first_mean_s: float = math.nan  # their mean
     last_mean_s: float = math.nan  # the mean of the last ones; nan where none of them ran
-    # points as lists, in the order of the fields of ``Point``
-    curve: list[list[float]] = dataclasses.field(default_factory=list)
-    # pairs of placements tried and nats a decision; empty where the learner does not say
+    curve: list[list[float]] = dataclasses.field(default_factory=list)  # fields of each ``Point``
+    # Pairs of placements tried and nats a decision; empty where the learner does not say.
     entropy: list[list[float]] = dataclasses.field(default_factory=list)
-    # [U] of its best, the device of each unit; empty but where the batch is also put in parts
+    # [U] the device of each unit in its best; empty but where the batch is also put in parts.
     devices: list[int] = dataclasses.field(default_factory=list)
 
     @property
@@ -100,12 +95,10 @@ class Cell:
 class FilledInParts:
     """A problem whose batch is in parts."""
 
-    # of it
     ops: int
     units: int
     bound_s: float  # no placement of it is faster
-    # step time where each accelerator computes its part; infinite where it does not fit
-    data_parallel_s: float
+    data_parallel_s: float  # each accelerator computes its part; infinite where it does not fit
     stayed_whole: tuple[str, ...]  # sentences on ops that work on examples and are not in parts
 
 
@@ -114,20 +107,18 @@ class Filled:
     """A problem with its cells."""
 
     row: Row  # of the study
-    # of the problem as shipped
-    ops: int
+    ops: int  # of the problem as shipped
     units: int
     bound_s: float  # no placement is faster
     cells: dict[str, tuple[Cell, ...]]  # name of a candidate -> one cell for each of its seeds
-    # of a table, the step time on the best device that is no CPU, all that may be there; infinite
-    # where it fits on none of them, nan where there is none
+    # Of a table, all that may be there on the best device that is no CPU; infinite where it fits on
+    # none of them, nan where there is none.
     one_accelerator_s: float = math.nan
-    # of a page of curves, what fractions are of: the best single device's step, and where the
-    # program fits on none, that of the fastest plan that costs nothing; and who made it
+    # Of a page of curves, what fractions are of: the best single device, or where the program fits on
+    # none the fastest plan that costs nothing.
     reference: str = ""
     reference_s: float = math.nan
-    # the same program with its batch in the row's parts; None where it has none
-    in_parts: FilledInParts | None = None
+    in_parts: FilledInParts | None = None  # the program with its batch in the row's parts, if any
 
     def times_s(self, name: str) -> tuple[float, ...]:
         """Step times of a candidate, ``ONE_ACCELERATOR`` or ``DATA_PARALLEL``.
@@ -196,11 +187,11 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
                 filled, is_decided = dataclasses.replace(filled, in_parts=_filled_in_parts(split)), True
             whole = None if best is None else Placement(problem, np.array(best.devices, np.int32))
             start = np.stack([one.device_of_unit for one in split.starts([] if whole is None else [whole])])
-        cells = tuple(
-            _kept_cell(study, row, *begun[one.variant], one, seed, folder, start, item)
-            for seed in one.seeds_of(study.seeds)
-        )
-        filled = dataclasses.replace(filled, cells={**filled.cells, one.name: cells})
+        seeds = one.seeds_of(study.seeds)
+        cells = [
+            _kept_cell(study, row, *begun[one.variant], one, seed, folder, start, item) for seed in seeds
+        ]
+        filled = dataclasses.replace(filled, cells={**filled.cells, one.name: tuple(cells)})
         yield filled
 
 
@@ -211,25 +202,16 @@ def _in_parts(item: Item, whole: Problem, parts: int) -> Form:
 
 
 def _filled_in_parts(split: Form) -> FilledInParts:
-    data_parallel_s = data_parallel_row(split.all_in_parts or split).simulated_s
-    return FilledInParts(
-        split.problem.num_ops,
-        split.problem.num_units,
-        lower_bounds(split.problem).best_s,
-        math.inf if data_parallel_s is None else data_parallel_s,
-        split.stayed_whole,
-    )
+    problem, data_parallel_s = split.problem, data_parallel_row(split.all_in_parts or split).simulated_s
+    data_parallel_s = math.inf if data_parallel_s is None else data_parallel_s
+    bound_s = lower_bounds(problem).best_s
+    return FilledInParts(problem.num_ops, problem.num_units, bound_s, data_parallel_s, split.stayed_whole)
 
 
 def _best_of_whole(study: Study, filled: Filled) -> Cell | None:
     """The fastest plan of the whole batch so far."""
-    found = [
-        cell
-        for one in study.candidates
-        if one.variant == "as_shipped"
-        for cell in filled.cells.get(one.name, ())
-        if cell.devices
-    ]
+    names = [one.name for one in study.candidates if one.variant == "as_shipped"]
+    found = [cell for name in names for cell in filled.cells.get(name, ()) if cell.devices]
     return min(found, key=lambda cell: cell.runtime_s, default=None)
 
 
@@ -266,8 +248,8 @@ def _kept_cell(
     one: Candidate,
     seed: int,
     folder: pathlib.Path,
-    start: np.ndarray | None = None,
-    item: Item | None = None,
+    start: np.ndarray | None,
+    item: Item,
 ) -> Cell:
     """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
     config = one.config(row, problem.num_units)
@@ -304,7 +286,7 @@ def _searched(
     config: dict[str, Any],
     seed: int,
     start: np.ndarray | None,
-    item: Item | None,
+    item: Item,
 ) -> Cell:
     spec, seen = methods.find(one.method), None
     if not spec.uses_start:
@@ -335,7 +317,7 @@ def _searched(
         capped=result.search_s >= study.cap_s,
         devices=result.placement.device_of_unit.tolist(),
     )
-    if one.fused and item is not None:
+    if one.fused:
         cell = _fused(cell, item, result.placement)
     if reference is None:
         return cell

@@ -85,11 +85,9 @@ def _steps(study: Study, rows: Sequence[Filled]) -> list[str]:
 def _step(filled: Filled, name: str) -> str:
     cells = filled.cells.get(name, ())
     text = _fraction(_mean([cell.runtime_s / filled.reference_s for cell in cells])) if cells else ""
-    if any(cell.updates for cell in cells):
-        first, last = (
-            _mean([getattr(cell, moment) / filled.reference_s for cell in cells if cell.updates])
-            for moment in ("first_mean_s", "last_mean_s")
-        )
+    if learned := [cell for cell in cells if cell.updates]:
+        first = _mean([cell.first_mean_s / filled.reference_s for cell in learned])
+        last = _mean([cell.last_mean_s / filled.reference_s for cell in learned])
         text += f" ({_fraction(first)}, {_fraction(last)})"
     return text + (" †" if any(cell.capped for cell in cells) else "")
 
@@ -98,11 +96,8 @@ def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list
     """Evaluations and seconds that each takes to the final step time of one candidate."""
     target_s = _mean([cell.runtime_s for cell in filled.cells[name]])
     title = f"to {_fraction(target_s / filled.reference_s)}, {name}'s mean"
-    lines = [
-        "",
-        *header(title, "seeds that get there", "placements", "seconds", f"{name}'s placements over its own"),
-    ]
-    whole = None
+    titles = (title, "seeds that get there", "placements", "seconds", f"{name}'s placements over its own")
+    lines, whole = ["", *header(*titles)], None
     for one in sorted(candidates, key=lambda one: one.name != name):
         cells = filled.cells[one.name]
         reached = [point for cell in cells if (point := cell.reaches(target_s)) is not None]
@@ -110,9 +105,8 @@ def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list
         whole = tried if one.name == name else whole
         told = [f"{tried:.0f}", f"{_mean([point.elapsed_s for point in reached]):.1f}"]
         share = f"{whole / tried:.1f}" if reached and whole else ""
-        lines.append(
-            line(one.name, f"{len(reached)} of {len(cells)}", *(told if reached else ("-", "-")), share)
-        )
+        told = told if reached else ["-", "-"]
+        lines.append(line(one.name, f"{len(reached)} of {len(cells)}", *told, share))
     return lines
 
 
@@ -124,9 +118,8 @@ def _verdicts(study: Study, rows: Sequence[Filled], learned: Sequence[Candidate]
         (f"last samples ahead of {one.name}'s best", mean_is_ahead, one) for one in control
     ]
     columns += [(f"best ahead of {one.name}", best_is_ahead, one) for one in others]
-    columns += [
-        ("not behind its table", is_not_behind, one) for one in learned if one.name == one.method == TABLE
-    ]
+    tables = [one for one in learned if one.name == one.method == TABLE]
+    columns += [("not behind its table", is_not_behind, one) for one in tables]
     lines = ["", *header("searches in which", "it has learned", *(title for title, *_ in columns))]
     for agent in learned:
         cells = [filled.cells[agent.name] for filled in rows if agent.name in filled.cells]
@@ -180,19 +173,12 @@ def _fraction(value: float) -> str:
 def searches_csv(study: Study, rows: Sequence[Filled]) -> str:
     """One line for each search."""
     fields = ["first_best_s", "first_mean_s", "last_mean_s", "updates", "evaluations", "search_s", "capped"]
-    return csv_text(
-        [
-            {
-                **search,
-                "status": cell.status,
-                "best_s": cell.runtime_s,
-                "reference_s": filled.reference_s,
-                "bound_s": filled.bound_s,
-                **{name: getattr(cell, name) for name in fields},
-            }
-            for search, filled, cell in _searches(study, rows)
-        ]
-    )
+    records = []
+    for search, filled, cell in _searches(study, rows):
+        times = {"reference_s": filled.reference_s, "bound_s": filled.bound_s}
+        search |= {"status": cell.status, "best_s": cell.runtime_s, **times}
+        records.append({**search, **{name: getattr(cell, name) for name in fields}})
+    return csv_text(records)
 
 
 def curves_csv(study: Study, rows: Sequence[Filled]) -> str:
@@ -238,13 +224,7 @@ def draw(study: Study, rows: Sequence[Filled]) -> bytes:
 
 
 def _draw_line(
-    axis: Axes,
-    cells: Sequence[Cell],
-    x: str,
-    y: str,
-    reference_s: float,
-    name: str,
-    style: dict[str, Any],
+    axis: Axes, cells: Sequence[Cell], x: str, y: str, reference_s: float, name: str, style: dict[str, Any]
 ) -> None:
     """The mean over seeds as a line, point by point, and from the least to the most as a band."""
     if not cells:
@@ -261,9 +241,8 @@ def _draw_line(
         axis.axhline(float(values.mean()), label=name, linewidth=1, **style)
         return
     axis.plot(at, values.mean(axis=0), label=name, linewidth=1.3, **style)
-    axis.fill_between(
-        at, values.min(axis=0), values.max(axis=0), color=style["color"], alpha=0.15, linewidth=0
-    )
+    band = values.min(axis=0), values.max(axis=0)
+    axis.fill_between(at, *band, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def _frame(axes: Sequence[Axes], filled: Filled) -> None:
@@ -301,9 +280,7 @@ def is_not_behind(cell: Cell, other: Cell) -> bool:
 
 
 def count(
-    verdict: Callable[[Cell, Cell], bool],
-    cells: Sequence[Cell],
-    others: Sequence[Cell],
+    verdict: Callable[[Cell, Cell], bool], cells: Sequence[Cell], others: Sequence[Cell]
 ) -> tuple[int, int]:
     """Number of seeds in which it is true, and of all; a method that draws nothing has one cell for all seeds."""
     paired = [(cell, others[min(i, len(others) - 1)]) for i, cell in enumerate(cells)] if others else []

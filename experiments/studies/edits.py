@@ -20,25 +20,11 @@ from tf_placer.search.round import Starts
 
 CLUSTERS = ("k40x2", "p100x4")
 
-STEPS = (
-    "amoebanet_small",
-    "bert_base_small",
-    "gnmt_2_small",
-    "inception_v3_small",
-    "nasnet_small",
-    "nmt_2_small",
-    "resnet_152_small",
-    "rnnlm_2_small",
-    "transformer_xl_2_small",
-    "wavenet_2x18_small",
-)
-"""One small step of every family of papers."""
-
+# Those whose searches the weights that come with tf_placer were trained on.
 TRAINED_ON = ("bert_base_small", "gnmt_2_small", "inception_v3_small", "resnet_152_small", "rnnlm_2_small")
-"""Those whose searches the weights that come with tf_placer were trained on."""
-
-CHAINS = 2
-"""Of every search here, whatever the cores."""
+_OTHERS = ("amoebanet_small", "nasnet_small", "nmt_2_small", "transformer_xl_2_small", "wavenet_2x18_small")
+STEPS = tuple(sorted(TRAINED_ON + _OTHERS))  # one small step of every family of papers
+CHAINS = 2  # of every search here, whatever the cores
 
 
 class Begun(NamedTuple):
@@ -103,17 +89,21 @@ _LEAST_SPREAD = 1e-3  # of a feature
 
 
 def trained(examples: np.ndarray, seed: int) -> np.ndarray:
-    """[W] float32 weights in the order of tf_placer/ops/cc/edit_scorer.h.
+    """[W] float32 weights in the order of tf_placer/ops/cc/edit_scorer.h, of examples [K, F + 1].
 
-    Args:
-      examples: [K, F + 1]: features, and what the move gained; it is one of the moves to find where that is above 0.
-      seed: of the first weights and of the order of the examples.
+    An example is features, and what the move gained; it is one of the moves to find where that is above 0. The seed is
+    of the first weights and of the order of the examples.
     """
     inputs, target = examples[:, :-1], (examples[:, -1:] > 0).astype(np.float32)
     mean, spread = inputs.mean(axis=0), inputs.std(axis=0) + _LEAST_SPREAD
     inputs = ((inputs - mean) / spread).astype(np.float32)
     random = np.random.default_rng(seed)
-    layers = _first_layers(random, inputs.shape[1])
+    layers, width = [], inputs.shape[1]
+    for outputs in (_HIDDEN, _HIDDEN, 1):  # uniform within the bounds of Glorot & Bengio 2010
+        bound = np.sqrt(6 / (width + outputs))
+        matrix = random.uniform(-bound, bound, (width, outputs)).astype(np.float32)
+        layers.append((tf.Variable(matrix), tf.Variable(tf.zeros(outputs))))
+        width = outputs
     step = _training_step(layers)
     for epoch in range(_EPOCHS):
         rate = _RATE if epoch < _EPOCHS - _SLOW_EPOCHS else _RATE / 5
@@ -146,16 +136,6 @@ def told_apart(score: np.ndarray, is_gain: np.ndarray) -> float:
     rank = (np.cumsum(count) - (count - 1) / 2)[place]
     gains = int(is_gain.sum())
     return float((rank[is_gain].sum() - gains * (gains + 1) / 2) / (gains * (len(score) - gains)))
-
-
-def _first_layers(random: np.random.Generator, inputs: int) -> list[tuple[tf.Variable, tf.Variable]]:
-    """Uniform within the bounds of Glorot & Bengio 2010."""
-    layers = []
-    for width, outputs in ((inputs, _HIDDEN), (_HIDDEN, _HIDDEN), (_HIDDEN, 1)):
-        bound = np.sqrt(6 / (width + outputs))
-        matrix = random.uniform(-bound, bound, (width, outputs)).astype(np.float32)
-        layers.append((tf.Variable(matrix), tf.Variable(tf.zeros(outputs))))
-    return layers
 
 
 def _training_step(layers: list[tuple[tf.Variable, tf.Variable]]) -> tf.types.experimental.GenericFunction:

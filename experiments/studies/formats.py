@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,8 @@ def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
     for record in records:
-        writer.writerow({key: "" if is_nan(value) else value for key, value in record.items()})
+        # Only nan, what is not known, is unequal to itself.
+        writer.writerow({key: value if value == value else "" for key, value in record.items()})
     return text.getvalue()
 
 
@@ -55,6 +55,6 @@ def machine_lines() -> list[str]:
     ]
 
 
-def is_nan(value: object) -> bool:
-    """True if a value is the float that stands for "not known"."""
-    return isinstance(value, float) and math.isnan(value)
+def page_head(title: str, command: str, seed: object) -> list[str]:
+    """The first lines of a page of results, with an empty one behind."""
+    return [f"# {title}", "", f"- Command: {command}", f"- Seed: {seed}", *machine_lines(), ""]

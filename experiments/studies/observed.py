@@ -45,9 +45,8 @@ def curve_of(history: Sequence[HistoryEntry], points: int) -> list[Point]:
             sum_s, ran = sum_s + rows * entry.mean_s, ran + rows
         before = entry.evaluations
         if entry is history[-1] or entry.evaluations >= step * (len(curve) + 1):
-            curve.append(
-                Point(entry.evaluations, entry.elapsed_s, entry.best_s, sum_s / ran if ran else math.nan)
-            )
+            mean_s = sum_s / ran if ran else math.nan
+            curve.append(Point(entry.evaluations, entry.elapsed_s, entry.best_s, mean_s))
             sum_s, ran = 0.0, 0
     return curve
 
@@ -74,12 +73,9 @@ class Seen:
     """Samples of one learner. The start of a search, and so its own best so far, is not among them."""
 
     most: float = math.inf  # samples that count; what an update has beyond them does not
-    # one entry for each update, as a search has them
-    history: list[HistoryEntry] = dataclasses.field(default_factory=list)
-    # the fastest step of each update, infinite where none ran
-    least_s: list[float] = dataclasses.field(default_factory=list)
-    # pairs of samples so far, and the policy's mean entropy of a decision in nats; empty where the
-    # learner gives none
+    history: list[HistoryEntry] = dataclasses.field(default_factory=list)  # an entry for each update
+    least_s: list[float] = dataclasses.field(default_factory=list)  # the fastest of each, inf where none ran
+    # Pairs of samples so far, and the policy's mean entropy of a decision in nats, if the learner tells.
     entropy: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     begin_s: float = dataclasses.field(default_factory=time.monotonic)  # on the monotonic clock
 
@@ -139,12 +135,7 @@ class Seen:
 
 
 def observed(spec: MethodSpec, evaluations: int) -> tuple[MethodSpec, Seen]:
-    """The same learned method, and what is going to be seen of the next learner that it builds.
-
-    Args:
-      spec: its row.
-      evaluations: of the search.
-    """
+    """The same learned method, and what is going to be seen of its next learner in a search of so many evaluations."""
     seen = Seen(most=evaluations - 1 if spec.uses_start else evaluations)
 
     def build(*given: Any) -> _Watched:

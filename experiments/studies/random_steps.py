@@ -12,27 +12,19 @@ STEPS, WIDTH, ROWS = 3, 4, 6  # of a sequence, features, rows of an embedding
 
 
 class RandomStep:
-    """One training step, the same for the same seed.
-
-    Attributes:
-      batch: examples.
-      layers: names of what it does, in order.
-      is_time_major: the batch is the second axis of its sequences.
-      is_dynamic: it is traced for any number of examples, and asks for their number when it runs.
-      variables: trained by it.
-    """
+    """One training step, the same for the same seed."""
 
     def __init__(self, seed: int, batch: int) -> None:
         rng = np.random.default_rng(seed)
-        self.batch = batch
+        self.batch = batch  # examples
         names = list(LAYERS)
-        self.layers = [names[i] for i in rng.integers(len(names), size=rng.integers(2, 6))]
+        self.layers = [names[i] for i in rng.integers(len(names), size=rng.integers(2, 6))]  # in order
         self.loss = list(LOSSES)[rng.integers(len(LOSSES))]
         self.update = list(UPDATES)[rng.integers(len(UPDATES))]
-        self.is_time_major = bool(rng.random() < 0.25)
-        self.is_dynamic = seed % 2 == 1
+        self.is_time_major = bool(rng.random() < 0.25)  # the batch is the second axis of its sequences
+        self.is_dynamic = seed % 2 == 1  # traced for any number of examples, which it asks for when it runs
         self._rng, self._seed = rng, seed
-        self.variables: list[tf.Variable] = []
+        self.variables: list[tf.Variable] = []  # trained by it
         self.slots: list[tf.Variable] = []
         self._next = -1
         self.table = self.variable(ROWS, WIDTH)
@@ -89,10 +81,6 @@ class RandomStep:
         return step
 
 
-def _dense(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.tanh(tf.nn.bias_add(tf.einsum("btd,de->bte", h, step.weight(WIDTH, WIDTH)), step.weight(WIDTH)))
-
-
 def _flat_dense(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
     flat = tf.reshape(h, [-1, WIDTH]) @ step.weight(WIDTH, WIDTH)
     return tf.reshape(tf.nn.elu(flat), tf.shape(h))
@@ -117,14 +105,6 @@ def _fused_batch_norm(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
 def _convolution(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
     image = tf.nn.conv2d(h[..., tf.newaxis], step.weight(2, 2, 1, 2), 1, "SAME")
     return tf.reduce_max(tf.nn.max_pool2d(image, 2, 1, "SAME"), axis=-1)
-
-
-def _dropout(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.nn.dropout(h, 0.3, seed=number + 1)
-
-
-def _stateless_noise(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    return h + 0.1 * tf.random.stateless_normal(tf.shape(h), [number, 3])
 
 
 def _attention(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
@@ -157,21 +137,6 @@ def _ranked(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
     return h + 0.1 * tf.gather(h, order)
 
 
-def _centred(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    count = tf.cast(tf.shape(h)[0], tf.float32)
-    return h - tf.reduce_sum(h, axis=0, keepdims=True) / count
-
-
-def _masked(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.where(h > 0.0, h, tf.zeros_like(h)) + tf.cumsum(h, axis=1)
-
-
-def _loop(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.while_loop(
-        lambda i, y: i < 2, lambda i, y: (i + 1, tf.tanh(y) * 0.9), [0, h], maximum_iterations=2
-    )[1]
-
-
 def _after_update(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
     counted = step.weight(WIDTH)
     before = h * counted
@@ -180,22 +145,28 @@ def _after_update(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
 
 
 LAYERS: dict[str, Callable[[RandomStep, tf.Tensor, int], tf.Tensor]] = {
-    "dense": _dense,
+    "dense": lambda step, h, number: tf.tanh(
+        tf.nn.bias_add(tf.einsum("btd,de->bte", h, step.weight(WIDTH, WIDTH)), step.weight(WIDTH))
+    ),
     "flat_dense": _flat_dense,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
     "fused_batch_norm": _fused_batch_norm,
     "convolution": _convolution,
-    "dropout": _dropout,
-    "stateless_noise": _stateless_noise,
+    "dropout": lambda step, h, number: tf.nn.dropout(h, 0.3, seed=number + 1),
+    "stateless_noise": lambda step, h, number: h + 0.1 * tf.random.stateless_normal(tf.shape(h), [number, 3]),
     "attention": _attention,
     "recurrent": _recurrent,
     "time_major_dense": _time_major_dense,
     "contrast": _contrast,
     "ranked": _ranked,
-    "centred": _centred,
-    "masked": _masked,
-    "loop": _loop,
+    "centred": lambda step, h, number: (
+        h - tf.reduce_sum(h, axis=0, keepdims=True) / tf.cast(tf.shape(h)[0], tf.float32)
+    ),
+    "masked": lambda step, h, number: tf.where(h > 0.0, h, tf.zeros_like(h)) + tf.cumsum(h, axis=1),
+    "loop": lambda step, h, number: tf.while_loop(
+        lambda i, y: i < 2, lambda i, y: (i + 1, tf.tanh(y) * 0.9), [0, h], maximum_iterations=2
+    )[1],
     "after_update": _after_update,
 }
 
@@ -243,8 +214,5 @@ def _momentum(step: RandomStep, pairs: Pairs) -> None:
         variable.assign_sub(0.1 * slot)
 
 
-UPDATES: dict[str, Callable[[RandomStep, Pairs], None]] = {
-    "descend": _descend,
-    "clipped": _clipped,
-    "momentum": _momentum,
-}
+UPDATES: dict[str, Callable[[RandomStep, Pairs], None]]
+UPDATES = {"descend": _descend, "clipped": _clipped, "momentum": _momentum}

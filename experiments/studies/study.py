@@ -78,9 +78,9 @@ class Row:
     cluster: Text  # preset of the machine
     quick: str = ""  # the workload that stands for it in a quick study; "" leaves the row out there
     parts: Annotated[int, Ge(1)] = 1  # of the batch, in the variant ``in_parts``; 1 leaves it whole
-    # column of the paper -> seconds, infinite where it ran out of memory
+    # Column of the paper -> seconds, infinite where it ran out of memory.
     published: dict[str, Annotated[float, Gt(0)]] = dataclasses.field(default_factory=dict)
-    # name of a candidate -> setting -> value, beside its own
+    # Name of a candidate -> setting -> value, beside its own.
     settings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -100,17 +100,13 @@ class Candidate:
     asks: str = ""  # the question that it answers, the heading that it stands under
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # those that are not as shipped
     of_units: tuple[str, ...] = ()  # settings that are as many as the problem has units
-    # of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data
-    # parallel, or at the best placement of the whole batch that candidates before it found, where
-    # that is faster.
+    # Of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data parallel, or at the best
+    # placement of the whole batch that candidates before it found, where that is faster.
     variant: str = "as_shipped"
     only: tuple[str, ...] = ()  # names of the rows where it is run; all where it is empty
-    # whether the first seed stands for all; None: where the method draws nothing
-    once: bool | None = None
+    once: bool | None = None  # the first seed stands for all; None: where the method draws nothing
     order: str = NO_ORDER  # of execution, as ``search`` takes it
-    # whether the clusters of each rule are tried on the best plan at the end, which counts as
-    # evaluations
-    fused: bool = False
+    fused: bool = False  # the clusters of each rule are tried on the best plan, which counts as evaluations
 
     def config(self, row: Row, num_units: int) -> dict[str, Any]:
         """Its settings for the problem of a row."""
@@ -208,11 +204,7 @@ class Study:
                 )
 
     def thinned(self, num_seeds: int = 0, names: Sequence[str] = ()) -> Study:
-        """The same problems and budget with fewer searches.
-
-        Args:
-          num_seeds: how many of the seeds, from the first; 0 is all.
-          names: of the candidates that stay, in any order; none is all.
+        """The same problems and budget with the first seeds and some candidates; 0 and none are all.
 
         Raises:
           InputError: a name is no candidate's.
@@ -220,37 +212,29 @@ class Study:
         known = [one.name for one in self.candidates]
         _check_known("candidate", known, names)
         kept = [name for name in known if name in names or not names]
-        rows = [
-            dataclasses.replace(row, settings={name: of for name, of in row.settings.items() if name in kept})
-            for row in self.rows
-        ]
+
+        def of_kept(by_name: dict[str, Any], *also: str) -> dict[str, Any]:
+            return {name: value for name, value in by_name.items() if name in (*kept, *also)}
+
         return dataclasses.replace(
             self,
             seeds=self.seeds[: num_seeds or None],
-            rows=tuple(rows),
+            rows=tuple(dataclasses.replace(row, settings=of_kept(row.settings)) for row in self.rows),
             candidates=tuple(one for one in self.candidates if one.name in kept),
             against=self.against if self.against in kept else "",
-            published_as={
-                name: column for name, column in self.published_as.items() if name in (*kept, ONE_ACCELERATOR)
-            },
+            published_as=of_kept(self.published_as, ONE_ACCELERATOR),
         )
 
     def quick(self) -> Study:
         """Fewer evaluations and seeds, and for each row what stands for it; rows without that are left out."""
-        rows = {
-            row.name: dataclasses.replace(row, workload=row.quick, published={})
-            for row in self.rows
-            if row.quick
-        }
-        candidates = [
-            dataclasses.replace(
-                one,
-                settings={**self.quick_settings.get(one.method, {}), **one.settings},
-                only=tuple(rows[name].name for name in one.only if name in rows),
-            )
-            for one in self.candidates
-            if not one.only or rows.keys() & set(one.only)
-        ]
+        of_quick = [row for row in self.rows if row.quick]
+        rows = {row.name: dataclasses.replace(row, workload=row.quick, published={}) for row in of_quick}
+        candidates = []
+        for one in self.candidates:
+            if not one.only or rows.keys() & set(one.only):
+                settings = {**self.quick_settings.get(one.method, {}), **one.settings}
+                only = tuple(rows[name].name for name in one.only if name in rows)
+                candidates.append(dataclasses.replace(one, settings=settings, only=only))
         told = ", quick: small workloads, for which the paper has no numbers"
         return dataclasses.replace(
             self,
@@ -292,9 +276,7 @@ def _study(name: str, table: dict[str, Any]) -> Study:
     rows = taken("row", list[dict[str, Any]], [])
     for row in rows:
         if isinstance(published := row.get("published"), dict):
-            row["published"] = {
-                column: math.inf if value == _OOM else value for column, value in published.items()
-            }
+            published |= {column: math.inf for column, value in published.items() if value == _OOM}
     _check_known("method", names, (*once, *variants))
     candidates = [{"name": one, "method": variants.get(one, one), "once": one in once} for one in names]
     if taken("every_agent", bool, False):
@@ -309,13 +291,11 @@ def _study(name: str, table: dict[str, Any]) -> Study:
     # Settings are of a name of the first, and of the method of the others.
     keys = [one.name if i < len(names) else one.method for i, one in enumerate(study.candidates)]
     _check_known("method", keys, settings)
-    return dataclasses.replace(
-        study,
-        candidates=tuple(
-            dataclasses.replace(one, settings={**settings.get(key, {}), **one.settings})
-            for one, key in zip(study.candidates, keys, strict=True)
-        ),
-    )
+    set_candidates = [
+        dataclasses.replace(one, settings={**settings.get(key, {}), **one.settings})
+        for one, key in zip(study.candidates, keys, strict=True)
+    ]
+    return dataclasses.replace(study, candidates=tuple(set_candidates))
 
 
 def _check_known(what: str, known: Iterable[str], given: Iterable[str]) -> None:

@@ -26,14 +26,8 @@ _MARKERS = "os^vD<>P*hX"
 # Nearer than that, two step times are no order: the papers print two or three digits.
 _CLEAR = 1.02
 _PARTS_COLUMNS = (
-    "row",
-    "parts",
-    "one device s",
-    "data parallel s",
-    "placed whole s",
-    "in parts and placed s",
-    "over the better",
-    "bound in parts s",
+    *("row", "parts", "one device s", "data parallel s", "placed whole s", "in parts and placed s"),
+    *("over the better", "bound in parts s"),
 )
 
 
@@ -55,15 +49,15 @@ def as_csv(study: Study, rows: Sequence[Filled]) -> str:
     for filled in rows:
         records += [_record(study, filled, name) for name in _names(study)]
         base = {"workload": filled.row.workload, "cluster": filled.row.cluster}
-        records += [
-            {**base, "published_as": column, "published_s": filled.row.published[column]}
-            for column in _only_in_the_paper(study, filled)
-        ]
+        for column, published_s in filled.row.published.items():
+            if column not in study.published_as.values():
+                records.append({**base, "published_as": column, "published_s": published_s})
     return csv_text(records)
 
 
 def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     """A page: what was run, step times as fractions of the best known, the paper's numbers, and where they differ."""
+    clusters = sorted({row.cluster for row in study.rows})
     lines = [
         f"# {study.title}",
         "",
@@ -76,7 +70,8 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
         "Means over seeds; † ended by the cap of seconds, so another run may differ. Spread, memory and placements",
         f"tried are in [the CSV]({study.name}.csv).",
-        *_fidelity(study),
+        # How far the simulated GPUs are from real ones, a sentence for each model.
+        *dict.fromkeys(s for name in clusters for s in fidelity_sentences(Cluster.preset(name))),
         *(["", study.about] if study.about else []),
     ]
     if len(rows) < len(study.rows):
@@ -93,12 +88,6 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     for filled in rows:
         lines += [*_marks(filled), *_order(study, filled)]
     return "\n".join(lines) + "\n"
-
-
-def _fidelity(study: Study) -> list[str]:
-    """How far the simulated GPUs of a table are from real ones, a sentence for each model."""
-    clusters = sorted({row.cluster for row in study.rows})
-    return list(dict.fromkeys(s for name in clusters for s in fidelity_sentences(Cluster.preset(name))))
 
 
 def draw(study: Study, rows: Sequence[Filled]) -> bytes:
@@ -122,11 +111,8 @@ def draw(study: Study, rows: Sequence[Filled]) -> bytes:
         fits = [(x, y) for x, y in at if math.isfinite(x)]
         axis.plot([x for x, _ in fits], [y for _, y in fits], label=name, alpha=0.7, **style)
         # Beside each other, or all but one would be hidden.
-        failed = [
-            y + 0.5 * (i / len(names) - 0.5)
-            for x, y in at
-            if not math.isfinite(x) and not math.isnan(mean_s(rows[y].times_s(name)))
-        ]
+        was_run = [y for x, y in at if not math.isfinite(x) and not math.isnan(mean_s(rows[y].times_s(name)))]
+        failed = [y + 0.5 * (i / len(names) - 0.5) for y in was_run]
         axis.plot([edge] * len(failed), failed, markersize=4, alpha=1, **style)
     axis.axvline(edge, color="black", linestyle=":", linewidth=1)
     axis.set(
@@ -145,20 +131,30 @@ def differences(study: Study, filled: Filled) -> list[str]:
 
     Only what is in the paper and was run here is compared.
     """
-    published = filled.row.published
+    published, column_of = filled.row.published, study.published_as
     pairs = {
         ours: (mean_s(filled.times_s(ours)), published[column])
-        for ours, column in study.published_as.items()
+        for ours, column in column_of.items()
         if column in published
     }
     known = {ours: times for ours, times in pairs.items() if not math.isnan(times[0])}
     fits = {True: "does not fit", False: "fits"}
     told = [
-        f"{ours} {fits[math.isinf(here)]} here; in the paper {study.published_as[ours]} {fits[math.isinf(there)]}"
+        f"{ours} {fits[math.isinf(here)]} here; in the paper {column_of[ours]} {fits[math.isinf(there)]}"
         for ours, (here, there) in known.items()
         if math.isinf(here) != math.isinf(there)
     ]
-    return [*told, *_turned(study.published_as, known)]
+    finite = {ours: times for ours, times in known.items() if all(map(math.isfinite, times))}
+    for one, other in itertools.combinations(finite, 2):
+        for fast, slow in ((one, other), (other, one)):
+            (here_fast, there_fast), (here_slow, there_slow) = finite[fast], finite[slow]
+            if here_slow > _CLEAR * here_fast and there_fast > _CLEAR * there_slow:
+                told.append(
+                    f"{fast} ({seconds(here_fast)}) is faster than {slow} ({seconds(here_slow)}) here; in the paper "
+                    f"{column_of[slow]} ({seconds(there_slow)}) is faster than "
+                    f"{column_of[fast]} ({seconds(there_fast)})"
+                )
+    return told
 
 
 def mean_s(times_s: tuple[float, ...]) -> float:
@@ -183,43 +179,25 @@ def _names(study: Study) -> tuple[str, ...]:
 
 def _parts_beside_the_whole(study: Study, rows: Sequence[Filled]) -> list[str]:
     """A line for each row: its plans of the whole batch, and the best of them in parts over the better of these."""
-    names = {
-        is_in_parts: [one.name for one in study.candidates if (one.variant == IN_PARTS) == is_in_parts]
-        for is_in_parts in (False, True)
-    }
+
+    def best_s(filled: Filled, is_in_parts: bool) -> float:
+        """Mean step time of the best of some candidates, nan where none was run."""
+        names = [one.name for one in study.candidates if (one.variant == IN_PARTS) == is_in_parts]
+        times = [mean_s(filled.times_s(name)) for name in names]
+        return min((t for t in times if not math.isnan(t)), default=math.nan)
+
     lines = header(*_PARTS_COLUMNS)
     for filled in rows:
         if filled.in_parts is None:
             continue
         one, data_parallel = mean_s(filled.times_s(ONE_ACCELERATOR)), filled.in_parts.data_parallel_s
-        whole, in_parts = (_best_s(filled, names[is_in_parts]) for is_in_parts in (False, True))
+        whole, in_parts = best_s(filled, False), best_s(filled, True)
         better = min(data_parallel, whole)
         ratio = f"{in_parts / better:.3f}" if math.isfinite(better) and math.isfinite(in_parts) else "-"
         times = [seconds(value) for value in (one, data_parallel, whole, in_parts)]
         bound = seconds(filled.in_parts.bound_s)
         lines.append(line(filled.row.name, str(filled.row.parts), *times, ratio, bound))
     return lines
-
-
-def _best_s(filled: Filled, names: Sequence[str]) -> float:
-    """Mean step time of the best of some candidates, nan where none was run."""
-    times = [mean_s(filled.times_s(name)) for name in names]
-    return min((t for t in times if not math.isnan(t)), default=math.nan)
-
-
-def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float]]) -> list[str]:
-    told = []
-    finite = {ours: times for ours, times in known.items() if all(map(math.isfinite, times))}
-    for one, other in itertools.combinations(finite, 2):
-        for fast, slow in ((one, other), (other, one)):
-            (here_fast, there_fast), (here_slow, there_slow) = finite[fast], finite[slow]
-            if here_slow > _CLEAR * here_fast and there_fast > _CLEAR * there_slow:
-                told.append(
-                    f"{fast} ({seconds(here_fast)}) is faster than {slow} ({seconds(here_slow)}) here; in the paper "
-                    f"{column_of[slow]} ({seconds(there_slow)}) is faster than "
-                    f"{column_of[fast]} ({seconds(there_fast)})"
-                )
-    return told
 
 
 def _variants(study: Study) -> Iterator[str]:
@@ -256,9 +234,8 @@ def _shares(study: Study, rows: Sequence[Filled]) -> list[str]:
     lines = header("method", *(filled.row.name for filled in rows), "geometric mean", "saved")
     for name in (one.name for one in study.candidates):
         shares = [mean_s(one.times_s(name)) / mean_s(one.times_s(study.against)) for one in rows]
-        mean = (
-            math.exp(statistics.fmean(map(math.log, shares))) if all(map(math.isfinite, shares)) else math.nan
-        )
+        is_known = all(map(math.isfinite, shares))
+        mean = math.exp(statistics.fmean(map(math.log, shares))) if is_known else math.nan
         saved = "-" if math.isnan(mean) else f"{100 * (1 - mean):.1f} %"
         told = ["-" if math.isnan(share) else f"{share:.3f}" for share in (*shares, mean)]
         lines.append(line(name, *told, saved))
@@ -281,10 +258,8 @@ def _beside_the_paper(study: Study, rows: Sequence[Filled], published: Sequence[
 
 def _marks(filled: Filled) -> list[str]:
     """Settings of a row's own, and reasons for methods that were not run or found nothing that fits."""
-    lines, row = (
-        [f"{name} is set to `{_told(own)}`." for name, own in filled.row.settings.items()],
-        filled.row,
-    )
+    row = filled.row
+    lines = [f"{name} is set to `{_told(own)}`." for name, own in row.settings.items()]
     for method, of_one in filled.cells.items():
         failed = sum(math.isinf(cell.runtime_s) for cell in of_one)
         if 0 < failed < len(of_one):
@@ -304,17 +279,10 @@ def _order(study: Study, filled: Filled) -> list[str]:
 
 def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
     """A line of the CSV."""
-    times = filled.times_s(name)
-    fit = [t for t in times if math.isfinite(t)]
-    cells = filled.cells.get(name, ())
-    column = study.published_as.get(name, "")
-    variants = {one.name: one.variant for one in study.candidates}
-    is_in_parts = (
-        filled.in_parts is not None
-        and variants.get(name, IN_PARTS if name == DATA_PARALLEL else "") == IN_PARTS
-    )
-    bound_s = filled.in_parts.bound_s if filled.in_parts is not None and is_in_parts else filled.bound_s
-    mean = mean_s(times)
+    times, cells, column = filled.times_s(name), filled.cells.get(name, ()), study.published_as.get(name, "")
+    fit, mean = [t for t in times if math.isfinite(t)], mean_s(times)
+    in_parts = {DATA_PARALLEL, *(one.name for one in study.candidates if one.variant == IN_PARTS)}
+    of = filled if filled.in_parts is None or name not in in_parts else filled.in_parts
     return {
         "workload": filled.row.workload,
         "cluster": filled.row.cluster,
@@ -325,7 +293,7 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
         "spread_s": statistics.stdev(fit) if len(fit) > 1 else math.nan,
         "best_s": min(fit, default=math.nan),
         "of_best_known": mean / filled.best_known_s if fit else math.nan,
-        "lower_bound_s": bound_s,
+        "lower_bound_s": of.bound_s,
         "peak_bytes": max((cell.peak_bytes for cell in cells), default=0) or math.nan,
         "evaluations": max((cell.evaluations for cell in cells), default=0) or math.nan,
         "capped": any(cell.capped for cell in cells),
@@ -333,10 +301,6 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
         "published_as": column,
         "published_s": filled.row.published.get(column, math.nan),
     }
-
-
-def _only_in_the_paper(study: Study, filled: Filled) -> list[str]:
-    return [column for column in filled.row.published if column not in study.published_as.values()]
 
 
 def _fraction(filled: Filled, name: str) -> str:
