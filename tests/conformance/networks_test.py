@@ -9,11 +9,11 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-import tf_placer.grouper
 import tf_placer.networks
 from tests.conformance.descriptors import LOSSES, NETWORKS, NetworkDescriptor
 from tf_placer.agents import losses
 from tf_placer.agents.features import draw_weights
+from tf_placer.agents.hdp_policy import FeedForwardGrouper
 
 EVERY = pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 EVERY_LOSS = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.loss.__name__)
@@ -28,12 +28,11 @@ def built(network: NetworkDescriptor, seed: int = 7) -> snt.Module:
 
 
 def test_the_list_is_complete():
-    found = set()
-    for package in (tf_placer.networks, tf_placer.grouper):
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-            for name, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-                if issubclass(value, snt.Module) and value.__module__ == module.name and name[0] != "_":
-                    found.add(name)
+    found = {FeedForwardGrouper.__name__}
+    for module in pkgutil.iter_modules(tf_placer.networks.__path__, tf_placer.networks.__name__ + "."):
+        for name, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if issubclass(value, snt.Module) and value.__module__ == module.name and name[0] != "_":
+                found.add(name)
     assert {network.name for network in NETWORKS} == found
     public = {name for name, _ in inspect.getmembers(losses, inspect.isfunction) if name.endswith("_loss")}
     assert {loss.loss.__name__ for loss in LOSSES} == public

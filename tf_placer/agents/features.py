@@ -95,10 +95,14 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
         for output, shape in enumerate(problem.output_shapes[op][:MAX_OUTPUTS]):
             dims = np.array([float(dim / unit_length) for dim in shape[:MAX_DIMS]], np.float32)
             sizes[unit, output, : len(dims)] = np.log1p(dims) / 10
+    neighbor_ranks = np.full((2, problem.num_units, MAX_NEIGHBORS), -1.0)
+    for table, direction in zip(neighbor_ranks, ("in", "out"), strict=True):
+        for unit, adjacent in enumerate(graph.neighbors(direction)):
+            chosen = ranks[adjacent[:MAX_NEIGHBORS]]
+            table[unit, : len(chosen)] = chosen
     columns = [
         sizes.reshape(problem.num_units, MAX_OUTPUTS * MAX_DIMS),
-        _neighbor_ranks(graph.neighbors("in"), ranks),
-        _neighbor_ranks(graph.neighbors("out"), ranks),
+        *neighbor_ranks,
         np.stack([levels.top[leader], levels.bottom[leader], levels.slack[leader]], axis=1),
         (problem.work_ns() / levels.path_ns)[:, np.newaxis],
         (problem.resident_bytes / max(int(problem.resident_bytes.sum()), 1))[:, np.newaxis],
@@ -107,17 +111,9 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def _neighbor_ranks(neighbors: list[np.ndarray], ranks: np.ndarray) -> np.ndarray:
-    """[U, 6] ranks of the first neighbors, -1 where there are fewer."""
-    table = np.full((len(neighbors), MAX_NEIGHBORS), -1.0)
-    for unit, adjacent in enumerate(neighbors):
-        chosen = ranks[adjacent[:MAX_NEIGHBORS]]
-        table[unit, : len(chosen)] = chosen
-    return table
-
-
-# Raised when a column or a type is added, moved or redefined: weights of others are refused.
-FEATURES_VERSION = 1
+FEATURES_VERSION = (
+    1  # raised when a column or a type is added, moved or redefined: others' weights are refused
+)
 
 OP_TYPES = ("", *tomllib.loads(pathlib.Path(__file__).with_name("op_types.toml").read_text("utf8"))["types"])
 OTHER_TYPES = 8  # numbers shared by all other types
@@ -363,7 +359,11 @@ def prior_choices(
 
 
 def bounded_prior_logits(
-    device_of_group: np.ndarray, legal: np.ndarray, p: float, tanh_constant: float, temperature: float
+    device_of_group: np.ndarray,
+    legal: np.ndarray,
+    probability: float,
+    tanh_constant: float,
+    temperature: float,
 ) -> np.ndarray:
     """[G, D] float32 for ``legal`` [G, D]: with these logits an untrained policy draws each device [G] with p.
 
@@ -371,10 +371,11 @@ def bounded_prior_logits(
     each of the others, where q is their share of 1 - p; as near as C allows. 0 leans to nothing.
     """
     rows, most = np.zeros(legal.shape, np.float32), 0.99 * tanh_constant
-    if not p:
+    if not probability:
         return rows
     for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
-        bounded = np.clip(math.log(p / ((1.0 - p) / max(count - 1, 1))) / 2, -most, most)
+        alternative = (1.0 - probability) / max(count - 1, 1)
+        bounded = np.clip(math.log(probability / alternative) / 2, -most, most)
         bias = temperature * math.atanh(float(bounded) / tanh_constant)
         row[:] = -bias
         row[device] = bias

@@ -171,7 +171,7 @@ def changed_devices(device_of_group: tf.Tensor, legal: tf.Tensor, samples: int, 
 
 
 def exchanged(prior_logits: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
-    """[U, G'] prior logits of the Grouper that leaned to the ``first`` groups [U], and then to those of ``now`` [U].
+    """[U, G'] prior logits that lean to the groups of ``now`` [U], of some that lean to the ``first`` groups [U].
 
     The two groups of a unit exchange their logits; G' stands for no group.
     """

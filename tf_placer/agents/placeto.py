@@ -187,6 +187,22 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
     columns += [graph.groups.sums(unit_columns[:, FIXED_WIDTH:]) / members[:, np.newaxis]]
     pairs = (reading, graph.groups.edges, *relatives(problem, graph.leader))
     means = tuple(Mean.of(each, np.ones(len(each)), graph.groups.count) for each in pairs)
+    # Neighbors of the visited groups: each edge occurs twice, for its consumer and for its producer.
+    ends = np.concatenate([graph.groups.edges[:, ::-1], graph.groups.edges])
+    size = np.tile(graph.groups.edge_bytes.astype(np.float64), 2)
+    gives = np.repeat([0, 1], len(graph.groups.edges))
+    total, share = np.zeros((graph.groups.count, 2)), np.zeros((len(ends), 2))
+    np.add.at(total, (ends[:, 0], gives), size)
+    share[np.arange(len(ends)), gives] = size / np.maximum(total[ends[:, 0], gives], 1.0)
+    order = np.argsort(turn_of_group[ends[:, 0]], kind="stable")
+    order = order[turn_of_group[ends[order, 0]] < len(graph.visited)]
+    turn = turn_of_group[ends[order, 0]]
+    near = Near(
+        turn=tf.constant(turn),
+        group=tf.constant(ends[order, 1], tf.int32),
+        share=tf.constant(share[order], tf.float32),
+        offset=tf.constant(np.searchsorted(turn, np.arange(len(graph.visited) + 1)), tf.int32),
+    )
     return PlacetoInputs(
         features=tf.constant(np.concatenate(columns, axis=1), tf.float32),
         start=tf.constant(graph.start, tf.float32),
@@ -195,7 +211,7 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
         group_of_unit=tf.constant(graph.groups.group_of_unit),
         neighbors=means[:2],
         kin=means[2:],
-        near=_near(graph, turn_of_group),
+        near=near,
         load=tf.constant(load),
         slowness=tf.constant(slowness),
         choices=DeviceChoices(
@@ -218,27 +234,6 @@ def staying(legal: np.ndarray, probability: float) -> np.ndarray:
     alternatives = np.maximum(legal.sum(axis=1, keepdims=True) - 1, 1)
     row = np.log(probability * alternatives / (1.0 - probability))
     return np.broadcast_to(row, legal.shape).astype(np.float32)
-
-
-def _near(graph: GroupGraph, turn_of_group: np.ndarray) -> Near:
-    """Neighbors of the visited groups; each edge occurs twice, for its consumer and for its producer."""
-    ends = np.concatenate([graph.groups.edges[:, ::-1], graph.groups.edges])
-    size = np.concatenate([graph.groups.edge_bytes, graph.groups.edge_bytes]).astype(np.float64)
-    gives = np.repeat([0, 1], len(graph.groups.edges))
-    total = np.zeros((graph.groups.count, 2))
-    np.add.at(total, (ends[:, 0], gives), size)
-    share = np.zeros((len(ends), 2))
-    share[np.arange(len(ends)), gives] = size / np.maximum(total[ends[:, 0], gives], 1.0)
-    turn = turn_of_group[ends[:, 0]]
-    order = np.argsort(turn, kind="stable")
-    order = order[turn[order] < len(graph.visited)]
-    turn = turn[order]
-    return Near(
-        turn=tf.constant(turn),
-        group=tf.constant(ends[order, 1], tf.int32),
-        share=tf.constant(share[order], tf.float32),
-        offset=tf.constant(np.searchsorted(turn, np.arange(len(graph.visited) + 1)), tf.int32),
-    )
 
 
 class MessagePassing(snt.Module):
@@ -546,9 +541,7 @@ class PlacetoLearner(PolicyLearner):
         placements = tf.gather(tf.constant(rows), self.inputs.group_of_unit, axis=1)
         return Proposal(Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements)
 
-    def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes one optimizer step, traced but for the values of states; see ``Learner``."""
-        self._learn(actions, runtime_s, valid)
+    learn = PolicyLearner._learn  # the values of states are not traced
 
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         self._step(actions.episodes, tf.gather(reward, actions.row))

@@ -183,13 +183,13 @@ class TabularLearner(PolicyLearner):
     def _update_gradients(
         self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
     ) -> Any:
-        weight = tf.ones_like(reward)
-
-        def loss() -> tf.Tensor:
-            log_probs = [table.score(inputs, part) for table, inputs, part in self._by_table(actions)]
-            return reinforce_loss(tf.add_n(log_probs), standardized_advantage(reward, weight), weight)
-
-        return self._gradients_of(loss)
+        weight, parts = tf.ones_like(reward), self._by_table(actions)
+        advantage = standardized_advantage(reward, weight)
+        return self._gradients_of(
+            lambda: reinforce_loss(
+                tf.add_n([table.score(*part) for table, *part in parts]), advantage, weight
+            )
+        )
 
 
 SPEC = MethodSpec(

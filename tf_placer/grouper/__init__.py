@@ -1,1 +1,1 @@
-"""Groups of units, networks that make them, and what searches over groups share."""
+"""Groups of units, and what searches over groups share."""

@@ -206,8 +206,19 @@ class CpSat:
         """[B, U] int32 legal placements: the solver's, or without any the best one again."""
         if self.is_proven:
             return self._best[np.newaxis]
-        if not self._whole:
-            return self._stretch()
+        if not self._whole:  # a stretch of the best plan's step is placed anew
+            problem, size = self._problem, self._config.window_ops
+            schedule = self._simulator.schedule(self._best[np.newaxis])
+            start_ns, end_ns = (np.asarray(times)[0] for times in schedule)
+            first = int(self._generator.integers(max(problem.num_ops - size, 0) + 1))
+            window = stretch(problem, self._best, start_ns, end_ns, first, size)
+            nothing = np.zeros((0, len(window.units)), np.int64)
+            seed, hint = int(self._generator.integers(2**31 - 1)), self._best[window.units]
+            answer = self._solver.solve(window, None, nothing, hint, self._effort, seed, early=True)
+            rows = np.repeat(self._best[np.newaxis], max(len(answer["devices"]), 1), axis=0)
+            if len(answer["devices"]):
+                rows[:, window.units] = answer["devices"]
+            return np.stack([self._certain(row) for row in rows])
         under = None if math.isinf(self._best_s) else math.ceil(self._best_s * 1e9 - 1e-3)
         seed = int(self._generator.integers(2**31 - 1))
         answer = self._solver.solve(whole(self._problem), under, self._tried, self._best, self._effort, seed)
@@ -219,22 +230,6 @@ class CpSat:
             self._effort *= 2
             return self._best[np.newaxis]
         return devices
-
-    def _stretch(self) -> np.ndarray:
-        """[B, U] the best plan with a stretch of its step placed anew."""
-        problem, size = self._problem, self._config.window_ops
-        schedule = self._simulator.schedule(self._best[np.newaxis])
-        start_ns, end_ns = (np.asarray(times)[0] for times in schedule)
-        first = int(self._generator.integers(max(problem.num_ops - size, 0) + 1))
-        window = stretch(problem, self._best, start_ns, end_ns, first, size)
-        nothing = np.zeros((0, len(window.units)), np.int64)
-        seed = int(self._generator.integers(2**31 - 1))
-        hint = self._best[window.units]
-        devices = self._solver.solve(window, None, nothing, hint, self._effort, seed, early=True)["devices"]
-        rows = np.repeat(self._best[np.newaxis], max(len(devices), 1), axis=0)
-        if len(devices):
-            rows[:, window.units] = devices
-        return np.stack([self._certain(row) for row in rows])
 
     def tell(self, decisions: object, times: Round) -> None:
         """Remembers the tried placements, and goes to the fastest unless slower."""

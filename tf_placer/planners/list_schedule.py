@@ -297,10 +297,7 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     graph = problem.op_graph
     rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
     order = np.argsort(-rank, kind="stable")
-
-    def run(schedule: Schedule) -> None:
-        first_op_decides(problem, schedule, order)
-
+    run = lambda schedule: first_op_decides(problem, schedule, order)  # noqa: E731
     return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
 
 
@@ -329,12 +326,9 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     allowed = problem.allowed[problem.unit_of_op]
     rank = np.where(allowed, table, 0).sum(axis=1) / allowed.sum(axis=1)
     order, after_ns = ready_order(problem, rank), table.tolist()
-
-    def run(schedule: Schedule) -> None:
-        first_op_decides(
-            problem, schedule, order, lambda op, device: schedule.end_ns(op, device) + after_ns[op][device]
-        )
-
+    run = lambda schedule: first_op_decides(  # noqa: E731
+        problem, schedule, order, lambda op, device: schedule.end_ns(op, device) + after_ns[op][device]
+    )
     return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
 
 

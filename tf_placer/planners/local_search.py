@@ -157,8 +157,19 @@ class Moves:
             target = int(elsewhere[random.below(len(elsewhere))])
         piece = self._piece(device_of_unit, first, size, one_kind)
         moved[piece[tables.allowed[piece, target]]] = target
-        if tables.copies.shape[1] and random.chance(tables.copies_chance):
-            self._move_copies(moved, piece, target, together=random.chance(tables.together_chance))
+        parts = tables.copies.shape[1]
+        if parts and random.chance(tables.copies_chance):
+            # The copies of the piece's units go along, as far as they are in no piece and may be there.
+            together, pieces = random.chance(tables.together_chance), set(piece.tolist())
+            for unit in piece[tables.allowed[piece, target]].tolist():
+                part = int(tables.part_of_unit[unit])
+                for target_part, copy in enumerate(tables.copies[unit].tolist() if part >= 0 else ()):
+                    if copy < 0 or copy in pieces:
+                        continue
+                    to = target if together else int(tables.turned[target, (target_part - part) % parts])
+                    if to != moved[copy] and tables.allowed[copy, to]:
+                        moved[copy] = to
+                        pieces.add(copy)
         elif random.chance(tables.swap_chance):
             for _ in range(_TRIES):
                 unit, _ = self._first(device_of_unit, random)
@@ -180,21 +191,6 @@ class Moves:
         drawn = random.below(int(tables.work_before[-1]))
         unit = int(np.searchsorted(tables.work_before[1:], drawn, side="right"))
         return unit, int(device_of_unit[unit])
-
-    def _move_copies(self, moved: np.ndarray, piece: np.ndarray, target: int, together: bool) -> None:
-        """Moves the copies of a piece's units, as far as they are in no piece and may be there."""
-        tables = self._tables
-        parts = tables.copies.shape[1]
-        pieces = set(piece.tolist())
-        for unit in piece[tables.allowed[piece, target]].tolist():
-            part = int(tables.part_of_unit[unit])
-            for target_part, copy in enumerate(tables.copies[unit].tolist() if part >= 0 else ()):
-                if copy < 0 or copy in pieces:
-                    continue
-                to = target if together else int(tables.turned[target, (target_part - part) % parts])
-                if to != moved[copy] and tables.allowed[copy, to]:
-                    moved[copy] = to
-                    pieces.add(copy)
 
     def _piece(self, device_of_unit: np.ndarray, first: int, size: int, one_kind: bool) -> np.ndarray:
         """Up to ``size`` units of one device, and of one kind, around one of them, in breadth-first order."""

@@ -68,7 +68,17 @@ class EarliestStart:
         while any(self._now) or any(self._later):
             best = (float("inf"), 0.0, 0, -1, -1)
             for place, device in enumerate(places):
-                soonest = self._unless_awake(device, self._soonest(device))
+                soonest = self._soonest(device)
+                child, until = self._awake[device]
+                if child >= 0 and not self._done[child] and (soonest is None or soonest[2] != child):
+                    # The device may be waiting for a favorite.
+                    if soonest is not None:
+                        start, key, op = soonest
+                        soonest = (max(start, min(until, self._anywhere[op])), key, op)
+                    if not self._waits_for[child] and self._is_current(child, device):
+                        start = max(schedule.free_ns(device), schedule.ready_ns(child, device))
+                        if soonest is None or start <= soonest[0]:
+                            soonest = start, self._level[child], child
                 if soonest is not None:
                     start, key, op = soonest
                     best = min(best, (start, key, place, op, device))
@@ -112,22 +122,6 @@ class EarliestStart:
                 return max(ready, free), key, op
             heapq.heapreplace(later, (ready, key, op))
         return None
-
-    def _unless_awake(
-        self, device: int, soonest: tuple[float, float, int] | None
-    ) -> tuple[float, float, int] | None:
-        """Next (start, key, op) on a device that may be waiting for a favorite; None where nothing can start."""
-        child, until = self._awake[device]
-        if child < 0 or self._done[child] or (soonest is not None and soonest[2] == child):
-            return soonest
-        if soonest is not None:
-            start, key, op = soonest
-            soonest = (max(start, min(until, self._anywhere[op])), key, op)
-        if not self._waits_for[child] and self._is_current(child, device):
-            start = max(self._schedule.free_ns(device), self._schedule.ready_ns(child, device))
-            if soonest is None or start <= soonest[0]:
-                return start, self._level[child], child
-        return soonest
 
     def _is_current(self, op: int, device: int) -> bool:
         """True if an op could still go to a device."""
@@ -208,16 +202,6 @@ class FavoriteChildren(NamedTuple):
     left_out: int  # windows of the graph whose program did not end in time: no op there has a favorite
 
 
-class _Window(NamedTuple):
-    """Ops in a row, and the edges between them."""
-
-    first: int
-    last: int  # the op behind them
-    source: np.ndarray  # [E] ops, an edge for each pair
-    target: np.ndarray  # [E]
-    transfer_ns: np.ndarray  # [E] what crossing takes; 0 where both are in one unit and so never apart
-
-
 def favorite_children(problem: Problem, window_edges: int, limit_s: float) -> FavoriteChildren:
     """Solves the relaxed program of Hanen & Munier (1995), as Baechi does (Jeon et al. 2020), with HiGHS.
 
@@ -231,53 +215,49 @@ def favorite_children(problem: Problem, window_edges: int, limit_s: float) -> Fa
     a row with at most so many: what crosses a border has no favorite, and each window has a step of its own to shorten.
     A program that ends after ``limit_s`` of all together does not count: then favorites depend on the machine.
     """
-    child = np.full(problem.num_ops, -1, np.int64)
-    transfer_ns = np.zeros(problem.num_ops)
+    graph, unit, ops = problem.op_graph, problem.unit_of_op, problem.num_ops
+    child, transfer_ns = np.full(ops, -1, np.int64), np.zeros(ops)
     left_out, deadline = 0, time.monotonic() + limit_s
     costs = problem.fastest_ns().astype(np.float64)
-    for window in _windows(problem, window_edges):
-        apart = _solved(window, costs, deadline - time.monotonic())
+    keys, position = np.unique(graph.consumer.astype(np.int64) * ops + graph.producer, return_inverse=True)
+    crossing_ns = np.zeros(len(keys))  # of an edge for each pair; 0 in one unit, which is never apart
+    np.maximum.at(crossing_ns, position, graph.mean_transfer_ns[graph.tensor])
+    source, target = keys % max(ops, 1), keys // max(ops, 1)
+    crossing_ns[unit[source] == unit[target]] = 0
+    # Edges are in the order of their readers, so that a window's are those of its ops.
+    ends = np.searchsorted(target, np.arange(ops + 1)).tolist()
+    begin, end = 0, 0
+    while end < ops:
+        begin, end = end, end + 1
+        while end < ops and ends[end + 1] - ends[begin] <= window_edges:
+            end += 1
+        rows = np.arange(ends[begin], ends[end])
+        rows = rows[source[rows] >= begin]
+        if not (crossing_ns[rows] > 0).any():
+            continue
+        pairs, limit_left_s = (source[rows] - begin, target[rows] - begin), deadline - time.monotonic()
+        apart = _solved(costs[begin:end], *pairs, crossing_ns[rows], limit_left_s)
         if apart is None:
             left_out += 1
             continue
-        near = (apart < _NEAR) & (window.transfer_ns > 0)
-        child[window.source[near]] = window.target[near]
-        transfer_ns[window.source[near]] = window.transfer_ns[near]
+        near = rows[(apart < _NEAR) & (crossing_ns[rows] > 0)]
+        child[source[near]] = target[near]
+        transfer_ns[source[near]] = crossing_ns[near]
     return FavoriteChildren(child, transfer_ns, left_out)
 
 
-def _windows(problem: Problem, window_edges: int) -> list[_Window]:
-    """The graph cut into runs of ops, without runs in which no edge could cross."""
-    graph, unit, ops = problem.op_graph, problem.unit_of_op, problem.num_ops
-    keys, position = np.unique(graph.consumer.astype(np.int64) * ops + graph.producer, return_inverse=True)
-    longest_ns = np.zeros(len(keys))
-    np.maximum.at(longest_ns, position, graph.mean_transfer_ns[graph.tensor])
-    source, target = keys % max(ops, 1), keys // max(ops, 1)
-    longest_ns[unit[source] == unit[target]] = 0
-    # Edges are in the order of their readers, so that a window's are those of its ops.
-    ends = np.searchsorted(target, np.arange(ops + 1)).tolist()
-    windows, first = [], 0
-    while first < ops:
-        last = first + 1
-        while last < ops and ends[last + 1] - ends[first] <= window_edges:
-            last += 1
-        rows = np.arange(ends[first], ends[last])
-        rows = rows[source[rows] >= first]
-        if (longest_ns[rows] > 0).any():
-            windows.append(_Window(first, last, source[rows], target[rows], longest_ns[rows]))
-        first = last
-    return windows
+def _solved(
+    costs: np.ndarray, source: np.ndarray, target: np.ndarray, transfer_ns: np.ndarray, limit_s: float
+) -> np.ndarray | None:
+    """[E] how far apart the ends of each edge are, from 0 to 1; None where that was not found in time.
 
-
-def _solved(window: _Window, costs: np.ndarray, limit_s: float) -> np.ndarray | None:
-    """[E] how far apart the ends of each edge are, from 0 to 1; None where that was not found in time."""
+    Ops of a window take ``costs`` [N']; crossing of an edge [E] takes ``transfer_ns``.
+    """
     if limit_s <= 0:
         return None
-    ops, edges = window.last - window.first, len(window.source)
-    source, target = window.source - window.first, window.target - window.first
-    scale = max(float(costs[window.first : window.last].max()), float(window.transfer_ns.max()))
-    time_of_op = costs[window.first : window.last] / scale
-    move = window.transfer_ns / scale
+    ops, edges = len(costs), len(source)
+    scale = max(float(costs.max()), float(transfer_ns.max()))
+    time_of_op, move = costs / scale, transfer_ns / scale
     edge, empty = np.arange(edges), scipy.sparse.csr_array
     # Columns: starts, then distances, then the end of the step.
     starts = scipy.sparse.csr_array((np.ones(edges), (edge, source)), (edges, ops))
@@ -334,9 +314,8 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
             "favorites, and another run may find other ones; give smaller window_edges, or more time"
         )
 
-    def run(schedule: Schedule) -> None:
-        EarliestStart(problem, schedule, favorite.child, favorite.transfer_ns).run()
-
+    child, transfer_ns = favorite.child, favorite.transfer_ns
+    run = lambda schedule: EarliestStart(problem, schedule, child, transfer_ns).run()  # noqa: E731
     return fitting(problem, scheduled(problem, alike_devices(problem), run))
 
 

@@ -142,7 +142,13 @@ class SimulatedMemetic:
         self._starts = cheap_starts(problem, start, seed)
         self._given = len(np.unique(np.atleast_2d(start), axis=0))
         self._start_ns = np.full(len(self._starts), NEVER)
-        self._levels = _levels(problem, config)
+        # Levels worth a turn, well below the units: what repeats, then numbers of min-cut parts.
+        parts = [config.parts * config.finer**level for level in range(config.levels)]
+        self._levels = [count for count in parts if _FEWEST_UNITS * count <= problem.num_units]
+        if config.repeats and self._levels and problem.num_units >= _REPEATED_UNITS:
+            groups = int(repeated_groups(problem).max()) + 1
+            if _FEWEST_REPEATED <= groups <= problem.num_units // _FEWEST_UNITS:
+                self._levels.insert(0, _REPEATED)
         self._units: _Level | None = None
         self._edges = unit_graph(problem).edges
         self._turn = 0  # 0 times the starts
@@ -251,8 +257,19 @@ class SimulatedMemetic:
             slow = self._best_ns > best_ns[fastest] * (1 + self._config.setback)
             self._best = np.where(slow[:, np.newaxis], rows[fastest], self._best)
             self._best_ns = np.where(slow, best_ns[fastest], self._best_ns)
-            if again:
-                self._double_or_restart()
+            if again and int(min(self._best_ns.min(), self._start_ns.min())) < self._before_ns * (1 - _GAIN):
+                self._doublings, self._stalls = self._doublings + 1, 0  # units gained: longer turns
+            elif again:
+                # All chains but the fastest begin at starts; they change places, so that no plan is lost.
+                self._stalls += 1
+                fits = np.flatnonzero(self._start_ns < NEVER)
+                slower = np.argsort(self._best_ns, kind="stable")[min(1, len(self._best) - 1) :]
+                for chain in slower.tolist() if len(fits) else ():
+                    row = int(fits[-1 - self._restarts % len(fits)])
+                    plan, start = self._best[chain].copy(), self._starts[row].copy()
+                    self._starts[row], self._best[chain] = plan, start
+                    self._start_ns[row], self._best_ns[chain] = self._best_ns[chain], self._start_ns[row]
+                    self._restarts += 1
             self._before_ns = int(min(self._best_ns.min(), self._start_ns.min()))
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
@@ -274,21 +291,6 @@ class SimulatedMemetic:
         late = min(self._config.late << self._doublings, LONGEST_LATE)
         ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], late, axis=1)
         self._chains = Chains(rows, rows.copy(), ring, counts)
-
-    def _double_or_restart(self) -> None:
-        """The next turns are twice as long where units gained; else all chains but the fastest begin at starts."""
-        if int(min(self._best_ns.min(), self._start_ns.min())) < self._before_ns * (1 - _GAIN):
-            self._doublings, self._stalls = self._doublings + 1, 0
-            return
-        self._stalls += 1
-        fits = np.flatnonzero(self._start_ns < NEVER)
-        slower = np.argsort(self._best_ns, kind="stable")[min(1, len(self._best) - 1) :]
-        for chain in slower.tolist() if len(fits) else ():
-            row = int(fits[-1 - self._restarts % len(fits)])
-            # They change places, so that no plan is lost.
-            self._starts[row], self._best[chain] = self._best[chain].copy(), self._starts[row].copy()
-            self._start_ns[row], self._best_ns[chain] = self._best_ns[chain], self._start_ns[row]
-            self._restarts += 1
 
     def _level_of(self, group: np.ndarray) -> _Level:
         """Groups as units; the level of single units is made once, because that one comes again."""
@@ -314,17 +316,6 @@ class SimulatedMemetic:
         if whole:
             self._units = level
         return level
-
-
-def _levels(problem: Problem, config: MemeticConfig) -> list[int]:
-    """Levels worth a turn, well below the units: ``_REPEATED`` for what repeats, then numbers of min-cut parts."""
-    parts = [config.parts * config.finer**level for level in range(config.levels)]
-    parts = [count for count in parts if _FEWEST_UNITS * count <= problem.num_units]
-    if config.repeats and parts and problem.num_units >= _REPEATED_UNITS:
-        groups = int(repeated_groups(problem).max()) + 1
-        if _FEWEST_REPEATED <= groups <= problem.num_units // _FEWEST_UNITS:
-            return [_REPEATED, *parts]
-    return parts
 
 
 SPEC = MethodSpec(

@@ -25,8 +25,9 @@ def priorities(rule: str, problem: Problem, device_of_unit: np.ndarray, seed: in
     return RULES[rule](problem, np.asarray(device_of_unit), seed)
 
 
-# Rule -> the function that makes its priorities, of a problem, the devices [U] of a plan, and a seed.
-RULES: Mapping[str, Callable[[Problem, np.ndarray, int], np.ndarray]] = {
+RULES: Mapping[
+    str, Callable[[Problem, np.ndarray, int], np.ndarray]
+] = {  # of a problem, a plan's devices, a seed
     # Forward ops of all parts of the batch before backward ones, part by part (GPipe: Huang et al. 2019).
     "all_forward": lambda problem, row, seed: ranked(problem.backward_ops(), problem.part_of_op()),
     # Longest way to the end of the step first, on the fastest devices and without transfers (Graham 1969).

@@ -49,26 +49,6 @@ def static_mapping(problem: Problem, graph: UnitGraph, devices: np.ndarray, shar
         raise InputError(missing)
     if len(devices) == 1 or not graph.num_units:
         return np.zeros(graph.num_units, np.int32)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for file, lines in _scotch_files(problem, graph, devices, shares).items():
-            (folder / file).write_text("\n".join(lines) + "\n")
-        command = [_PROGRAM, "-Cd", "-ffixed.map", "units.grf", "devices.tgt", "found.map"]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"{_PROGRAM} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-        pairs = np.loadtxt(folder / "found.map", np.int64, skiprows=1, ndmin=2)
-    part = np.zeros(graph.num_units, np.int32)
-    part[pairs[:, 0]] = pairs[:, 1]
-    return part
-
-
-def _scotch_files(
-    problem: Problem, graph: UnitGraph, devices: np.ndarray, shares: np.ndarray
-) -> dict[str, list[str]]:
-    """Lines of the graph, of the devices and of the units that may be on one of these devices alone."""
     # Version 0; how many; from 0, no labels, weights of edges and of vertices; a line for each unit.
     offset, neighbor, num_bytes = adjacency(graph)
     weights = whole_shares(num_bytes)
@@ -86,12 +66,25 @@ def _scotch_files(
     quickest = far[~np.eye(len(devices), dtype=bool)].min()
     distance = np.clip(np.rint(far / quickest), 1, _DISTANCES).astype(int)
     target += [" ".join(map(str, distance[k, :k].tolist())) for k in range(1, len(devices))]
-    # How many, then unit and device.
+    # Units that may be on one of these devices alone: how many, then unit and device.
     may = problem.allowed[:, devices]
     fixed = np.flatnonzero(may.sum(axis=1) == 1)
-    pairs = zip(fixed.tolist(), may[fixed].argmax(axis=1).tolist(), strict=True)
-    fixed_lines = [str(len(fixed)), *(f"{unit}\t{part}" for unit, part in pairs)]
-    return {"units.grf": units, "devices.tgt": target, "fixed.map": fixed_lines}
+    pairs_fixed = zip(fixed.tolist(), may[fixed].argmax(axis=1).tolist(), strict=True)
+    fixed_lines = [str(len(fixed)), *(f"{unit}\t{part}" for unit, part in pairs_fixed)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for file, lines in (("units.grf", units), ("devices.tgt", target), ("fixed.map", fixed_lines)):
+            (folder / file).write_text("\n".join(lines) + "\n")
+        command = [_PROGRAM, "-Cd", "-ffixed.map", "units.grf", "devices.tgt", "found.map"]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{_PROGRAM} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        pairs = np.loadtxt(folder / "found.map", np.int64, skiprows=1, ndmin=2)
+    part = np.zeros(graph.num_units, np.int32)
+    part[pairs[:, 0]] = pairs[:, 1]
+    return part
 
 
 def _leaves(node: int, devices: list[int]) -> dict[int, int]:
@@ -144,10 +137,7 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     turns.
     """
     graph, device_sets = unit_graph(problem), [accelerators(problem), usable_devices(problem)]
-
-    def split(devices: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        return min_cut_partition(problem, graph, len(devices), shares)
-
+    split = lambda devices, shares: min_cut_partition(problem, graph, len(devices), shares)  # noqa: E731
     return rows_of_partitions(problem, device_sets, split)
 
 

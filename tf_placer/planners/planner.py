@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -67,7 +67,8 @@ class Method(Protocol):
         while len(decisions := method.ask(most)):
             method.tell(decisions, evaluated(context, decisions))
 
-    ``state`` is all that its next plans depend on.
+    ``state`` is all that its next plans depend on. A method that can prove a lower bound has ``proven_s()``, too:
+    seconds that every placement that fits takes in the simulator, 0 where nothing is proven.
     """
 
     def ask(self, most: float) -> Decisions | np.ndarray:
@@ -81,11 +82,3 @@ class Method(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` returned, also in another process."""
-
-
-@runtime_checkable
-class Proving(Protocol):
-    """Lower bound of a method that can prove one."""
-
-    def proven_s(self) -> float:
-        """Seconds: no placement that fits takes less in the simulator; 0 where nothing is proven."""

@@ -9,7 +9,7 @@ import shutil
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,25 +23,17 @@ _LEARNER = "learner-"
 _REST = "json"  # name of what is no array in a planner's file
 
 
-class Resumable(Protocol):
-    """State that is saved and restored, so that another process continues exactly as this one would."""
-
-    def state(self) -> dict[str, Any]: ...
-
-    def restore(self, state: dict[str, Any]) -> None: ...
-
-
 class Kept:
     """State of a method inside a method; of a learner nothing is kept."""
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
         self._state = state or {}
-        self._planner: Resumable | None = None
+        self._planner: Any = None  # with ``state`` and ``restore``, as ``planners.planner.Method``
 
     def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
         """Keeps nothing."""
 
-    def track_state(self, planner: Resumable) -> bool:
+    def track_state(self, planner: Any) -> bool:
         self._planner = planner
         if self._state:
             planner.restore(self._state)
@@ -124,7 +116,7 @@ class Checkpoint:
             lambda prefix: variables.read(str(prefix)).assert_consumed(),
         )
 
-    def track_state(self, planner: Resumable) -> bool:
+    def track_state(self, planner: Any) -> bool:
         """The same for a planner without variables, by its ``state``; returns whether there was one.
 
         Its file has arrays as they are, everything else as JSON.

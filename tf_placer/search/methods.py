@@ -182,7 +182,7 @@ _CHECKS: dict[Any, Callable[[str, Any], Any]] = {
 
 
 def configured(spec: MethodSpec, config: object | None = None) -> Any:
-    """The settings of a method: an instance of ``spec.config``, or name -> value where it differs from the default.
+    """The settings of a method, of an instance of ``spec.config`` or of name -> value where not as by default.
 
     Raises:
       InputError: neither of the two, a setting that the method lacks, or a value that is not possible.

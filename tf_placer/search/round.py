@@ -18,7 +18,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
-from tf_placer.planners.planner import Best, Method, Proving, Round
+from tf_placer.planners.planner import Best, Method, Round
 from tf_placer.problem.placement import Decisions, decisions_of
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.search.checkpoint import Checkpoint, Kept
@@ -228,7 +228,7 @@ class Run:
             return None
         batch = evaluated(context, plans)
         self._method.tell(batch.decisions, batch)
-        if isinstance(self._method, Proving) and isinstance(context.evaluator, SimulatedEvaluator):
+        if hasattr(self._method, "proven_s") and isinstance(context.evaluator, SimulatedEvaluator):
             batch = dataclasses.replace(batch, proven_s=self._method.proven_s())
         return batch
 
@@ -272,7 +272,7 @@ class Run:
                 method = types.SimpleNamespace(
                     ask=lambda most: planner.propose(),
                     tell=lambda decisions, times: planner.learn(decisions.device_of_unit, times.times_s),
-                    **({"proven_s": planner.proven_s} if isinstance(planner, Proving) else {}),
+                    **({"proven_s": planner.proven_s} if hasattr(planner, "proven_s") else {}),
                 )
             # A checkpoint from before planners were kept: their draws are made again.
             for _ in () if is_restored or spec.uses_start else range(context.rounds):

@@ -10,7 +10,6 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
-from tf_placer.agents.go.multi_task import MultiTaskPolicy
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
@@ -18,6 +17,7 @@ from tf_placer.agents.go.policy import (
     GoConfig,
     GoInputs,
     GoPolicy,
+    MultiTaskPolicy,
     committed,
     go_inputs,
     go_kind,

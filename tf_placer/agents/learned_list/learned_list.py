@@ -129,7 +129,7 @@ INPUTS_VERSION = 1  # of ``list_inputs``: rules that were taught with another ve
 _BINS = 32  # T
 _FAST = 1.5  # a fast device takes at most 1.5 times as long as the fastest one for all of the work
 _SLOWEST = 4.0  # of slowness
-_INPUTS_MOST = 2.0  # limit on the inputs of a rule's coefficients, in both directions
+_WITHIN = -2.0, 2.0  # limits on the inputs of a rule's coefficients
 _LITTLE = 1e-3
 
 
@@ -169,7 +169,8 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     slack_sum = np.bincount(node_of_op, weight * op_slack, nodes.count)
     slack = slack_sum / np.bincount(node_of_op, weight, nodes.count)
     op_ns = np.bincount(node_of_op, graph.op_ns, nodes.count)
-    log_work = _within(np.log(np.maximum(op_ns * nodes.count / max(op_ns.sum(), 1.0), _LITTLE)) / 3)
+    log_work = np.log(np.maximum(op_ns * nodes.count / max(op_ns.sum(), 1.0), _LITTLE)) / 3
+    log_work = np.clip(log_work, *_WITHIN)
     # Shares of a node's work by time: one half as early as possible, one as late.
     half_ns, window = graph.op_ns / 2, np.zeros((nodes.count, _BINS))
     for middle_ns in (graph.top_level_ns + half_ns, chain_ns - graph.bottom_level_ns + half_ns):
@@ -187,8 +188,8 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
         np.log(chain_ns / share_ns) / 2,
         np.log(tightness + _LITTLE) / 3,
     ]
-    traffic, parallel, tightness = _within(np.array(of_problem))
-    own_traffic = _within(np.log(own_traffic + _LITTLE) / 4)
+    traffic, parallel, tightness = np.clip(of_problem, *_WITHIN)
+    own_traffic = np.clip(np.log(own_traffic + _LITTLE) / 4, *_WITHIN)
     ones = np.ones(nodes.count)
     context = [ones, 2 * slack, log_work, traffic, parallel, own_traffic, 0, tightness]
     place, share = np.arange(nodes.count) / max(nodes.count, 1), own_bytes / max(own_bytes.mean(), 1.0)
@@ -208,10 +209,6 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     )
 
 
-def _within(values: np.ndarray) -> np.ndarray:
-    return np.clip(values, -_INPUTS_MOST, _INPUTS_MOST)
-
-
 class ListPlacer:
     """Applies rules to a problem: ``rows = ListPlacer(problem, config)(rules)``."""
 
@@ -228,9 +225,8 @@ class ListPlacer:
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
 
 
-# Weights of a rule by hand: speed of the op, crossing bytes, and full devices.
 _UNTAUGHT = {"slowness": -2.0, "load": -0.3, "rival": -0.5, "transfer": -1.0, "affinity": 1.0}
-_UNTAUGHT |= {"full": -3.0, "overfull": -0.5}
+_UNTAUGHT |= {"full": -3.0, "overfull": -0.5}  # by hand: speed of the op, crossing bytes, full devices
 _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
 
 
