@@ -196,14 +196,8 @@ def tied_by_rules(
     2. What has one reader goes with it, groups taken as ops, until nothing merges (``single_consumer``).
     3. Steps of an unrolled layer are a group each (``unrolled_calls``), and so are layers (``name_scope``).
 
-    The rules of names come first, because the second one treats their groups as ops.
-
-    Args:
-      problem: what is placed.
-      step_pattern: where the name scope of one step of an unrolled layer ends; "" for none.
-      layer_pattern: names of one layer capture the same; "" for none.
-      largest_share: share of all work that the rule of the only reader may bring together; where a group has more, all
-        are kept below.
+    The rules of names come first, because the second one treats their groups as ops. Where that one brings more than
+    ``largest_share`` of all work together, all groups are kept below. Patterns are as in ``ColocRlConfig``.
     """
     # The ops as the rules read them; what has no bytes is a control edge.
     graph = problem.op_graph
@@ -239,12 +233,7 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
 
     Departures from the paper: a group that units of several kinds are in, by the devices that they may run on, is
     split; and where more than ``most`` are left, those of each kind are folded into min-cut parts, as many as its share
-    of groups. Where no unit has a choice there is one group without units.
-
-    Args:
-      problem: what is placed.
-      tied: [U] keys.
-      most: how many groups, or one for each kind where there are more kinds.
+    of groups, at least one. Where no unit has a choice there is one group without units. Units have keys ``tied`` [U].
     """
     classes = legality_classes(problem.allowed)
     groups = Groups.of(problem, tied.astype(np.int64) * (len(classes.legal) + 1) + classes.class_of_unit + 1)

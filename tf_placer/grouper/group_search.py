@@ -25,12 +25,8 @@ class GroupedPlans:
     def __init__(self, problem: Problem, parts: int, levels: int, one_kind: bool = False) -> None:
         """Sorts nothing yet: a level is made at its first use.
 
-        Args:
-          problem: whose units.
-          parts: level k has ``parts * 2^k`` min-cut parts, split by slack (``slack_groups``).
-          levels: how many.
-          one_kind: split the groups until all units of each may be on the same devices. A device that is legal for a
-            group is then legal for all of it.
+        Level k has ``parts * 2^k`` min-cut parts, split by slack (``slack_groups``); of one kind also until all units
+        of a group may be on the same devices, so that what is legal for a group is legal for all of it.
         """
         self._problem = problem
         self._one_kind = one_kind
@@ -83,14 +79,8 @@ def toward_elites(
 ) -> np.ndarray:
     """p <- (1 - a) p + a f, where f are the frequencies of the fastest draws (Rubinstein 1999).
 
-    Of all tables of independent choices, f is nearest to those draws in cross entropy.
-
-    Args:
-      probability: [G, D] p.
-      drawn: [B, G] choices.
-      runtime_s: [B] seconds; not finite where a draw does not run, which is no elite.
-      elites: how many draws count, at least 1; fewer where fewer run, and with none p stays.
-      smoothing: a, in [0, 1].
+    Of all tables p [G, D] of independent choices, f is nearest to those draws [B, G] in cross entropy. At most so many
+    ``elites`` count, whose times [B] are finite; with none p stays. ``smoothing`` is a, in [0, 1].
     """
     order = np.argsort(runtime_s, kind="stable")
     order = order[np.isfinite(runtime_s[order])][:elites]
@@ -106,13 +96,9 @@ def children(
 ) -> np.ndarray:
     """[count, G] or [count, G, D] keys: children of an elite and another each (Goncalves & Resende 2011).
 
-    Args:
-      keys: [P, G] of the last generation, the fastest first; or [P, G, D], where the D keys of a group stay together.
-      elites: how many of them are elites, in [1, P).
-      count: how many children.
-      bias: probability that a child has a key from its elite parent.
-      mutation: probability that a child's key is drawn anew, uniformly.
-      generator: draws.
+    Keys are [P, G] of the last generation, the fastest first, of which the first in [1, P) are elites; or [P, G, D],
+    where the D keys of a group stay together. A child has a key from its elite parent with a probability ``bias``, and
+    with a probability ``mutation`` the key is drawn anew, uniformly.
     """
     elite = keys[generator.integers(elites, size=count)]
     mate = keys[generator.integers(elites, len(keys), size=count)]

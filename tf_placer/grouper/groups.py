@@ -332,12 +332,8 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Group
     """Groups of the units that have a choice: each legality class cut into its share of groups.
 
     A min cut keeps a weight gradient, which only an update waits for, with the activation that it reads; over such
-    groups no plan is better than 0.76 of one device on Inception-V3 and two K40. Split by slack they allow 0.67.
-
-    Args:
-      problem: whose units.
-      num_groups: G, most groups; more where there are more classes. Some may be left without units.
-      kind: one of ``KINDS``.
+    groups no plan is better than 0.76 of one device on Inception-V3 and two K40. Split by slack they allow 0.67. There
+    are at most ``num_groups``, or a group for each class; some may be left without units. ``kind`` is one of ``KINDS``.
     """
     classes = legality_classes(problem.allowed)
     class_of_group = group_shares(classes.units_of_class, num_groups)

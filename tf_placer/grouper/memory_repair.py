@@ -27,12 +27,9 @@ class MemoryRepair:
     ) -> None:
         """Sorts the units into classes.
 
-        Args:
-          problem: gives capacities, and where units may be.
-          need_bytes: [U] int64, what each unit takes of its device's memory.
-          order: [U] all units, neighbors near each other.
-          reserve: of the memory that nothing needs, the share that every device keeps free for what is not counted,
-            such as copies that are sent: a device that is full to the brim cannot run anything.
+        A unit takes ``need_bytes`` [U] of its device's memory; in ``order`` [U] neighbors are near each other. Of the
+        memory that nothing needs every device keeps the share ``reserve`` free for what is not counted, such as copies
+        that are sent: a device that is full to the brim cannot run anything.
         """
         self._problem = problem
         self.need_bytes = need_bytes.astype(np.int64)  # [U], what each unit takes
@@ -47,9 +44,7 @@ class MemoryRepair:
         needy = order[self.need_bytes[order] > 0]
         if len(needy):
             # Of the whole memory and not of a byte: the classes are the same in whatever unit bytes are counted.
-            size = np.floor(np.log2(self.need_bytes[needy] / float(self.capacity_bytes.sum()))).astype(
-                np.int64
-            )
+            size = np.floor(np.log2(self.need_bytes[needy] / float(self.capacity_bytes.sum())))
             has_choice = problem.allowed[needy].sum(axis=1) > 1
             self._classes += [needy[~has_choice]] if not has_choice.all() else []
             sizes = np.unique(size[has_choice])[::-1]
@@ -107,14 +102,10 @@ class MemoryRepair:
 
 
 def repairs(problem: Problem, order: np.ndarray | None = None) -> tuple[MemoryRepair, MemoryRepair]:
-    """Repairs by certain needs of memory, and by likely ones.
+    """Repairs by certain needs of memory, and by likely ones, in an order [U] or the order of use.
 
     What stays with a unit is certain. Likely it needs that and what its outputs hold at the fullest moment of a step;
     then half of the free memory is kept free.
-
-    Args:
-      problem: what is placed.
-      order: [U] all units, neighbors near each other; ``order_of_use`` without.
     """
     order = order_of_use(problem) if order is None else order
     need = problem.resident_bytes

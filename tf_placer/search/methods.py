@@ -125,14 +125,10 @@ def register(
     goes_on: bool = False,
     replace: bool = False,
 ) -> None:
-    """Adds a method that has no settings.
+    """Adds a method that has no settings; for other arguments see ``MethodSpec`` and ``add``.
 
-    Args:
-      name: small letters, digits and ``_``.
-      method: of the search's ``Context``; returns a ``Method``, or yields rounds that it has evaluated; the first line
-        of its docstring describes it.
-      uses_start, goes_on: see ``MethodSpec``.
-      replace: see ``add``.
+    The method is a function of the search's ``Context`` that returns a ``Method``, or yields rounds that it has
+    evaluated; the first line of its docstring describes it. Its name is of small letters, digits and ``_``.
 
     Raises:
       InputError: as ``add``, or the method cannot be called or has no docstring.

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -193,19 +192,7 @@ class Recorder:
 class Progress(Protocol):
     """Observer that is given every round: ``with progress: progress.show(entry)``."""
 
-    def __enter__(self) -> object: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, entry: HistoryEntry) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def __enter__(self) -> Silent:
+    def __enter__(self) -> object:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -213,6 +200,10 @@ class Silent:
 
     def show(self, entry: HistoryEntry) -> None:
         return None
+
+
+class Silent(Progress):
+    """Shows nothing."""
 
 
 class ConsoleProgress:

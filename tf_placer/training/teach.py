@@ -104,7 +104,7 @@ def teach(
       show: called with each epoch when it ends.
 
     Returns:
-      All epochs, those of earlier calls included.
+      All epochs, with those of earlier calls.
 
     Raises:
       InputError: no lesson, or a folder that holds another training, is damaged, in use or cannot be written to.
@@ -153,16 +153,9 @@ def kept_plans(
 ) -> Plans:
     """Good plans in which all units of a group are together; searched, or found by an earlier call.
 
-    Devices are searched first, then levels for them (``improved_levels``).
-
-    Args:
-      problem: what is placed.
-      group_of_unit: [U] int32, from 0 on.
-      searches: K, with seeds from 0 on.
-      evaluations: of each, and a fiftieth as many of levels, which take longer.
-      folder: has a file for each problem, grouping and budget.
-      tasks: what the plans decide (``JointPlans``).
-      levels: of tasks beyond devices.
+    K ``searches`` of devices, with seeds from 0 on and so many evaluations each, and of levels for them
+    (``improved_levels``), which take longer, in a fiftieth as many. Tasks and levels are as in ``JointPlans``; the
+    folder has a file for each problem, grouping and budget.
 
     Raises:
       InputError: a file there is damaged, or there is nothing to be fused where fusion is a task.
