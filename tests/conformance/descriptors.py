@@ -46,7 +46,7 @@ from tf_placer.networks.seq2seq import (
     Seq2SeqPlacer,
 )
 from tf_placer.planners.cp_sat import CpSatConfig
-from tf_placer.planners.partitioners import why_missing
+from tf_placer.planners.plain import why_missing
 from tf_placer.planners.population import BrkgaConfig, CemConfig
 from tf_placer.problem.problem import Problem
 

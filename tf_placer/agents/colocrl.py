@@ -239,7 +239,19 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
     groups = Groups.of(problem, tied.astype(np.int64) * (len(classes.legal) + 1) + classes.class_of_unit + 1)
     chosen = _with_choice(groups)
     if len(chosen) > most:
-        groups = Groups.of(problem, _folded(groups, most))
+        # Folded into min-cut parts of the groups of each class; undecided units have the key -1.
+        coarse = groups.coarse_problem()
+        classes = legality_classes(coarse.allowed)
+        counts = classes.units_of_class
+        spare, graph = max(most - len(counts), 0), unit_graph(coarse)
+        key, used = np.full(coarse.num_units, -1), 0
+        for number, count in enumerate(counts):
+            members = classes.class_of_unit == number
+            share = 1 + int(spare * count // counts.sum())
+            parts = np.cumsum(members) - 1 if count <= share else min_cut_partition(coarse, graph, share)
+            key[members] = used + np.unique(parts[members], return_inverse=True)[1]
+            used = int(key.max()) + 1
+        groups = Groups.of(problem, key[groups.group_of_unit])
         chosen = _with_choice(groups)
     if not len(chosen):
         return Groups(problem, np.ones(problem.num_units, np.int32), classes.legal)
@@ -253,26 +265,6 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
 
 def _with_choice(groups: Groups) -> np.ndarray:
     return np.flatnonzero(groups.legal.sum(axis=1) > 1)
-
-
-def _folded(groups: Groups, most: int) -> np.ndarray:
-    """[U] keys, at most ``most`` (or one for each class), -1 for undecided units.
-
-    They are min-cut parts of the groups of each class.
-    """
-    coarse = groups.coarse_problem()
-    classes = legality_classes(coarse.allowed)
-    counts = classes.units_of_class
-    spare = max(most - len(counts), 0)
-    graph = unit_graph(coarse)
-    key, used = np.full(coarse.num_units, -1), 0
-    for number, count in enumerate(counts):
-        members = classes.class_of_unit == number
-        share = 1 + int(spare * count // counts.sum())
-        parts = np.cumsum(members) - 1 if count <= share else min_cut_partition(coarse, graph, share)
-        key[members] = used + np.unique(parts[members], return_inverse=True)[1]
-        used = int(key.max()) + 1
-    return key[groups.group_of_unit]
 
 
 class ColocRlPolicy(SequencePolicy):

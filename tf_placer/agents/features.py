@@ -231,11 +231,11 @@ def device_features(cluster: Cluster) -> np.ndarray:
 
     Equal devices have the same features; ``device_numbers`` tells them apart.
     """
-    shares = [
-        _log_share(np.array([getattr(device, field) for device in cluster.devices], np.float64))
-        for field in ("peak_flops", "memory_bytes_per_s", "memory_bytes")
-    ]
-    widths = _log_share(np.array([link.bytes_per_s for link in cluster.links], np.float64))
+    fields = ("peak_flops", "memory_bytes_per_s", "memory_bytes")
+    amounts = [[getattr(device, field) for device in cluster.devices] for field in fields]
+    amounts.append([link.bytes_per_s for link in cluster.links])
+    floored = [np.maximum(np.array(of_each, np.float64), 1.0) for of_each in amounts]  # below 1 counts as 1
+    *shares, widths = (np.log10(of_each / of_each.max(initial=1.0)) for of_each in floored)
     rows = []
     for position, device in enumerate(cluster.devices):
         outgoing = [i for i, link in enumerate(cluster.links) if link.source == position]
@@ -265,12 +265,6 @@ def device_numbers(cluster: Cluster) -> np.ndarray:
         numbers.append(DEVICE_TYPES.index(device.type) * MAX_DEVICES + seen[device.type])
         seen[device.type] += 1
     return np.array(numbers, np.int32)
-
-
-def _log_share(amounts: np.ndarray) -> np.ndarray:
-    """log10 of each amount over the largest; amounts below 1 count as 1."""
-    amounts = np.maximum(amounts, 1.0)
-    return np.log10(amounts / amounts.max(initial=1.0))
 
 
 _SLOWEST = 3.0  # decades, limit on the slowness of a group on a device
@@ -326,6 +320,14 @@ def graph_inputs(problem: Problem, landmarks: int, seed: int) -> GraphInputs:
         device_features=tf.constant(device_features(problem.cluster)),
         device_numbers=tf.constant(device_numbers(problem.cluster)),
     )
+
+
+def with_drawn_numbers(graph: GraphInputs, seed: tf.Tensor) -> GraphInputs:
+    """A problem with other device numbers, distinct ones of the same types."""
+    order = tf.argsort(tf.random.stateless_uniform([MAX_DEVICES], seed), stable=True)
+    kind = graph.device_numbers // MAX_DEVICES
+    numbers = kind * MAX_DEVICES + tf.gather(order, graph.device_numbers % MAX_DEVICES)
+    return graph._replace(device_numbers=numbers)
 
 
 def one_device(groups: int) -> DeviceChoices:

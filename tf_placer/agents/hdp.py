@@ -300,7 +300,7 @@ class HdpLearner(PolicyLearner):
             loss = self._loss(scores, lesson, actions)
         gradients = tape.gradient(loss, [variables for variables, _ in self._optimizers])
         apply_gradients(gradients, self._optimizers, self._clip)
-        if self._config.has_rows:
+        if self.policy.has_rows:
             choices = self.inputs.choices
             shape = [self.samples_per_update, *choices.legal.shape]
             shift = shift_to_elites(

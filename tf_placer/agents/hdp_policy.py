@@ -80,11 +80,6 @@ class HdpConfig(Settings):
     valid_only_after: ClassVar[int] = 500  # updates after which only placements that run may teach
     failing_reward: ClassVar[float] = -10.0
 
-    @property
-    def has_rows(self) -> bool:
-        """True if the Placer has logits of each group."""
-        return self.loss == "cross_entropy" and self.row_step > 0
-
 
 class HdpInputs(NamedTuple):
     """A problem for ``HdpPolicy``, with G' of the policy's G groups."""
@@ -271,6 +266,7 @@ class HdpPolicy(snt.Module):
         super().__init__(name="hdp_policy")
         self.config = config
         self.num_groups = num_groups or config.num_groups
+        self.has_rows = config.loss == "cross_entropy" and config.row_step > 0  # logits of each group
         widths = config.type_embedding, config.grouper_hidden
         self.grouper = FeedForwardGrouper(self.num_groups, NUM_TYPES, *widths)
         self.placer = Seq2SeqPlacer(
@@ -279,7 +275,7 @@ class HdpPolicy(snt.Module):
             config.tanh_constant,
             config.temperature,
             groups_per_step=config.groups_per_step,
-            group_rows=self.num_groups if config.has_rows else 0,
+            group_rows=self.num_groups if self.has_rows else 0,
         )
         # Widths are the same for every problem: the layers can be made now.
         self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, FIXED_WIDTH + config.landmarks]))

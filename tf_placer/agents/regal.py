@@ -261,7 +261,28 @@ class RegalLearner(snt.Module):
             if self._runs <= config.plain_runs:
                 self._reference_s = min(self._reference_s, float(self._times[0]))
             elif len(self._actions):
-                self._teach()
+                # A step of REINFORCE. The paper's has one action, and one reward: how much less the run's best takes
+                # than that of a plain run. A failing plan counts as twice as slow as the slowest that runs.
+                actions, times_s = self._actions, self._drawn_s
+                if self._is_paper:
+                    actions, times_s = actions[:1], self._times[:1]
+                reference_s = self._reference_s if np.isfinite(self._reference_s) else 1.0
+                failing_s = 2 * max(times_s[np.isfinite(times_s)].max(initial=0.0), reference_s)
+                rewards = 1 - np.where(np.isfinite(times_s), times_s, failing_s) / reference_s
+                if self._is_paper:
+                    advantage = self.baseline.advantage(tf.constant(rewards, tf.float32), tf.ones(1))
+                else:
+                    advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-9)
+                    advantage = tf.constant(advantage, tf.float32)
+
+                def loss() -> tf.Tensor:
+                    choices = self.policy(self._inputs)
+                    log_prob = score(choices, tf.constant(actions)) / self._legal.size
+                    entropy = sum(tf.reduce_mean(masked.entropy(logits)) for logits in choices)
+                    taught = reinforce_loss(log_prob, advantage, tf.ones(len(actions)))
+                    return taught - config.entropy_weight * entropy
+
+                descend(loss, [(self.policy.trainable_variables, self.optimizer)], config.gradient_clip)
             self._begin()
 
     def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -281,35 +302,6 @@ class RegalLearner(snt.Module):
     def devices(self, keys: np.ndarray) -> np.ndarray:
         """[B, G] the legal device of each group's largest key."""
         return np.where(self._legal, keys, -1.0).argmax(axis=2)
-
-    def _teach(self) -> None:
-        """A step of REINFORCE."""
-        config = self._config
-        if self._is_paper:
-            # One action, and one reward: how much less the run's best takes than that of a plain run.
-            actions = self._actions[:1]
-            reward = tf.constant(self._rewards(self._times[:1]), tf.float32)
-            advantage = self.baseline.advantage(reward, tf.ones(1)).numpy()
-        else:
-            actions, rewards = self._actions, self._rewards(self._drawn_s)
-            advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-9)
-
-        def loss() -> tf.Tensor:
-            choices = self.policy(self._inputs)
-            log_prob = score(choices, tf.constant(actions)) / self._legal.size
-            taught = reinforce_loss(log_prob, tf.constant(advantage, tf.float32), tf.ones(len(actions)))
-            return taught - config.entropy_weight * sum(
-                tf.reduce_mean(masked.entropy(logits)) for logits in choices
-            )
-
-        descend(loss, [(self.policy.trainable_variables, self.optimizer)], config.gradient_clip)
-
-    def _rewards(self, runtime_s: np.ndarray) -> np.ndarray:
-        """[S] 1 - t / t_plain; a failing plan counts as twice as slow as the slowest plan that runs."""
-        reference_s = self._reference_s if np.isfinite(self._reference_s) else 1.0
-        runs = runtime_s[np.isfinite(runtime_s)]
-        failing_s = 2 * max(runs.max(initial=0.0), reference_s)
-        return 1 - np.where(np.isfinite(runtime_s), runtime_s, failing_s) / reference_s
 
     def state(self) -> dict[str, Any]:
         """The run, the weights, the optimizer's moments, and the generator's state."""

@@ -80,14 +80,6 @@ class TabularPolicy(snt.Module):
         return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
 
 
-class Tables(snt.Module):
-    """A table for devices, if they are decided, and one for each further task."""
-
-    def __init__(self, tables: list[TabularPolicy]):
-        super().__init__(name="tables")
-        self.tables = tables
-
-
 @dataclasses.dataclass(frozen=True)
 class TabularConfig(Settings):
     """A device for each group from one row of logits, without a network; with further tasks a level of each, too.
@@ -128,7 +120,10 @@ class TabularLearner(PolicyLearner):
             leveled = dataclasses.replace(groups, legal=legal)
             inputs.append(tabular_inputs(leveled, neutral, config.start_probability))
         tables = [TabularPolicy(groups.count, table_inputs.legal.shape[1]) for table_inputs in inputs]
-        policy = Tables(tables) if is_joint else tables[0]
+        policy: Any = tables[0]
+        if is_joint:  # a table for devices, if they are decided, and one for each further task
+            policy = snt.Module(name="tables")
+            policy.tables = tables
         of_problem = {"inputs": device_inputs, "all_inputs": inputs, "joint": joint, "start": start}
         super().__init__("tabular_learner", policy, config, warm_start, [seed, 0x7AB], **of_problem)
         self._tables = tables

@@ -30,7 +30,7 @@ from tf_placer.base.quantities import size
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.fleet.address import INSTALL, ray_version, why_no_ray
 from tf_placer.ops.build import build_library
-from tf_placer.planners import partitioners
+from tf_placer.planners.plain import why_missing
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import are_workers_open, loopback_library, preloading
 
@@ -101,7 +101,7 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
         cluster, devices = _devices(probed)
         contents = [contents_of(kind) for kind in kinds()]
         cores, memory = cores_of_this_process(), memory_of_this_process()
-        compiler, scotch, ray = os.environ.get("CXX", "g++"), partitioners.why_missing(), ray_version()
+        compiler, scotch, ray = os.environ.get("CXX", "g++"), why_missing(), ray_version()
         path = shutil.which(compiler)
         missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
         findings = [

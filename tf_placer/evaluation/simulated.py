@@ -277,7 +277,7 @@ class AnyOrderEvaluator(SampleAverageEvaluator):
 
 
 def search_simulator(problem: Problem) -> SimulatedEvaluator:
-    """Simulator for searches: any order where an executor's threads decide it, one order where a queue does."""
+    """Simulator for searches: any order where an executor's threads decide, one order where a queue does."""
     if problem.cluster.newest_first().any():
         return AnyOrderEvaluator(problem)
     return SimulatedEvaluator(problem)

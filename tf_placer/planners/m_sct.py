@@ -141,11 +141,8 @@ class EarliestStart:
         home = self._schedule.device_of_unit[unit]
         if home >= 0 and not self._sent_home[op]:
             self._sent_home[op] = True
-            self._enter(op, home)
-
-    def _enter(self, op: int, device: int) -> None:
-        self._choices[op] += 1
-        heapq.heappush(self._later[device], (self._schedule.ready_ns(op, device), self._level[op], op))
+            self._choices[op] += 1
+            heapq.heappush(self._later[home], (self._schedule.ready_ns(op, home), self._level[op], op))
 
     def _commit(self, op: int) -> None:
         self._done[op] = True
@@ -185,8 +182,9 @@ class EarliestStart:
                 self._commit(op)
                 waiting.extend(self._fed(op))
                 continue
+            self._choices[op] += len(places)
             for device in places:
-                self._enter(op, device)
+                heapq.heappush(self._later[device], (schedule.ready_ns(op, device), self._level[op], op))
             if self._favorite is not None:
                 self._anywhere[op] = max(schedule.ready_ns(op, device) for device in schedule.devices)
 

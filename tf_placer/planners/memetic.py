@@ -59,14 +59,6 @@ class MemeticConfig(Settings):
     uniform: float = setting(0.6, least=0, most=1)  # probability of one alone
 
 
-def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int) -> LocalSearch:
-    """A chain of local search from ``start`` [U].
-
-    An evaluator that is no simulator makes too few evaluations for levels and several chains (``SimulatedMemetic``).
-    """
-    return LocalSearch(problem, LocalSearchConfig(chains=1, late=config.late), start, seed)
-
-
 _FILE = pathlib.Path(__file__).with_name("edit_weights.json")
 
 
@@ -322,7 +314,10 @@ SPEC = MethodSpec(
     name="memetic",
     kind=Kind.IMPROVING,
     summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
-    build=memetic,
+    # An evaluator that is no simulator makes too few evaluations for levels and several chains.
+    build=lambda problem, config, start, seed: LocalSearch(
+        problem, LocalSearchConfig(chains=1, late=config.late), start, seed
+    ),
     config=MemeticConfig,
     build_inside=SimulatedMemetic,
     roles=frozenset({Role.MEMBER, Role.LEAD}),

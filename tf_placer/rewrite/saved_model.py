@@ -443,7 +443,7 @@ def _with_sizes(
     feeds: Mapping[str, tf.Tensor],
     give: Callable[[tf.Tensor, Sequence[int | None], str], tf.Tensor],
 ) -> Program:
-    """The program with its inputs given the plan's sizes by ``give``, None for those that are known."""
+    """The program with its inputs given the plan's sizes by ``give``, None for known ones."""
     node_of = {node.name: node for node in placed.graph_def.node}
     in_use, new_name, nodes = set(node_of), dict[str, str](), []
     for feed in item.feeds:

@@ -266,7 +266,7 @@ def under_orders(method: MethodSpec, order: str) -> MethodSpec:
         rules = (NO_ORDER, *rules_for(context.problem)) if order == AUTO_ORDER else (order,)
         until = 0.0  # the share of the budget at which a turn ends
         in_turn = dataclasses.replace(context, evaluations_left=lambda: context.left_until(until))
-        arms = [_Ordered(rule, method, config, in_turn, context.start) for rule in rules]
+        arms = [_Ordered(rule, method, config, in_turn, context.plans[0]) for rule in rules]
         if len(arms) > 1:
             for arm in arms:
                 yield arm.tried(context.plans[:_TRIED])
@@ -281,7 +281,7 @@ def under_orders(method: MethodSpec, order: str) -> MethodSpec:
                         yield from arm.turn(until)
                 arms = sorted(arms, key=lambda arm: arm.best.runtime_s)[: math.ceil(len(arms) / 2)]
         if order == AUTO_ORDER and arms[0].goes_on:
-            arms.append(_Ordered(SEARCHED_ORDER, method, config, in_turn, context.start))
+            arms.append(_Ordered(SEARCHED_ORDER, method, config, in_turn, context.plans[0]))
         is_late = False
         while any(arm.goes_on for arm in arms) or not is_late:
             best = min((arm.best for arm in arms), key=lambda best: best.runtime_s)
@@ -299,7 +299,7 @@ def under_orders(method: MethodSpec, order: str) -> MethodSpec:
             elif arm.rule == SEARCHED_ORDER and best.runtime_s < arm.best.runtime_s:
                 inside = functools.partial(OrderSearch, best.plan)
                 row = dataclasses.replace(methods.find(methods.PLAIN), uses_start=False, build_inside=inside)
-                arm = arms[-1] = _Ordered(SEARCHED_ORDER, row, config, in_turn, context.start)
+                arm = arms[-1] = _Ordered(SEARCHED_ORDER, row, config, in_turn, context.plans[0])
             until = context.used() + _ORDER_TURN
             until = until if is_late else min(until, max(_LATE, context.used()))
             yield from arm.turn(until)

@@ -17,8 +17,7 @@ from tf_placer.base.quantities import excess, percentage, size
 from tf_placer.cluster.cluster import Cluster, fullest_share, preset_names, short_device_name
 from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
 from tf_placer.graph.item import Item
-from tf_placer.planners.partitioners import metis
-from tf_placer.planners.plain import single_device_placements, topological_fill
+from tf_placer.planners.plain import metis, single_device_placements, topological_fill
 from tf_placer.problem.analytic_problem import VIEWS, analytic_problem
 from tf_placer.problem.bounds import least_share
 from tf_placer.problem.op_graph import TransferTimes

@@ -148,11 +148,6 @@ class Context:
         """[K, U], what such a method tries first: all that are given, or else the fastest of what costs nothing."""
         return self.starts.plans[:1] if self.given is None else self.given
 
-    @property
-    def start(self) -> np.ndarray:
-        """[U], the first of ``plans``."""
-        return self.plans[0]
-
 
 def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Round:
     """Evaluates placements [B, U], in the order that the context has, or all that B plans decide, as one round."""
@@ -164,19 +159,13 @@ def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Ro
     return Round(decisions, measurement.runtime_s, measurement.status == Status.OK)
 
 
-class _Drawing:
-    """A learner as a ``Method``; its state is in variables."""
-
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
-        self._actions: Any = None
-
-    def ask(self, most: float) -> Any:
-        self._actions, placements = self._learner.propose()
-        return placements
-
-    def tell(self, decisions: Decisions, times: Round) -> None:
-        self._learner.learn(self._actions, tf.constant(times.runtime_s), tf.constant(times.valid))
+def _taught(learner: Learner, context: Context) -> Iterator[Round]:
+    """Rounds of a learner, whose state is in variables."""
+    while True:
+        actions, placements = learner.propose()
+        batch = evaluated(context, placements)
+        learner.learn(actions, tf.constant(batch.runtime_s), tf.constant(batch.valid))
+        yield batch
 
 
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
@@ -253,7 +242,7 @@ class Run:
             warm_start = WarmStart(context.plans, context.starts.reference_s, simulate)
             learner = spec.build(problem, config, warm_start, seed)
             context.checkpoint.track(learner)
-            return _Drawing(learner)
+            return _taught(learner, context)
         if spec.kind is Kind.OWN_ROUNDS:
             method = spec.build(context, config)
             if not hasattr(method, "ask"):
@@ -264,7 +253,7 @@ class Run:
             simulator = simulator if ranks is None else simulator.ordered(ranks)
             method = spec.build_inside(problem, config, context.begins, seed, simulator)
         else:
-            start = context.start if spec.uses_start else None
+            start = context.plans[0] if spec.uses_start else None
             method = spec.build(problem, config, start, seed)
         is_restored = context.checkpoint.track_state(method)
         if spec.kind is Kind.IMPROVING and not self._is_inside:

@@ -11,7 +11,7 @@ import numbers
 import os
 import pathlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
@@ -43,7 +43,7 @@ from tf_placer.search.methods import (
     recorded,
 )
 from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult, Silent
-from tf_placer.search.round import Context, Round, Run, Starts, evaluated
+from tf_placer.search.round import Context, Run, Starts, evaluated
 
 Start = Placement | np.ndarray | Sequence[Placement]
 JOURNAL = "measured.jsonl"
@@ -135,7 +135,16 @@ def search(
     elif not isinstance(budget, Budget):
         budget = Budget(arguments.number("budget", budget, above=0), evaluations)
     seed = arguments.whole_number("seed", seed, 0, MAX_SEED)
-    spec = _row_of(method)
+    if isinstance(method, str):
+        spec = methods.find(method)
+    elif isinstance(method, MethodSpec):
+        spec = method
+    else:
+        arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+        # It need not be a plain function: it may be one with some arguments filled in. A start is its own affair.
+        inner: Any = method.func if isinstance(method, functools.partial) else method
+        spec = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), method)
+        spec = dataclasses.replace(spec, uses_start=True)
     settings = configured(spec, wrappers.get("config"))
     if progress is not None:
         parts = ("__enter__", "__exit__", "show")
@@ -214,18 +223,6 @@ def _wrapped(
     return dataclasses.replace(
         result, evaluations=result.evaluations + tried, search_s=result.search_s + search_s, history=history
     )
-
-
-def _row_of(method: object) -> MethodSpec:
-    if isinstance(method, MethodSpec):
-        return method
-    if isinstance(method, str):
-        return methods.find(method)
-    arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
-    # It need not be a plain function: it may be one with some arguments filled in.
-    inner = method.func if isinstance(method, functools.partial) else method
-    row = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), cast(Any, method))
-    return dataclasses.replace(row, uses_start=True)  # its own affair what it does with a start
 
 
 def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray | None:
@@ -446,11 +443,8 @@ def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult
       NothingFits: it does not fit in memory.
     """
 
-    def given(context: Context) -> Iterator[Round]:
-        yield evaluated(context, plan)
-
     _check_memory(problem)
-    recorder, unkept, spec = Recorder(Budget(evaluations=1)), Checkpoint(None, {}, 0.0), _row_of(given)
-    settings, simulator = configured(spec), SimulatedEvaluator(problem)
-    result = _run(spec, settings, simulator, recorder, 0, None, unkept, interrupt.Stop(), Silent().show)
-    return dataclasses.replace(result, method=name, found_by=name)
+    spec = methods.own_rounds(name, lambda context: iter([evaluated(context, plan)]))
+    recorder, unkept, stop = Recorder(Budget(evaluations=1)), Checkpoint(None, {}, 0.0), interrupt.Stop()
+    simulator = SimulatedEvaluator(problem)
+    return _run(spec, configured(spec), simulator, recorder, 0, None, unkept, stop, Silent().show)

@@ -12,7 +12,7 @@ from tests.tf_placer.problem.small_problems import problem_of, random_problem, s
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import whole_layers
-from tf_placer.planners.partitioners import (
+from tf_placer.planners.plain import (
     accelerators,
     metis,
     mincut,

@@ -9,7 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
+from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION, with_drawn_numbers
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
@@ -44,10 +44,8 @@ from tf_placer.agents.weights import (
 from tf_placer.base import arguments, masked
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
-from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights
@@ -343,7 +341,7 @@ class GoStudent(snt.Module):
     def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
         """Mean over the tasks that are taught."""
         numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
-        inputs = with_drawn_numbers(lesson.inputs, numbers)
+        inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
         plans = tf.repeat(lesson.plans, self._repeats, axis=0)
         losses = []
         if DEVICES in self.tasks:
@@ -391,15 +389,6 @@ def _mean(loss: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(weight * loss) / tf.maximum(tf.reduce_sum(weight), 1.0)
 
 
-def with_drawn_numbers(inputs: GoInputs, seed: tf.Tensor) -> GoInputs:
-    """A problem with other device numbers, distinct ones of the same types."""
-    graph = inputs.graph
-    order = tf.argsort(tf.random.stateless_uniform([MAX_DEVICES], seed), stable=True)
-    kind = graph.device_numbers // MAX_DEVICES
-    numbers = kind * MAX_DEVICES + tf.gather(order, graph.device_numbers % MAX_DEVICES)
-    return inputs._replace(graph=graph._replace(device_numbers=numbers))
-
-
 SPEC = MethodSpec(
     name="go",
     kind=Kind.LEARNED,
@@ -442,14 +431,13 @@ def _likeliest_then_draws(
     return tf.concat(devices, axis=0)
 
 
-def go_zero_shot(
-    problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0
-) -> np.ndarray | Decisions:
+def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0) -> Any:
     """Plans of an unseen graph by GO's taught policy (Zhou et al. 2020, section 4.4).
 
     The likeliest placement, then drawn ones (``committed``). Where a device holds more than it can,
-    the largest units move to devices with room. With further tasks, an order and fusion are drawn
-    for each. They are [K, U] int32, distinct and legal, their variables fit, and K <= B.
+    the largest units move to devices with room. They are [K, U] int32, distinct and legal, their
+    variables fit, and K <= B. With further tasks they are ``Decisions``: an order and fusion are
+    drawn for each.
 
     Raises:
       InputError: ``config.weights`` is no file of weights for such a policy.

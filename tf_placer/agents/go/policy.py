@@ -492,11 +492,13 @@ class MultiTaskPolicy(snt.Module):
         for task, of_task in enumerate(tf.unstack(noise)):
             # The largest logit with noise, task by task.
             before = _before(begins, state, task)
-            logits = self._logits(inputs, task, self._states(inputs, encoded, task, before), before)
+            seen, offset = decided(inputs, before[:, 0]), self._own.told(task, before[:, 1:])
+            logits = self._logits(inputs, task, self.placement.states(encoded, seen, offset), before)
             step = passes + task
             level = tf.where(drawn[step], masked.largest(logits + of_task), stands[:, step])
             steps.append(level[:, tf.newaxis])
-            scores.append(_scored(logits, level))
+            terms = masked.log_prob(logits, level), masked.entropy(logits)
+            scores.append(Scores(*(term[:, tf.newaxis] for term in terms)))
             state = tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
         return Chain(begin, tf.concat(steps, axis=1)), _joined(scores, drawn)
 
@@ -526,11 +528,9 @@ class MultiTaskPolicy(snt.Module):
         devices = tf.tile(state[:, 0], [len(self._tasks), 1])
         attended = self.placement.states(encoded, decided(inputs, devices), tf.concat(offsets, axis=0))
         states = tf.split(attended, len(self._tasks))
-        scores = [
-            _scored(self._logits(inputs, task, states[task], levels), state[:, 1 + task])
-            for task, levels in enumerate(before)
-        ]
-        return _joined(scores, None)
+        logits = [self._logits(inputs, task, states[task], levels) for task, levels in enumerate(before)]
+        log_prob = [masked.log_prob(of_task, state[:, 1 + task]) for task, of_task in enumerate(logits)]
+        return Scores(tf.stack(log_prob, axis=1), tf.stack([masked.entropy(rows) for rows in logits], axis=1))
 
     def completed(
         self, inputs: GoInputs, begin: tf.Tensor, devices: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor
@@ -548,16 +548,12 @@ class MultiTaskPolicy(snt.Module):
         state = self.placed(begin, devices)
         for task, of_task in enumerate(tf.unstack(noise)):
             before = _before(begins, state, task)
-            logits = self._own.logits(task, self._states(inputs, encoded, task, before))
+            seen, offset = decided(inputs, before[:, 0]), self._own.told(task, before[:, 1:])
+            logits = self._own.logits(task, self.placement.states(encoded, seen, offset))
             logits = masked.masked(logits, self._legal(inputs, task))
             level = masked.largest(logits + of_task)
             state = tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
         return state
-
-    def _states(self, inputs: GoInputs, encoded: Encoded, task: int, state: tf.Tensor) -> tf.Tensor:
-        """[B, V, H] output of attention for a task, given the state before the task."""
-        offset = self._own.told(task, state[:, 1:])
-        return self.placement.states(encoded, decided(inputs, state[:, 0]), offset)
 
     def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """[B, V, K] masked logits of a task, from the attention's output [B, V, H] and the current state."""
@@ -605,12 +601,6 @@ class _OfTasks(snt.Module):
 def _before(begin: tf.Tensor, state: tf.Tensor, task: int) -> tf.Tensor:
     """[B, 1 + L, V] decisions before a task, and the first levels in this and later tasks."""
     return tf.concat([state[:, : 1 + task], begin[:, 1 + task :]], axis=1)
-
-
-def _scored(logits: tf.Tensor, choice: tf.Tensor) -> Scores:
-    """Scores of one step, [B, 1, V]."""
-    terms = masked.log_prob(logits, choice), masked.entropy(logits)
-    return Scores(*(term[:, tf.newaxis] for term in terms))
 
 
 def _joined(scores: list[Scores], drawn: tf.Tensor | None) -> Scores:

@@ -252,9 +252,7 @@ class RulePrior(snt.Module):
 RULE_VERSION = 1  # of the form of a rule: coefficients that were taught for another one cannot be used
 
 
-def learned_list_kind() -> PolicyKind:
-    """The kind of a ``RulePrior``."""
-    return PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
+RULE_KIND = PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
 
 
 _BATCHES = 8  # of a search in a teaching step
@@ -269,11 +267,6 @@ class ListLesson:
     placer: ListPlacer
     evaluator: Evaluator
     reference_s: float  # seconds that losses are relative to
-
-    def times_s(self, rules: np.ndarray) -> np.ndarray:
-        """[B] seconds; inf where the placement does not fit."""
-        measured = self.evaluator.evaluate(self.placer(rules))
-        return np.nan_to_num(measured.runtime_s, nan=np.inf)
 
 
 class LearnedListStudent(snt.Module):
@@ -294,7 +287,7 @@ class LearnedListStudent(snt.Module):
         self._config = config
         self._seed = seed
         self.policy = RulePrior()
-        self.kind = learned_list_kind()
+        self.kind = RULE_KIND
         self.updates = tf.Variable(0, trainable=False, name="updates")
 
     def meets(self, problem: Problem, plans: np.ndarray | None = None) -> ListLesson:
@@ -311,20 +304,19 @@ class LearnedListStudent(snt.Module):
         rules, first_s = Rules(mean, self.policy.spread, self._config), np.inf
         for batch in range(_BATCHES):
             drawn = rules.draw(np.random.default_rng([self._seed, 0x1E5, int(self.updates), batch]))
-            times_s = lesson.times_s(drawn)
+            measured = lesson.evaluator.evaluate(lesson.placer(drawn))
+            times_s = np.nan_to_num(measured.runtime_s, nan=np.inf)
             first_s = times_s[0] if not batch else first_s
             rules.learn(drawn, times_s)
         self.policy.mean.assign(mean + float(rate) * _STEP * (rules.mean - mean))
         self.updates.assign_add(1)
-        return _loss(float(first_s), lesson)
+        return tf.constant(np.log(min(float(first_s) / lesson.reference_s, _WORST)), tf.float32)
 
     def loss_of(self, lesson: ListLesson) -> tf.Tensor:
         """Scalar float32, log of the step's time by the prior's mean over the best single device's."""
-        return _loss(float(lesson.times_s(self.policy.mean.numpy()[np.newaxis])[0]), lesson)
-
-
-def _loss(runtime_s: float, lesson: ListLesson) -> tf.Tensor:
-    return tf.constant(np.log(min(runtime_s / lesson.reference_s, _WORST)), tf.float32)
+        measured = lesson.evaluator.evaluate(lesson.placer(self.policy.mean.numpy()[np.newaxis]))
+        runtime_s = float(np.nan_to_num(measured.runtime_s, nan=np.inf)[0])
+        return tf.constant(np.log(min(runtime_s / lesson.reference_s, _WORST)), tf.float32)
 
 
 class LearnedList:
@@ -355,7 +347,7 @@ class LearnedList:
         if prior is None:
             prior = RulePrior()
             if config.weights:
-                restore_weights(weights_path(config.weights, __file__), learned_list_kind(), prior)
+                restore_weights(weights_path(config.weights, __file__), RULE_KIND, prior)
         self._placer = ListPlacer(problem, config)
         self._rules = Rules(prior.mean.numpy(), config.spread * prior.spread, config)
         self._seed, self._updates = seed, 0

@@ -92,7 +92,7 @@ class Batch:
         return (*shape[: state.axis], length, *shape[state.axis + 1 :])
 
     def resized(self, spec: OutputSpec, state: State, size: int) -> OutputSpec:
-        """A tensor as it is with another number of examples."""
+        """A tensor with another number of examples, and else the same."""
         if not isinstance(state, Part):
             return spec
         shape = Batch(self.size, (size,)).local(spec.shape, state, 0)

@@ -10,14 +10,8 @@ from tests.tf_placer.agents.go.small_go import plans_of
 from tests.tf_placer.agents.small_learners import OTHER, PROBLEM, SMALL, warm_start_on
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer import workloads
-from tf_placer.agents.go.learner import (
-    GoLearner,
-    GoStudent,
-    GoZeroShotConfig,
-    go_zero_shot,
-    partly_hidden,
-    with_drawn_numbers,
-)
+from tf_placer.agents.features import with_drawn_numbers
+from tf_placer.agents.go.learner import GoLearner, GoStudent, GoZeroShotConfig, go_zero_shot, partly_hidden
 from tf_placer.agents.go.policy import NOWHERE, GoConfig, committed
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
@@ -76,7 +70,7 @@ def test_one_student_meets_problems_of_other_sizes(student, lesson):
 def test_drawn_numbers_are_distinct_and_of_the_same_type(lesson):
     seen = set()
     for number in range(4):
-        numbers = with_drawn_numbers(lesson.inputs, tf.constant([number, 0])).graph.device_numbers.numpy()
+        numbers = with_drawn_numbers(lesson.inputs.graph, tf.constant([number, 0])).device_numbers.numpy()
         assert len(set(numbers)) == len(numbers)
         np.testing.assert_array_equal(numbers // 64, lesson.inputs.graph.device_numbers.numpy() // 64)
         seen.add(tuple(numbers))

@@ -11,13 +11,13 @@ from tests.tf_placer.problem.small_problems import branches_problem, problem_of,
 from tf_placer.agents.learned_list.learned_list import (
     CONTEXT,
     ORDER,
+    RULE_KIND,
     LearnedList,
     LearnedListConfig,
     LearnedListStudent,
     ListPlacer,
     RulePrior,
     Rules,
-    learned_list_kind,
     list_inputs,
 )
 from tf_placer.agents.weights import weights_bytes
@@ -245,7 +245,7 @@ def test_weights_of_a_file_are_the_prior(tmp_path):
     prior = RulePrior()
     prior.mean.assign(-prior.mean)
     path = tmp_path / "rules.npz"
-    path.write_bytes(weights_bytes(learned_list_kind(), prior, {}))
+    path.write_bytes(weights_bytes(RULE_KIND, prior, {}))
     by_file = LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0).propose()
     np.testing.assert_array_equal(by_file, LearnedList(PROBLEM, CONFIG, None, 0, prior).propose())
     assert (by_file[0] != LearnedList(PROBLEM, CONFIG, None, 0).propose()[0]).any()
@@ -273,7 +273,7 @@ def test_more_devices_and_slower_links_than_any_that_were_taught(times_slower):
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "rules.npz"
-    kind = dataclasses.replace(learned_list_kind(), versions={"rule": 0, "inputs": 1})
+    kind = dataclasses.replace(RULE_KIND, versions={"rule": 0, "inputs": 1})
     path.write_bytes(weights_bytes(kind, RulePrior(), {}))
     with pytest.raises(InputError, match=r"rules\.npz was taught with version 0 of rule"):
         LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0)
