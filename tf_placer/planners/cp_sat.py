@@ -9,14 +9,14 @@ import pathlib
 import subprocess
 import sys
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.memory_repair import repairs
-from tf_placer.planners.planner import Round
+from tf_placer.planners.planner import Resumable, Round
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 
@@ -169,7 +169,7 @@ class CpSatConfig(Settings):
     effort: float = setting(0.5, least=0.001, most=3600)
 
 
-class CpSat:
+class CpSat(Resumable):
     """CP-SAT looks for plans in a relaxed model (``window_model``), and what times them has the last word.
 
     In that model orders are free, so a plan takes as long in the simulator or longer. On a small program the solver
@@ -178,6 +178,14 @@ class CpSat:
     a large program a stretch of the best plan's step is placed anew, all else fixed, and kept if it is no slower
     (large-neighborhood search, Shaw 1998); nothing is proven.
     """
+
+    _KEPT: ClassVar[dict[str, type]] = {
+        "_best": np.int32,
+        "_best_s": float,
+        "_tried": np.int32,
+        "_effort": float,
+    }
+    _KEPT |= {"proven_bound_ns": int, "_generator": np.random.Generator}
 
     def __init__(self, problem: Problem, config: CpSatConfig, start: np.ndarray, seed: int) -> None:
         """Starts from a placement ``start`` [U]."""
@@ -241,24 +249,6 @@ class CpSat:
             self.proven_bound_ns = math.ceil(self._best_s * 1e9 - 1e-3)  # there is no other placement
         if self._whole:
             self._tried = np.unique(np.concatenate([self._tried, rows]), axis=0)
-
-    def state(self) -> dict[str, Any]:
-        """The best plan, what was tried and proven, and where the generator is."""
-        return {
-            "best": self._best,
-            "best_s": self._best_s,
-            "tried": self._tried,
-            "effort": self._effort,
-            "proven_bound_ns": self.proven_bound_ns,
-            "generator": self._generator.bit_generator.state,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave."""
-        self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
-        self._tried, self._effort = np.array(state["tried"], np.int32), float(state["effort"])
-        self.proven_bound_ns = int(state["proven_bound_ns"])
-        self._generator.bit_generator.state = state["generator"]
 
 
 SPEC = MethodSpec(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tf_placer.grouper.groups import Groups, unit_slack
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
-from tf_placer.planners.planner import Round
+from tf_placer.planners.planner import Resumable, Round
 from tf_placer.problem.layers import Layers, layer_of_unit
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem, made_once
@@ -50,14 +50,14 @@ _TOWARDS = 0.8  # that such a piece goes to the device at the other end, and not
 _MASK = 2**64 - 1
 
 
+@dataclasses.dataclass
 class RandomBits:
     """splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
 
     The C++ op draws alike (random_bits.h), so that the two can be compared.
     """
 
-    def __init__(self, state: int) -> None:
-        self.state = state  # all of it, in [0, 2^64)
+    state: int  # all of it, in [0, 2^64)
 
     @staticmethod
     def of(seed: int, stream: int) -> RandomBits:
@@ -276,7 +276,7 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     return starts
 
 
-_STATE = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
+_STATE: dict[str, type] = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
 _STATE |= {"late_ns": np.int64, "counts": np.int64}
 
 
@@ -346,7 +346,7 @@ def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
     return Chains(**{name: np.array(state[prefix + name], kind) for name, kind in _STATE.items()})
 
 
-class LocalSearch:
+class LocalSearch(Resumable):
     """Moves one connected piece at a time to another device, by late acceptance (Burke & Bykov 2017).
 
     A move is kept if it is no slower than where the search is, or than where it was L rounds before: it may go
@@ -361,12 +361,15 @@ class LocalSearch:
     the fast one is tested against.
     """
 
+    _KEPT: ClassVar[dict[str, type]] = {"device_of_unit": np.int32, "runtime_s": float, "_late_s": np.float64}
+    _KEPT |= {"_rounds": int, "_random_bits": RandomBits}
+
     def __init__(
         self, problem: Problem, config: LocalSearchConfig, start: np.ndarray, seed: int, chain: int = 0
     ) -> None:
         """Proposes the placement ``start`` [U] first; as chain ``chain`` of a seed."""
         self._moves = Moves(move_tables(problem, config))
-        self._random = RandomBits.of(seed, chain)
+        self._random_bits = RandomBits.of(seed, chain)
         self.device_of_unit = np.array(start, np.int32)
         self.runtime_s = float("inf")
         self._late_s = np.full(config.late, np.inf)  # a ring
@@ -376,7 +379,7 @@ class LocalSearch:
         """[1, U] int32: the start, then a legal placement one move away from the current one."""
         if self._rounds == 0:
             return self.device_of_unit[np.newaxis]
-        return self._moves.draw(self.device_of_unit, self._random)[np.newaxis]
+        return self._moves.draw(self.device_of_unit, self._random_bits)[np.newaxis]
 
     def tell(self, decisions: Decisions, times: Round) -> None:
         """Accepts the fastest of the placements unless slower than now and than L rounds ago."""
@@ -390,24 +393,6 @@ class LocalSearch:
             self.runtime_s = float(runtime_s[fastest])
         self._late_s[late] = min(self._late_s[late], self.runtime_s)
         self._rounds += 1
-
-    def state(self) -> dict[str, Any]:
-        """Position of the search, its history, and the state of its random numbers."""
-        return {
-            "device_of_unit": self.device_of_unit,
-            "runtime_s": self.runtime_s,
-            "late_s": self._late_s.copy(),
-            "rounds": self._rounds,
-            "random_bits": self._random.state,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave."""
-        self.device_of_unit = np.array(state["device_of_unit"], np.int32)
-        self.runtime_s = float(state["runtime_s"])
-        self._late_s = np.array(state["late_s"], np.float64)
-        self._rounds = int(state["rounds"])
-        self._random = RandomBits(int(state["random_bits"]))
 
 
 SPEC = MethodSpec(

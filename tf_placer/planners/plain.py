@@ -407,8 +407,9 @@ class RandomBlocks:
     moment is an estimate and counts in two of three, in one of these with room to spare.
     """
 
-    def __init__(self, problem: Problem, seed: int):
-        self._problem = problem
+    def __init__(self, problem: Problem, seed: int, batch: int = 1):
+        """As a ``Method`` it is asked for so many placements at a time."""
+        self._problem, self._batch = problem, batch
         self._rank = breadth_first_rank(unit_graph(problem))
         order = np.argsort(self._rank)
         certain, roomy = repairs(problem, order)
@@ -436,6 +437,13 @@ class RandomBlocks:
             rows.append(row)
         return np.stack(rows)
 
+    def ask(self, most: float) -> np.ndarray:
+        """[B, U] int32 legal placements, new ones each time."""
+        return self.draw(self._batch)
+
+    def tell(self, decisions: object, times: object) -> None:
+        """Does nothing: random search does not learn."""
+
     def state(self) -> dict[str, Any]:
         """JSON data for ``restore``."""
         return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
@@ -453,27 +461,12 @@ class RandomSearchConfig(Settings):
     batch: int = setting(16, least=1)  # placements drawn together
 
 
-class RandomSearch(RandomBlocks):
-    """Random search, the control that a method must beat at the same number of evaluations."""
-
-    def __init__(self, problem: Problem, config: RandomSearchConfig, start: np.ndarray | None, seed: int):
-        """``start`` is not looked at."""
-        super().__init__(problem, seed)
-        self._batch = config.batch
-
-    def ask(self, most: float) -> np.ndarray:
-        """[B, U] int32 legal placements, new ones each time."""
-        return self.draw(self._batch)
-
-    def tell(self, decisions: object, times: object) -> None:
-        """Does nothing: random search does not learn."""
-
-
 RANDOM_SEARCH_SPEC = MethodSpec(
     name="random",
     kind=Kind.IMPROVING,
     summary="Random search over block placements of every granularity.",
-    build=RandomSearch,
+    # The control that a method must beat at the same number of evaluations.
+    build=lambda problem, config, start, seed: RandomBlocks(problem, seed, config.batch),
     config=RandomSearchConfig,
     ignores=("everything but memory",),
     roles=frozenset({Role.CONTROL}),

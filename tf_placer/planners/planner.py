@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -59,6 +61,36 @@ class Best:
             row = int(times_s.argmin())
             self.plan, self.runtime_s = batch.decisions.row(row), float(times_s[row])
             self.found_by, self.order = batch.found_by, batch.order
+
+
+class Resumable:
+    """Base of a method whose state is attributes, named in ``_KEPT`` with the types that they are made with again.
+
+    Of an array that is the type of the numbers; an object with one value has the value in ``state``.
+    """
+
+    _KEPT: ClassVar[Mapping[str, Any]] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Arrays, numbers and JSON data by name, as ``Method`` has them."""
+        state = {}
+        for attribute, kind in self._KEPT.items():
+            value = getattr(self, attribute)
+            is_generator = kind is np.random.Generator
+            value = value.bit_generator.state if is_generator else getattr(value, "state", value)
+            state[attribute.lstrip("_")] = copy.copy(value)
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from what ``state`` gave, also in another process."""
+        for attribute, kind in self._KEPT.items():
+            value = state[attribute.lstrip("_")]
+            if kind is np.random.Generator:
+                getattr(self, attribute).bit_generator.state = value
+            else:
+                setattr(
+                    self, attribute, np.array(value, kind) if issubclass(kind, np.generic) else kind(value)
+                )
 
 
 class Method(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,17 +16,19 @@ from tf_placer.grouper.group_search import (
     table_near,
     toward_elites,
 )
-from tf_placer.planners.planner import Best, Round
+from tf_placer.planners.planner import Best, Resumable, Round
 from tf_placer.problem.problem import Problem
 
 _MOST = 2**20
 
 
-class CoarseToFine:
+class CoarseToFine(Resumable):
     """Base of methods over groups (``GroupedPlans``): from coarse to fine near the best plan, and then anew.
 
     They begin at no plan: ``start`` is ignored.
     """
+
+    _KEPT: ClassVar[dict[str, type]] = {"_level": int, "_generator": np.random.Generator}
 
     def __init__(self, problem: Problem, parts: int, levels: int, seed: int) -> None:
         self._plans = GroupedPlans(problem, parts, levels)
@@ -48,23 +50,17 @@ class CoarseToFine:
         return self._plans.devices_of(self._level, self._best.plan.device_of_unit[0])
 
     def state(self) -> dict[str, Any]:
-        """The level, the best plan, and where the generator is."""
-        plan = self._best.plan
-        return {
-            "level": self._level,
-            "best": self._nothing if plan is None else plan.device_of_unit[0],
-            "best_s": self._best.runtime_s,
-            "generator": self._generator.bit_generator.state,
-        }
+        """As of ``Resumable``, and the best plan."""
+        plan, best = self._best.plan, {"best_s": self._best.runtime_s}
+        return {**super().state(), **best, "best": self._nothing if plan is None else plan.device_of_unit[0]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave."""
-        self._level, best_s = int(state["level"]), np.array([state["best_s"]])
-        self._groups = self._plans.level(self._level)
-        self._best = Best()
+        super().restore(state)
+        self._groups, self._best = self._plans.level(self._level), Best()
         best: Any = np.array([state["best"]], np.int32)
+        best_s = np.array([state["best_s"]])
         self._best.take(Round(best, best_s, np.isfinite(best_s)))
-        self._generator.bit_generator.state = state["generator"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +84,8 @@ class Brkga(CoarseToFine):
     ``bias``. Departures: a child's key is now and then drawn anew, and where the elites have become alike the search
     goes on with finer groups near the best plan, after the finest anew.
     """
+
+    _KEPT: ClassVar[dict[str, type]] = {**CoarseToFine._KEPT, "_keys": np.float64, "_times": np.float64}
 
     def __init__(self, problem: Problem, config: BrkgaConfig, start: np.ndarray | None, seed: int) -> None:
         self._config = config
@@ -133,15 +131,6 @@ class Brkga(CoarseToFine):
         if float(counts.max(axis=1).mean()) > CONVERGED:
             self._finer()
             self._keys, self._times = np.zeros((0, self._groups.count)), np.zeros(0)
-
-    def state(self) -> dict[str, Any]:
-        """The last generation, the best plan, and where the generator is."""
-        return {**super().state(), "keys": self._keys, "times": self._times}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave."""
-        super().restore(state)
-        self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
 
 
 def devices_of_keys(keys: np.ndarray, allowed: np.ndarray) -> np.ndarray:
@@ -189,6 +178,8 @@ class Cem(CoarseToFine):
     where the table has converged the search goes on with finer groups near the best plan, after the finest anew.
     """
 
+    _KEPT: ClassVar[dict[str, type]] = {**CoarseToFine._KEPT, "_rounds": int, "_probability": np.float64}
+
     def __init__(self, problem: Problem, config: CemConfig, start: np.ndarray | None, seed: int) -> None:
         self._config = config
         super().__init__(problem, config.parts, config.levels, seed)
@@ -224,16 +215,6 @@ class Cem(CoarseToFine):
         if self._probability.max(axis=1).mean() > CONVERGED:
             best_devices = self._finer()
             self._probability = table_near(self._groups.legal, best_devices)
-
-    def state(self) -> dict[str, Any]:
-        """The table, the best plan, and where the generator is."""
-        return {**super().state(), "rounds": self._rounds, "probability": self._probability.copy()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave."""
-        super().restore(state)
-        self._rounds = int(state["rounds"])
-        self._probability = np.array(state["probability"], np.float64)
 
 
 CEM_SPEC = MethodSpec(

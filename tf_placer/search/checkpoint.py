@@ -129,7 +129,8 @@ class Checkpoint:
             arrays, rest = dict[str, Any](), dict[str, Any]()
             for name, value in planner.state().items():
                 (arrays if isinstance(value, np.ndarray) else rest)[name] = value
-            np.savez(f"{prefix}.npz", **arrays, **{_REST: np.array(json.dumps(rest))})
+            arrays[_REST] = np.array(json.dumps(rest))
+            np.savez(f"{prefix}.npz", **arrays)
 
         def read(prefix: pathlib.Path) -> None:
             try:

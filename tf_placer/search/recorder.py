@@ -118,20 +118,19 @@ def takes_no_more(runtime_s: float, bound_s: float) -> bool:
     return runtime_s * 1e9 <= bound_s * 1e9 + 1e-3
 
 
+@dataclasses.dataclass
 class Recorder:
-    """Account of rounds; the last one counts only as far as the budget reaches.
+    """Account of rounds from now on; the last one counts only as far as the budget reaches.
 
     A round that says how many placements were tried to find it (``Round.evaluations``) counts whole: they were tried.
     """
 
-    def __init__(self, budget: Budget):
-        """Begins now."""
-        self.budget = budget
-        self.best = Best()
-        self._start = time.monotonic()
-        self.proven_s = 0.0  # no placement takes less
-        self.evaluations = 0
-        self.history: list[HistoryEntry] = []
+    budget: Budget
+    best: Best = dataclasses.field(default_factory=Best)
+    proven_s: float = 0.0  # no placement takes less
+    evaluations: int = 0
+    history: list[HistoryEntry] = dataclasses.field(default_factory=list)
+    _start: float = dataclasses.field(default_factory=time.monotonic)
 
     def state(self) -> dict[str, Any]:
         """JSON data for ``restore``."""
