@@ -108,6 +108,6 @@ def statistics(compared: Iterable[Compared]) -> Statistics:
     if len(found) >= 3 and len(gpus) == 1:
         seconds = [[one.estimated_s, one.row.measured_s] for one in found]
         order = float(scipy.stats.spearmanr(*np.array(seconds).T).statistic)
-    inside = (ratios >= INSIDE[0]) & (ratios <= INSIDE[1])
-    shares = (np.median(ratios), np.exp(off.mean()), inside.mean(), (off <= np.log(2)).mean())
-    return Statistics(len(found), *map(float, shares), order)
+    median, factor = float(np.median(ratios)), float(np.exp(off.mean()))
+    inside = float(((ratios >= INSIDE[0]) & (ratios <= INSIDE[1])).mean())
+    return Statistics(len(found), median, factor, inside, float((off <= np.log(2)).mean()), order)

@@ -9,7 +9,7 @@ import io
 import json
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -75,16 +75,17 @@ def read_rows(path: pathlib.Path = TRUTH) -> list[Row]:
     """Rows of ops and networks, in the order of the file; those of links are left out."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    records: Iterable[dict[str, Any]] = csv.DictReader(io.StringIO(text))
     texts = ("id", "source", "gpu", "framework", "what", "direction", "note")
     return [
         Row(
-            *(fields[name] for name in texts),
+            **{name: fields[name] for name in texts},
             is_network=fields["level"] == "model",
             batch=int(fields["batch"] or 0),
             shape=json.loads(fields["shape"] or "{}"),
             measured_s=float(fields["measured_ms"]) / 1e3,
         )
-        for fields in csv.DictReader(io.StringIO(text))
+        for fields in records
         if fields["level"] != "link"
     ]
 
