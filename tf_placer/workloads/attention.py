@@ -8,15 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.spec import (
-    Workload,
-    WorkloadSpec,
-    begin,
-    keras_step,
-    of_depths,
-    sentence_batch,
-    variants,
-)
+from tf_placer.workloads import spec
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, keras_step, sentence_batch
 
 _MASKED = 0.15  # share of the tokens that are to be found again
 _MASK = 0  # the token that stands in their place
@@ -206,10 +199,10 @@ def _dropped(x: tf.Tensor, dropout: float, seed: int, name: str) -> tf.Tensor:
 
 
 BERT: tuple[WorkloadSpec, ...] = (
-    *variants(
+    *spec.variants(
         WorkloadSpec("bert_base", bert, "BERT-Base, Devlin et al. 2018; as in Mars' table"), small=_SMALL_BERT
     ),
-    *variants(
+    *spec.variants(
         WorkloadSpec(
             "bert_large",
             bert,
@@ -254,7 +247,7 @@ def transformer_xl(
     return keras_step(model, examples, optimizer, training, _stages(layers))
 
 
-TRANSFORMER_XL = of_depths(
+TRANSFORMER_XL = spec.of_depths(
     "transformer_xl",
     transformer_xl,
     "Transformer-XL of {layers} layers, Dai et al. 2019; as in GO's table",

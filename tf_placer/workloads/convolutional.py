@@ -16,16 +16,8 @@ import keras
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError, shown
-from tf_placer.workloads.spec import (
-    Workload,
-    WorkloadSpec,
-    begin,
-    forward_of,
-    image_batch,
-    keras_step,
-    sentence_batch,
-    variants,
-)
+from tf_placer.workloads import spec
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, image_batch, keras_step, variants
 
 _INCEPTION_SUMMARY = "Inception-V3 on images (Szegedy et al. 2015), fused batch normalization"
 _RESNETS = {
@@ -36,15 +28,8 @@ _RESNETS = {
 _IMAGES = 4  # dimensions that the kernel takes: batch, rows, columns, channels
 _SEPARABLE = {"separable_3": 3, "separable_5": 5, "separable_7": 7}
 _POOLS = {"average_3": keras.layers.AveragePooling2D, "max_3": keras.layers.MaxPooling2D}
-_SMALL_CELLS = {
-    "repeats": 1,
-    "filters": 16,
-    "stem_filters": 8,
-    "batch": 4,
-    "image_size": 64,
-    "classes": 10,
-    "optimizer": "sgd",
-}
+_SMALL_IMAGES = {"batch": 4, "image_size": 64, "classes": 10, "optimizer": "sgd"}
+_SMALL_CELLS = {"repeats": 1, "filters": 16, "stem_filters": 8, **_SMALL_IMAGES}
 _DILATIONS = 9  # a layer reaches twice as far as the one before, 1 to 256, and then again
 _WAVENET_SUMMARY = "WaveNet of {} stacks of {} layers, van den Oord et al. 2016; as in GO's table"
 
@@ -65,20 +50,15 @@ def inception_v3(
     return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training)
 
 
-_B1, _B64 = (
-    WorkloadSpec(
-        f"inception_v3_b{batch}", inception_v3, f"{_INCEPTION_SUMMARY}, batch {batch}", {"batch": batch}
-    )
-    for batch in (1, 64)
+_INCEPTION, _B1, _B64 = (
+    WorkloadSpec(f"inception_v3{end}", inception_v3, f"{_INCEPTION_SUMMARY}, batch {batch}", {"batch": batch})
+    for end, batch in (("", 32), ("_b1", 1), ("_b64", 64))
 )
 INCEPTION = (
-    *variants(
-        WorkloadSpec("inception_v3", inception_v3, f"{_INCEPTION_SUMMARY}, batch 32"),
-        # A step of about a second on one core.
-        small={"batch": 8, "image_size": 139, "optimizer": "sgd"},
-    ),
-    *(_B1, forward_of(_B1)),
-    *(_B64, forward_of(_B64)),
+    # The small one is a step of about a second on one core.
+    *variants(_INCEPTION, small={"batch": 8, "image_size": 139, "optimizer": "sgd"}),
+    *(_B1, spec.forward_of(_B1)),
+    *(_B64, spec.forward_of(_B64)),
 )
 
 
@@ -112,7 +92,7 @@ RESNET: tuple[WorkloadSpec, ...] = variants(
         resnet,
         "ResNet-152 on ImageNet, He et al. 2015; batch 32 and fused batch normalization as in HDP",
     ),
-    small={"depth": 50, "batch": 4, "image_size": 64, "classes": 10, "optimizer": "sgd"},
+    small={"depth": 50, **_SMALL_IMAGES},
 )
 
 
@@ -162,9 +142,8 @@ def with_fused_batch_normalization(model: keras.Model) -> keras.Model:
     """Returns a model of new layers of the same names, whose batch normalizations are fused."""
 
     def clone(layer: keras.layers.Layer) -> keras.layers.Layer:
-        layer_type = (
-            FusedBatchNormalization if type(layer) is keras.layers.BatchNormalization else type(layer)
-        )
+        is_plain = type(layer) is keras.layers.BatchNormalization
+        layer_type = FusedBatchNormalization if is_plain else type(layer)
         return layer_type.from_config(layer.get_config())
 
     return keras.models.clone_model(model, clone_function=clone)
@@ -181,46 +160,6 @@ class Cell:
     joined: tuple[int, ...]  # the inputs and sums whose channels are the cell's output
 
 
-def cell_network(
-    image_size: int,
-    classes: int,
-    normal: Cell,
-    reduction: Cell,
-    repeats: int,
-    filters: int,
-    stem_filters: int,
-) -> tuple[keras.Model, tuple[str, ...]]:
-    """A network of such cells, and its stages, which are the cells.
-
-    A convolution and two reductions stand before three times ``repeats`` normal cells with a reduction between.
-
-    The first normal cells have ``filters``, which each reduction among them doubles; the first convolution has
-    ``stem_filters``. Images are [image_size, image_size, 3].
-    """
-    images = keras.Input((image_size, image_size, 3))
-    x = keras.layers.Conv2D(stem_filters, 3, 2, use_bias=False, name="stem_conv")(images)
-    before = x = _normalized(x, "stem")
-    sizes = [(reduction, filters // 4), (reduction, filters // 2)]
-    for part in range(3):
-        sizes += [(reduction, filters << part)] * (part > 0) + [(normal, filters << part)] * repeats
-    for position, (cell, width) in enumerate(sizes):
-        name, stride = f"cell_{position}", 2 if cell is reduction else 1
-        ends = [_fitted(before, x, width, f"{name}_before"), _narrow(x, width, f"{name}_last")]
-        for number, pair in enumerate(cell.pairs):
-            branches = [
-                # What the cell itself has made is as small as its output.
-                _operation(operation, ends[end], stride if end < 2 else 1, f"{name}_{number}_{side}")
-                for (operation, end), side in zip(pair, ("left", "right"), strict=True)
-            ]
-            ends.append(keras.layers.Add(name=f"{name}_{number}_add")(branches))
-        before, x = x, keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell.joined])
-    x = keras.layers.ReLU(name="head_relu")(x)
-    x = keras.layers.GlobalAveragePooling2D(name="head_pool")(x)
-    x = keras.layers.Dense(classes, activation="softmax", name="head_softmax")(x)
-    cells = (rf"\bcell_{position}_" for position in range(len(sizes)))
-    return keras.Model(images, x), (r"\bstem_", *cells, r"\b(head|sparse_categorical)_")
-
-
 def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
     if operation == "same":
         return x
@@ -230,20 +169,13 @@ def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tenso
         width = x.shape[-1]
         x = keras.layers.ReLU(name=f"{name}_relu")(x)
         for turn, kernel, steps in (("row", (1, 7), (1, stride)), ("column", (7, 1), (stride, 1))):
-            x = keras.layers.Conv2D(
-                width, kernel, steps, padding="same", use_bias=False, name=f"{name}_{turn}_conv"
-            )(x)
+            settings = {"padding": "same", "use_bias": False, "name": f"{name}_{turn}_conv"}
+            x = keras.layers.Conv2D(width, kernel, steps, **settings)(x)
         return _normalized(x, name)
     for turn, step in (("first", stride), ("second", 1)):
         x = keras.layers.ReLU(name=f"{name}_{turn}_relu")(x)
-        x = keras.layers.SeparableConv2D(
-            x.shape[-1],
-            _SEPARABLE[operation],
-            step,
-            padding="same",
-            use_bias=False,
-            name=f"{name}_{turn}_conv",
-        )(x)
+        settings = {"padding": "same", "use_bias": False, "name": f"{name}_{turn}_conv"}
+        x = keras.layers.SeparableConv2D(x.shape[-1], _SEPARABLE[operation], step, **settings)(x)
         x = _normalized(x, f"{name}_{turn}")
     return x
 
@@ -335,12 +267,36 @@ def cells(
     By default the large network of the AmoebaNet paper, N = 6 and F = 190. GO, which places it, says neither size nor
     batch.
 
-    ``filters`` is a multiple of 4; ``network`` is a key of ``_CELLS``.
+    A convolution and two reductions stand before three times ``repeats`` normal cells with a reduction between. The
+    first normal cells have ``filters``, a multiple of 4, which each reduction among them doubles; the first convolution
+    has ``stem_filters``. ``network`` is a key of ``_CELLS``.
     """
     if network not in _CELLS:
         raise InputError(f"network is {shown(network)}; give one of {', '.join(_CELLS)}")
     begin(seed)
-    model, stages = cell_network(image_size, classes, *_CELLS[network], repeats, filters, stem_filters)
+    normal, reduction = _CELLS[network]
+    images = keras.Input((image_size, image_size, 3))
+    x = keras.layers.Conv2D(stem_filters, 3, 2, use_bias=False, name="stem_conv")(images)
+    before = x = _normalized(x, "stem")
+    sizes = [(reduction, filters // 4), (reduction, filters // 2)]
+    for part in range(3):
+        sizes += [(reduction, filters << part)] * (part > 0) + [(normal, filters << part)] * repeats
+    for position, (cell, width) in enumerate(sizes):
+        name, stride = f"cell_{position}", 2 if cell is reduction else 1
+        ends = [_fitted(before, x, width, f"{name}_before"), _narrow(x, width, f"{name}_last")]
+        for number, pair in enumerate(cell.pairs):
+            branches = [
+                # What the cell itself has made is as small as its output.
+                _operation(operation, ends[end], stride if end < 2 else 1, f"{name}_{number}_{side}")
+                for (operation, end), side in zip(pair, ("left", "right"), strict=True)
+            ]
+            ends.append(keras.layers.Add(name=f"{name}_{number}_add")(branches))
+        before, x = x, keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell.joined])
+    x = keras.layers.ReLU(name="head_relu")(x)
+    x = keras.layers.GlobalAveragePooling2D(name="head_pool")(x)
+    model = keras.Model(images, keras.layers.Dense(classes, activation="softmax", name="head_softmax")(x))
+    middle = (rf"\bcell_{position}_" for position in range(len(sizes)))
+    stages = (r"\bstem_", *middle, r"\b(head|sparse_categorical)_")
     return keras_step(model, image_batch(batch, image_size, classes, seed), optimizer, training, stages)
 
 
@@ -348,8 +304,6 @@ AMOEBANET: tuple[WorkloadSpec, ...] = variants(
     WorkloadSpec("amoebanet", cells, "AmoebaNet-A (N = 6, F = 190), Real et al. 2018; as in GO's table"),
     small=_SMALL_CELLS,
 )
-
-
 NASNET: tuple[WorkloadSpec, ...] = variants(
     WorkloadSpec(
         "nasnet",
@@ -388,17 +342,10 @@ def wavenet(
     for position, name in enumerate(names):
         dilation = 2 ** (position % layers % _DILATIONS)
         # tanh(filter) * sigmoid(gate): a residual sum for the next layer and a skip connection.
-        halves = [
-            keras.layers.Conv1D(
-                width,
-                2,
-                padding="causal",
-                dilation_rate=dilation,
-                activation=activation,
-                name=f"{name}_{part}",
-            )(x)
-            for part, activation in (("filter", "tanh"), ("gate", "sigmoid"))
-        ]
+        halves = []
+        for part, activation in (("filter", "tanh"), ("gate", "sigmoid")):
+            settings = {"padding": "causal", "dilation_rate": dilation, "activation": activation}
+            halves.append(keras.layers.Conv1D(width, 2, name=f"{name}_{part}", **settings)(x))
         gated = keras.layers.Multiply(name=f"{name}_gated")(halves)
         skips.append(keras.layers.Conv1D(skip_width, 1, name=f"{name}_skip")(gated))
         residual = keras.layers.Conv1D(width, 1, name=f"{name}_residual")(gated)
@@ -408,7 +355,7 @@ def wavenet(
     y = keras.layers.Conv1D(skip_width, 1, activation="relu", name="head_conv")(y)
     model = keras.Model(samples, keras.layers.Conv1D(levels, 1, activation="softmax", name="head_softmax")(y))
     stages = (r"\bembed_", *(rf"\b{name}_" for name in names), r"\b(head|sparse_categorical)_")
-    return keras_step(model, sentence_batch(batch, length, levels, seed), optimizer, training, stages)
+    return keras_step(model, spec.sentence_batch(batch, length, levels, seed), optimizer, training, stages)
 
 
 WAVENET: tuple[WorkloadSpec, ...] = tuple(

@@ -23,10 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 @functools.cache
 def built_in() -> tuple[str, ...]:
-    """Sorted names of the workloads that come with tf_placer, from the shipped facts.
-
-    A test holds them equal to the registry's table.
-    """
+    """Sorted names of the workloads that come with tf_placer, from the shipped facts; the registry's are the same."""
     return tuple(sorted(json.loads(FACTS.read_text(encoding="utf8"))))
 
 

@@ -28,16 +28,9 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import gradients_forgotten, is_deterministic
+from tf_placer.base import files
 from tf_placer.base.arguments import InputError, check_registration, nearest
 from tf_placer.base.eager import eagerly
-from tf_placer.base.files import (
-    exclusively,
-    remove_oldest,
-    user_cache_folder,
-    warn_once,
-    workloads_limit_bytes,
-    write_atomically,
-)
 from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.workloads import attention, convolutional, recurrent, spec
 from tf_placer.workloads.spec import Workload, WorkloadSpec
@@ -71,8 +64,26 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
         except InputError as error:
             _LOG.warning("a workload that was kept is traced again: %s", error)
     item = trace()
-    if can_be_kept(item):
-        _keep(path, which, item)
+    limit_bytes, data = files.workloads_limit_bytes(), item_bytes(item) if can_be_kept(item) else b""
+    if not data or len(data) > limit_bytes:
+        return item
+    busy = f"{path}: another process is writing it; wait for it"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.exclusively(path.with_name(f"{path.name}{_LOCK}"), busy):
+            files.write_atomically(path, data)
+            # Removes the oldest versions of the workload, then files over the total limit. Among these is what a killed
+            # process left unfinished; what another one is writing now is the newest.
+            for pattern, most in ((f"{which}-*", _MOST), ("*", math.inf)):
+                items = (file for file in path.parent.glob(pattern) if file.suffix != _LOCK)
+                files.remove_oldest(items, most, limit_bytes)
+    except (OSError, InputError) as error:
+        if str(error) != busy:  # who is writing it writes the same
+            files.warn_once(
+                path.parent,
+                f"no workload can be kept in {path.parent} ({error}), so the next process traces it again; set "
+                "XDG_CACHE_HOME to a folder that can be written to",
+            )
     return item
 
 
@@ -86,30 +97,7 @@ def is_kept(name: str) -> bool:
 
 def _path(which: str, sources: str) -> pathlib.Path:
     """In ``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
-    return user_cache_folder() / "workloads" / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
-
-
-def _keep(path: pathlib.Path, which: str, item: Item) -> None:
-    """Writes an item, then removes the oldest versions of the workload and files over the total limit."""
-    busy = f"{path}: another process is writing it; wait for it"
-    limit_bytes, data = workloads_limit_bytes(), item_bytes(item)
-    if len(data) > limit_bytes:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with exclusively(path.with_name(f"{path.name}{_LOCK}"), busy):
-            write_atomically(path, data)
-            # Among these what a killed process left unfinished; what another one is writing now is the newest.
-            for pattern, most in ((f"{which}-*", _MOST), ("*", math.inf)):
-                files = (file for file in path.parent.glob(pattern) if file.suffix != _LOCK)
-                remove_oldest(files, most, limit_bytes)
-    except (OSError, InputError) as error:
-        if str(error) != busy:  # who is writing it writes the same
-            warn_once(
-                path.parent,
-                f"no workload can be kept in {path.parent} ({error}), so the next process traces it again; set "
-                "XDG_CACHE_HOME to a folder that can be written to",
-            )
+    return files.user_cache_folder() / "workloads" / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
 
 
 def _made_with(sources: str) -> dict[str, str]:

@@ -58,10 +58,7 @@ def variants(spec: WorkloadSpec, small: Mapping[str, Any]) -> tuple[WorkloadSpec
 def of_depths(
     name: str, build: Callable[..., Workload], summary: str, small: Mapping[str, Any]
 ) -> tuple[WorkloadSpec, ...]:
-    """``variants`` of a family that takes ``layers``, with 2, 4 and 8 of them: ``"nmt"`` makes ``nmt_2``.
-
-    The summary has ``{layers}`` in it.
-    """
+    """``variants`` with 2, 4 and 8 ``layers``: ``"nmt"`` makes ``nmt_2``. The summary has a field ``{layers}``."""
     return tuple(
         row
         for layers in (2, 4, 8)
@@ -251,20 +248,11 @@ def transformer_small(
     return keras_step(model, sentence_batch(batch, length, vocabulary, seed), optimizer)
 
 
-ROWS = (
-    WorkloadSpec(
-        "branches_small",
-        branches_small,
-        "Branches between a split and a join: the least that model parallelism gains on",
-    ),
-    WorkloadSpec("two_towers", two_towers, "Two independent towers that meet at the end"),
-    WorkloadSpec("dense_small", dense_small, "Dense layers: the smallest real training step"),
-    WorkloadSpec(
-        "lstm_lm_small", lstm_lm_small, "A small LSTM language model, unrolled over time, of Keras layers"
-    ),
-    WorkloadSpec(
-        "transformer_small",
-        transformer_small,
-        "A small causal transformer language model (Vaswani et al. 2017)",
-    ),
-)
+_SUMMARIES: Mapping[Any, str] = {
+    branches_small: "Branches between a split and a join: the least that model parallelism gains on",
+    two_towers: "Two independent towers that meet at the end",
+    dense_small: "Dense layers: the smallest real training step",
+    lstm_lm_small: "A small LSTM language model, unrolled over time, of Keras layers",
+    transformer_small: "A small causal transformer language model (Vaswani et al. 2017)",
+}
+ROWS = tuple(WorkloadSpec(family.__name__, family, summary) for family, summary in _SUMMARIES.items())
