@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -38,7 +39,6 @@ from tf_placer.runtime.graph_program import (
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
 from tf_placer.workers.local_workers import Workers, workers_of
 
-_Value = TypeVar("_Value")
 _TRACED_STEPS = 7  # of which medians are taken
 SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
 _FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
@@ -99,12 +99,8 @@ def measure_op_times(
     its kernels by the executor's work between them and by its threads' taking turns. All are taken to be alike for
     every op that runs: the difference between the traced kernels' sum and the untraced step is spread over the ops.
 
-    Args:
-      timed: for the untraced steps, with the threads that placements are measured with.
-      traced: for the traced ones, with one inter-op thread: no two ops share the core.
-      item: the program.
-      placed: its graph, all on one device (ops without a kernel there apart).
-      config: of the untraced steps.
+    ``timed`` workers have the threads that placements are measured with, ``traced`` ones one inter-op thread: no two
+    ops share the core. Ops without a kernel on the device are on another.
     """
     program = build_program(item, placed)
     names = set(item.index.names)
@@ -119,15 +115,11 @@ def measure_op_times(
                 loaded.step()
             return [op_times_ns(loaded.traced_step(), names) for _ in range(_TRACED_STEPS)]
 
-    step_s = _on(timed, config.deadline_s, run)
-    traces = _on(traced, config.deadline_s, trace)
+    timed.start()
+    step_s = run_watched(timed, config.deadline_s, functools.partial(run, timed.target))
+    traced.start()
+    traces = run_watched(traced, config.deadline_s, functools.partial(trace, traced.target))
     return corrected(median_times_ns(traces), reported_s(step_s, config)[0], item.index.names)
-
-
-def _on(workers: Workers, deadline_s: float, function: Callable[[str], _Value]) -> _Value:
-    workers.start()
-    target = workers.target
-    return run_watched(workers, deadline_s, lambda: function(target))
 
 
 def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, ...]) -> OpTimes:
@@ -169,14 +161,9 @@ class PairTimes:
 def measure_pair(
     workers: Workers, devices: Sequence[str], sizes_bytes: Sequence[int] = SIZES_BYTES
 ) -> PairTimes:
-    """Sends tensors of every size to and fro between two workers, one at a time.
+    """Sends tensors of every size, multiples of 4 bytes, to and fro between devices of two workers, one at a time.
 
-    What sharing a step costs by itself is what remains of a step with few hops.
-
-    Args:
-      workers: of the two devices; steps are started at the first.
-      devices: two full device names of different tasks.
-      sizes_bytes: multiples of 4.
+    What sharing a step costs by itself is what remains of a step with few hops. Steps are started at the first worker.
     """
     workers.start()
     smallest = min(sizes_bytes)
@@ -325,10 +312,11 @@ def awaited_s(
 ) -> float:
     """Expected seconds of ``profile``: 0 where all measurements are kept."""
     cache, durations = cache or Cache(), Durations()
-    keys = [_ops_key(item, cluster, position, config) for position in _one_of_each_model(cluster)]
+    graph = item.fingerprint
+    keys = [_key(_OPS, cluster, config, position, graph=graph) for position in _one_of_each_model(cluster)]
     pair = _two_workers(cluster)
     if pair is not None:
-        keys += [_pair_key(pair, config), _traffic_key(pair, config)]
+        keys += [_key(_PAIR, pair, config), _traffic_key(pair, config)]
     phases = [_PHASES[key["kind"]] for key in keys if cache.load(key, lambda value: True) is None]
     return sum(durations.of(phase, _PROFILING_S[phase]) for phase in phases)
 
@@ -344,14 +332,7 @@ def calibrated(problem: Problem, measured: Profile) -> Problem:
 
 
 def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:
-    """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to.
-
-    Args:
-      item: ``traffic_item()``.
-      pair: two workers.
-      config: of the measurement.
-      cache: of measurements.
-    """
+    """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to."""
     problem = analytic_problem(item, pair)
     cluster = _with_pair_times(pair, _pair_times(pair, config, cache))
     return _with_costs(problem, _op_times(item, problem, config, cache), cluster)
@@ -369,7 +350,7 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
                 placed = rewrite(item, Placement(problem, problem.everything_on(position)))
                 return measure_op_times(timed, traced, item, placed, config)
 
-            key = _ops_key(item, problem.cluster, position, config)
+            key = _key(_OPS, problem.cluster, config, position, graph=item.fingerprint)
             op_times[problem.cluster.devices[position].model] = _kept(cache, key, OpTimes, measure)
     return op_times
 
@@ -379,7 +360,7 @@ def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes
         with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
             return measure_pair(senders, [device.name for device in pair.devices])
 
-    return _kept(cache, _pair_key(pair, config), PairTimes, measure)
+    return _kept(cache, _key(_PAIR, pair, config), PairTimes, measure)
 
 
 def _kept(cache: Cache, key: dict[str, str], kind: type[_Times], measure: Callable[[], _Times]) -> _Times:
@@ -392,25 +373,21 @@ def _kept(cache: Cache, key: dict[str, str], kind: type[_Times], measure: Callab
     return times
 
 
-def _ops_key(item: Item, cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
-    return {"kind": _OPS, "graph": item.fingerprint, **_hardware(cluster, position, config)}
-
-
-def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
-    return {"kind": _PAIR, **_hardware(pair, 0, config)}
-
-
 def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
     # The links are fitted so that *this* simulator is right with them.
-    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair, 0, config)}
+    return _key(_TRAFFIC, pair, config, simulator=library_name())
 
 
-def _hardware(cluster: Cluster, position: int, config: RuntimeConfig) -> dict[str, str]:
-    """Conditions of a time on a device, apart from the program."""
+def _key(
+    kind: str, cluster: Cluster, config: RuntimeConfig, position: int = 0, **conditions: str
+) -> dict[str, str]:
+    """Conditions of a time on a device that measurements of a kind are kept under."""
     device = cluster.devices[position]
     with open("/proc/cpuinfo", encoding="ascii") as lines:
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
+        "kind": kind,
+        **conditions,
         "inter_op_threads": str(config.inter_op_threads),
         "device": device.model,
         "address": device.address,  # of a server elsewhere, whose processor is unknown

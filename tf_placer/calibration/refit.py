@@ -83,12 +83,8 @@ def refit(problem: Problem, device_of_unit: np.ndarray | Decisions, measured_s: 
     """Factors that bring simulated times nearest to measured ones.
 
     Least squares of the logarithm of their ratio with a prior on each factor around 1, in a trust region (Branch,
-    Coleman & Li 1999).
-
-    Args:
-      problem: as profiled.
-      device_of_unit: [B, U] placements that ran, or the decisions of B plans.
-      measured_s: [B] float64.
+    Coleman & Li 1999). The problem is as profiled; ``device_of_unit`` are [B, U] placements that ran, or the decisions
+    of B plans, and ``measured_s`` [B] float64.
     """
 
     def residuals(factors: np.ndarray) -> np.ndarray:
@@ -182,12 +178,8 @@ def fit_traffic(problem: Problem, rows: np.ndarray, measured_s: np.ndarray) -> T
     A single tensor costs the cores more than one of many, and measurements of single tensors do not tell how much more.
     Effects outside of the simulator, such as threads in each other's way, cost something, too. Factors on the costs of
     single tensors stand for all of this. The speed of the ops is fitted as well and then dropped, because the machine
-    drifts, and ops as small as these suffer most from a split.
-
-    Args:
-      problem: its ops profiled, its links from hops.
-      rows: [B, U] ``traffic_placements(problem)``.
-      measured_s: [B].
+    drifts, and ops as small as these suffer most from a split. The problem's ops are profiled, its links from hops;
+    ``rows`` are [B, U] ``traffic_placements``, ``measured_s`` [B].
     """
     fitted = refit(problem, rows, measured_s)
     before_s, after_s = (

@@ -128,8 +128,7 @@ class Cluster:
     def from_file(cls, path: str | os.PathLike[str]) -> Cluster:
         """A machine from a TOML file (the format: ``ClusterFile``), live if its devices have addresses.
 
-        Raises:
-          InputError: one line that names the file, the item and the remedy.
+        Raises InputError, one line that names the file, the item and the remedy.
         """
         name, devices, links = read_cluster_file(arguments.path("path", path, "a cluster file"))
         return cls(name, devices, links, kind="remote" if devices[0].address else "described")

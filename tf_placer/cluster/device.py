@@ -348,11 +348,8 @@ def _links(table: LinkTable, where: str, devices: tuple[Device, ...]) -> list[Li
     models = _models()["link"]
     if table.type is not None and table.type not in models:
         raise InputError(f"{where}: unknown link type {table.type!r}; {nearest(table.type, models)}")
-    defaults = {
-        "tensor_ns": 0,
-        **dict.fromkeys(CHORES, 0),
-        **({} if table.type is None else models[table.type]),
-    }
+    defaults = dict.fromkeys(("tensor_ns", *CHORES), 0)
+    defaults |= {} if table.type is None else models[table.type]
     values: dict[str, Any] = {}
     for key in ("latency_ns", "bytes_per_s", "tensor_ns", *CHORES):
         value = getattr(table, key)

@@ -90,13 +90,10 @@ def _seconds(op) -> float:
 
 def main() -> None:
     command, *arguments = sys.argv[1:]
-    print(
-        json.dumps(
-            measured_core(int(arguments[0]))
-            if command == "core"
-            else measured_devices(arguments[0], int(arguments[1]))
-        )
-    )
+    if command == "core":
+        print(json.dumps(measured_core(int(arguments[0]))))
+    else:
+        print(json.dumps(measured_devices(arguments[0], int(arguments[1]))))
 
 
 if __name__ == "__main__":

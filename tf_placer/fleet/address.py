@@ -36,11 +36,7 @@ class FleetAddress:
 
     @staticmethod
     def parse(text: str) -> FleetAddress:
-        """Address of a text: ``"local:2"`` or ``"10.0.0.1:6379"``.
-
-        Raises:
-          InputError: the text is neither.
-        """
+        """Address of a text, ``"local:2"`` or ``"10.0.0.1:6379"``; InputError for another one."""
         word, _, count = text.partition(":")
         if word == LOCAL:
             if not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_LOCAL):

@@ -17,7 +17,7 @@ from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.fleet.fleet import Fleet, FleetConfig, UnreachableFleet
-from tf_placer.fleet.machine import Machine, MachineConfig, machine_class, software
+from tf_placer.fleet.machine import Machine, machine_class, software
 
 _STORE_BYTES = 2**30  # of shared memory, at most: it holds programs
 _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -27,22 +27,14 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # no reports on usage
 _FULL_PRIORITY = {"RAY_worker_niceness": "0"}  # Ray lowers it by default, which would distort measured times
 
 
-def open_fleet(
-    address: FleetAddress,
-    cluster: Cluster,
-    config: FleetConfig = FleetConfig(),
-    machine: MachineConfig = MachineConfig(),
-) -> Fleet:
+def open_fleet(address: FleetAddress, cluster: Cluster, config: FleetConfig = FleetConfig()) -> Fleet:
     """Starts or joins a Ray cluster, and waits until its machines have answered.
 
     A fleet that is started here listens on the loopback only and asks for a token, which is made for this process, in a
     file that only its user can read. A running cluster must ask for one, too (``RAY_AUTH_MODE=token``). Each actor has
     a whole machine of a running cluster to itself. No dashboard is started.
 
-    Args:
-      address: of the fleet.
-      cluster: devices of the plans; every machine must have the same.
-      config, machine: settings.
+    The cluster has the devices of the plans; every machine must have the same.
 
     Raises:
       InputError: Ray is missing or too old, the cluster is not local, there is no token, or a machine has other
@@ -71,11 +63,27 @@ def open_fleet(
             _temp_dir=str(_own_folder()),
         )
     else:
-        ray = _joined(address, flag)
+        os.environ.setdefault(_MODE, "token")
+        token = os.environ.get(_TOKEN) or os.environ.get(_TOKEN_FILE)
+        has_token = token or (pathlib.Path.home() / ".ray" / "auth_token").is_file()
+        if os.environ[_MODE] == "token" and not has_token:
+            raise InputError(
+                f"{flag}: there is no token for it; put that of the cluster into ~/.ray/auth_token, or set "
+                f"{_TOKEN_FILE}"
+            )
+        check_reachable(address)
+        ray = importlib.import_module("ray")
+        try:
+            ray.init(address=str(address), log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+            raise UnreachableFleet(
+                f"{flag}: Ray cannot join the cluster ({told(error)}); run this on one of its machines, with its token "
+                "and its version of Ray"
+            ) from error
     try:
         cores = None if any(device.type == "GPU" for device in cluster.devices) else cluster.num_devices
         expected = {"software": software(), "machines": machine_class(cluster)}
-        handles = dict(_actors(ray, address, cores, config, machine))
+        handles = dict(_actors(ray, address, cores, config))
         fleet = Fleet(ray, handles, expected, config, ray.shutdown)
         fleet.start()
     except UnreachableFleet as error:
@@ -106,36 +114,15 @@ def _own_folder() -> pathlib.Path:
     return folder
 
 
-def _joined(address: FleetAddress, said: str) -> Any:
-    """Ray connected to a running cluster."""
-    os.environ.setdefault(_MODE, "token")
-    token = os.environ.get(_TOKEN) or os.environ.get(_TOKEN_FILE)
-    has_token = token or (pathlib.Path.home() / ".ray" / "auth_token").is_file()
-    if os.environ[_MODE] == "token" and not has_token:
-        raise InputError(
-            f"{said}: there is no token for it; put that of the cluster into ~/.ray/auth_token, or set {_TOKEN_FILE}"
-        )
-    check_reachable(address)
-    ray: Any = importlib.import_module("ray")
-    try:
-        ray.init(address=str(address), log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-        raise UnreachableFleet(
-            f"{said}: Ray cannot join the cluster ({told(error)}); run this on one of its machines, with its token and "
-            "its version of Ray"
-        ) from error
-    return ray
-
-
 def _actors(
-    ray: Any, address: FleetAddress, cores: int | None, config: FleetConfig, machine: MachineConfig
+    ray: Any, address: FleetAddress, cores: int | None, config: FleetConfig
 ) -> Iterator[tuple[str, Any]]:
     """Name and actor: the requested number on this machine, or one for each machine with all its cores and GPUs."""
     kind = ray.remote(Machine)
     options = {"max_restarts": config.max_restarts, "max_task_retries": 0}
     if address.is_local:
         for number in range(1, address.actors + 1):
-            yield f"actor {number}", kind.options(num_cpus=1, **options).remote(cores, machine)
+            yield f"actor {number}", kind.options(num_cpus=1, **options).remote(cores)
         return
     scheduling = importlib.import_module("ray.util.scheduling_strategies")
     for node in ray.nodes():
@@ -144,4 +131,4 @@ def _actors(
             strategy = scheduling.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             whole = {"num_cpus": resources["CPU"], "num_gpus": resources.get("GPU", 0)}
             actor = kind.options(scheduling_strategy=strategy, **whole, **options)
-            yield f"machine {node['NodeManagerHostname']}", actor.remote(cores, machine)
+            yield f"machine {node['NodeManagerHostname']}", actor.remote(cores)

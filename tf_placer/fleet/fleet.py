@@ -19,9 +19,8 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
 from tf_placer.base.quantities import milliseconds
 from tf_placer.evaluation.journal import JournaledEvaluator
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, check_can_be_timed
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator, Status
 from tf_placer.fleet.machine import Program, Reply, Trial, trial_id
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Decisions, decisions_of
@@ -86,7 +85,7 @@ class _Call:
     is_overdue: bool = False
 
 
-class Fleet:
+class Fleet(contextlib.AbstractContextManager["Fleet"]):
     """The machines, and the trials under way.
 
         with open_fleet(address, cluster) as fleet:
@@ -107,14 +106,11 @@ class Fleet:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Takes over actors; ``start`` identifies them.
+        """Takes over actors, name -> actor of a ``Machine``; ``start`` identifies them.
 
-        Args:
-          ray: the module, or an object with its ``wait``, ``get``, ``put``, ``kill`` and ``exceptions``.
-          handles: name -> actor of a ``Machine``.
-          expected: required ``software`` and ``machines`` in the answer to ``hello``.
-          config, clock, sleep: settings and time.
-          on_close: leaves the cluster.
+        ``ray`` is the module, or an object with its ``wait``, ``get``, ``put``, ``kill`` and ``exceptions``;
+        ``expected`` the required ``software`` and ``machines`` in the answer to ``hello``; ``on_close`` leaves the
+        cluster.
         """
         self._ray, self._expected, self.config = ray, expected, config
         self._machines = [_Machine(name, handle) for name, handle in handles.items()]
@@ -122,9 +118,6 @@ class Fleet:
         self._calls: dict[Any, _Call] = {}
         self._programs: dict[str, Any] = {}  # digest -> where the object store has it
         self.counts = Counts()
-
-    def __enter__(self) -> Fleet:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -181,10 +174,9 @@ class Fleet:
         self._on_close = lambda: None
 
     def measure(self, trials: Sequence[Trial], program: Program) -> Iterator[Reply]:
-        """Measures trials of a program on all machines at once; yields one reply for each as soon as possible.
+        """Measures trials of a program on all machines; yields one reply for each as soon as possible.
 
-        Raises:
-          FleetLost: no machine can measure any more.
+        Raises FleetLost when no machine can measure any more.
         """
         if program.digest not in self._programs:
             self._programs[program.digest] = self._ray.put(program)
@@ -317,15 +309,9 @@ class FleetEvaluator:
         reference: Decisions | None = None,
         otherwise: Decisions | None = None,
     ) -> None:
-        """Packs the program; nothing is sent.
+        """Packs the program; nothing is sent. The fleet is the caller's to close.
 
-        Args:
-          item: the program.
-          problem: built from it, on a cluster of the fleet's class.
-          fleet: of machines; the caller closes it.
-          config: of the timing of a step.
-          reference: one plan; None for the first single device that holds the program.
-          otherwise: reference plan where no single device holds the program.
+        The reference plan is ``reference``, else the first single device that holds the program, else ``otherwise``.
 
         Raises:
           InputError: as ``RuntimeEvaluator``; the program has captured something of this process; there is no
@@ -403,7 +389,7 @@ class FleetEvaluator:
                 yield i, measurement
 
 
-class FleetTiming:
+class FleetTiming(contextlib.AbstractContextManager["FleetTiming"]):
     """Evaluators for each form of one program on a fleet, each behind a journal, for a search on live devices.
 
         with FleetTiming(fleet, item, folder) as timing:
@@ -418,9 +404,6 @@ class FleetTiming:
         self._fleet, self._item, self._folder = fleet, item, folder
         self._evaluators: list[tuple[FleetEvaluator, JournaledEvaluator]] = []
         self._journals = contextlib.ExitStack()
-
-    def __enter__(self) -> FleetTiming:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._journals.close()
@@ -437,13 +420,7 @@ class FleetTiming:
     def of_form(
         self, item: Item, problem: Problem, runtime: RuntimeEvaluator, otherwise: Decisions
     ) -> JournaledEvaluator:
-        """Evaluator of a form of the program.
-
-        Args:
-          item: the program in that form.
-          problem: built from it.
-          runtime: evaluator of this form on this machine.
-          otherwise: as ``FleetEvaluator`` takes it.
+        """Evaluator of a form of the program, timed by ``runtime`` here; ``otherwise`` is as in ``FleetEvaluator``.
 
         Raises:
           InputError: the program cannot be sent, or the journal is damaged.

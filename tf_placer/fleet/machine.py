@@ -23,8 +23,8 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item, item_bytes, read_item_file
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
@@ -210,11 +210,7 @@ class Machine:
         return self._loaded[program.digest]
 
     def _baseline(self, loaded: _Loaded, program: Program) -> float:
-        """Seconds of the reference plan here.
-
-        Raises:
-          WorkerError: it does not run on this machine.
-        """
+        """Seconds of the reference plan here; WorkerError if that does not run."""
 
         def timed_s() -> float:
             # A single failure is tolerated, since processes may be killed.

@@ -23,6 +23,7 @@ _NEVER_MS = 1e9  # of operator graphs: as long or longer means not on this devic
 _BYTES_PER_MS = 16e6  # of PCIe 3.0 with 16 lanes: operator graphs have times of transfers, and no bytes
 
 _Whole = Annotated[int, Ge(0), Le(_MOST)]
+_Nanoseconds = Annotated[int, Ge(0), Le(_LONGEST_NS)]
 _Size = Annotated[float, Ge(0), Le(_MOST)]
 _Latency = Annotated[float, Ge(0)]
 _Milliseconds = Annotated[float, Ge(0), Le(_LONGEST_NS / _NS)]
@@ -36,9 +37,7 @@ class Node:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - that is its name and type in pydantic
 
     name: Text  # of its own
-    time_ns: dict[
-        str, Annotated[int, Ge(0), Le(_LONGEST_NS)]
-    ]  # by device model or type; it runs on no others
+    time_ns: dict[str, _Nanoseconds]  # by device model or type; it runs on no others
     resident_bytes: _Whole = 0  # memory that stays
     output_bytes: _Whole = 0
     colocation: str = ""  # nodes of one class share a device; "" is none
@@ -95,13 +94,11 @@ class ProfiledGraph:
                         f"{nearest(name, position)}"
                     )
         kinds = [(device.model, device.type) for device in cluster.devices]
-        times = np.array(
-            [
-                [next((node.time_ns[word] for word in kind if word in node.time_ns), -1) for kind in kinds]
-                for node in self.nodes
-            ],
-            np.int64,
-        )
+        rows = [
+            [next((node.time_ns[word] for word in kind if word in node.time_ns), -1) for kind in kinds]
+            for node in self.nodes
+        ]
+        times = np.array(rows, np.int64)
         allowed = times >= 0
         if not allowed.any(axis=1).all():
             node = self.nodes[int(np.argmin(allowed.any(axis=1)))]
@@ -118,12 +115,11 @@ class ProfiledGraph:
             for number, edge in enumerate(self.edges)
         ]
         tensor = {key: number for number, key in enumerate(dict.fromkeys(tensor_of_edge))}
+        ends = [[position[edge.source], position[edge.target]] for edge in self.edges]
         try:
             problem = Problem.from_arrays(
                 compute_ns=np.maximum(times, 0),
-                edges=np.array(
-                    [[position[e.source], position[e.target]] for e in self.edges], np.int32
-                ).reshape(-1, 2),
+                edges=np.array(ends, np.int32).reshape(-1, 2),
                 edge_bytes=np.array([e.bytes for e in self.edges], np.int64),
                 resident_bytes=np.array([node.resident_bytes for node in self.nodes], np.int64),
                 output_bytes=np.array([node.output_bytes for node in self.nodes], np.int64),

@@ -80,9 +80,7 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
 
 
 def session_target(cluster: Cluster) -> str:
-    """The target of a ``tf.compat.v1.Session`` on the devices of a cluster, "" where they are this process's.
-
-    Starts its workers if need be.
+    """The target of a ``tf.compat.v1.Session`` on a cluster, "" on this process's devices; starts workers if need be.
 
     Raises:
       InputError: the workers cannot be kept off the network, or a server does not answer.
@@ -164,11 +162,9 @@ def _check_present(cluster: Cluster, devices: Collection[str] | None) -> None:
     present = present_devices()
     for planned, name in names_here(cluster).items():
         if name not in present and (devices is None or planned in devices):
-            hint = (
-                "call tf.config.set_logical_device_configuration before the first op runs"
-                if cluster.kind != "local" and "/device:CPU:" in name
-                else f"it has {', '.join(present)}"
-            )
+            hint = f"it has {', '.join(present)}"
+            if cluster.kind != "local" and "/device:CPU:" in name:
+                hint = "call tf.config.set_logical_device_configuration before the first op runs"
             raise InputError(f"this process has no device {name}; {hint}")
 
 

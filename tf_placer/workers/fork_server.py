@@ -106,12 +106,9 @@ def workers_opened(opened: bool) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def own_listeners_confined() -> Iterator[None]:
-    """Confines to the loopback whatever this process begins to listen on in the block.
+    """Confines to the loopback whatever this process begins to listen on in the block; InputError if that fails.
 
     A process that uses workers' devices as its own runs a server for them, and can preload nothing any more.
-
-    Raises:
-      InputError: the system does not allow it.
     """
     if are_workers_open():
         yield
@@ -230,11 +227,7 @@ class ForkServer:
     def fork(self, deadline_s: float) -> ForkedProcess:
         """A new worker, which waits for a line with its ``WorkerSpec`` on stdin.
 
-        Args:
-          deadline_s: time to give up, on the clock of ``time.monotonic``.
-
-        Raises:
-          ForkServerError: the server has ended, or does not answer in time.
+        Raises ForkServerError if the server has ended, or does not answer until the deadline, in ``time.monotonic``.
         """
         with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as sent:
             stderr = on_failure.enter_context(tempfile.TemporaryFile())
@@ -290,14 +283,9 @@ class ForkedProcess:
     def __init__(
         self, pid: int, process: int, stdin: int, stdout: int, stderr: IO[bytes], status: int
     ) -> None:
-        """Takes over descriptors.
+        """Takes over descriptors: of the process, which unlike its id is never used again, of pipes and of a file.
 
-        Args:
-          pid: its process id.
-          process: descriptor of the process, which unlike its id is never used again.
-          stdin, stdout: pipes.
-          stderr: a file.
-          status: source of its exit status; at its end without a status the server is gone.
+        ``status`` is the source of the exit status; at the end of that without a status the server is gone.
         """
         self.pid = pid
         self.stdin = open(stdin, "wb")  # noqa: SIM115 - both live as long as the worker

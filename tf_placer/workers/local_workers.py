@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -20,18 +21,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.native import OP_LIBRARIES
 from tf_placer.base.quantities import in_unit
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.workers import worker_process
-from tf_placer.workers.fork_server import (
-    REMEDY,
-    ForkedProcess,
-    ForkServer,
-    ForkServerError,
-    are_workers_open,
-    environment,
-    fork_server,
-    last_line,
-    loopback_library,
-)
+from tf_placer.workers import fork_server, worker_process
+from tf_placer.workers.fork_server import ForkedProcess, last_line, loopback_library
 
 _ANSWER_TIMEOUT_S = 5.0
 _STEADY_S, _STEADY_TIMEOUT_S = 0.3, 2.0
@@ -73,8 +64,17 @@ class WorkerMemory:
     def settle(self) -> None:
         """Lets malloc return free memory. The first time, the remainder counts as the runtime's."""
         self._ask(worker_process.RESTART_PEAK)
-        if self._start_bytes is None:
-            self._start_bytes = self._steady_bytes()
+        if self._start_bytes is not None:
+            return
+        # Once its growth has ended: a new server still takes 40 MB for itself.
+        steady_since, resident = time.monotonic(), _status_bytes(self._process.pid, "VmRSS")
+        deadline = steady_since + _STEADY_TIMEOUT_S
+        while resident is not None and time.monotonic() < min(steady_since + _STEADY_S, deadline):
+            time.sleep(_STEADY_S / 10)
+            now = _status_bytes(self._process.pid, "VmRSS")
+            if now is None or now > resident + _STEADY_BYTES:
+                steady_since, resident = time.monotonic(), now
+        self._start_bytes = resident
 
     def begin(self, small_bytes: int = 0) -> None:
         """Peaks count from now on; ``small_bytes`` is the sum of loaded values below ``SMALL_VALUE_BYTES``."""
@@ -116,17 +116,6 @@ class WorkerMemory:
             f"{in_unit(used, 'MB')}"
         )
 
-    def _steady_bytes(self) -> int | None:
-        """Resident memory once its growth has ended: a new server still takes 40 MB for itself."""
-        steady_since, resident = time.monotonic(), _status_bytes(self._process.pid, "VmRSS")
-        deadline = steady_since + _STEADY_TIMEOUT_S
-        while resident is not None and time.monotonic() < min(steady_since + _STEADY_S, deadline):
-            time.sleep(_STEADY_S / 10)
-            now = _status_bytes(self._process.pid, "VmRSS")
-            if now is None or now > resident + _STEADY_BYTES:
-                steady_since, resident = time.monotonic(), now
-        return resident
-
     def _ask(self, question: bytes) -> int | None:
         """Answer of the worker's allocator; None without a count, or if the worker is dead or hangs."""
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -158,18 +147,19 @@ def peaks_bytes(memories: Iterable[WorkerMemory]) -> dict[str, int]:
 
 def _status_bytes(pid: int, field: str) -> int | None:
     """A size in /proc/PID/status in bytes; None if the process is gone or a zombie."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as lines:
-            for line in lines:
-                if line.startswith(f"{field}:"):
-                    return int(line.split()[1]) * 1024  # "kB" there means KiB
-    except OSError:
-        pass
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as lines,
+    ):
+        for line in lines:
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024  # "kB" there means KiB
     return None
 
 
 _LOOPBACK = "127.0.0.1"
 _START_ATTEMPTS = 3
+_START_TIMEOUT_S = 120.0  # until all workers have imported TensorFlow and listen
 
 
 class WorkerError(RuntimeError):
@@ -218,7 +208,6 @@ class LocalWorkers(Workers):
         self,
         cluster: Cluster,
         inter_op_threads: int = 2,
-        start_timeout_s: float = 120.0,
         *,
         pinned: bool = True,
         intra_op_threads: int | None = None,
@@ -229,7 +218,6 @@ class LocalWorkers(Workers):
         Args:
           cluster: from ``Cluster.local()``.
           inter_op_threads: see ``WorkerSpec``.
-          start_timeout_s: most seconds until all have imported TensorFlow and listen.
           pinned: each CPU worker has a core to itself; False lets every worker use the whole machine.
           intra_op_threads: see ``WorkerSpec``; None for 1 where pinned, else TensorFlow's choice.
           open_workers: they may listen on every interface; None for the environment's ``TF_PLACER_OPEN_WORKERS``.
@@ -255,8 +243,7 @@ class LocalWorkers(Workers):
             )
         self._inter_op_threads = inter_op_threads
         self._intra_op_threads = int(self._pinned) if intra_op_threads is None else intra_op_threads
-        self._start_timeout_s = start_timeout_s
-        self._open_workers = are_workers_open() if open_workers is None else open_workers
+        self._open_workers = fork_server.are_workers_open() if open_workers is None else open_workers
         self._processes: list[ForkedProcess] = []
 
     def __enter__(self) -> LocalWorkers:
@@ -266,13 +253,12 @@ class LocalWorkers(Workers):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def prepare(self) -> ForkServer:
+    def prepare(self) -> fork_server.ForkServer:
         """Begins the longest part of a start, in the background: TensorFlow is imported for the workers.
 
-        Raises:
-          InputError: the workers cannot be kept off the network.
+        Raises InputError if the workers cannot be kept off the network.
         """
-        return fork_server(None if self._open_workers else loopback_library())
+        return fork_server.fork_server(None if self._open_workers else loopback_library())
 
     def start(self) -> None:
         """Starts all workers and waits until they listen, unless they do; where one has died, all are replaced.
@@ -349,7 +335,7 @@ class LocalWorkers(Workers):
                 ports.append(listener.getsockname()[1])
         self.addresses = tuple(f"{_LOOPBACK}:{port}" for port in ports)
         cores = tuple(sorted(os.sched_getaffinity(0)))
-        deadline_s = time.monotonic() + self._start_timeout_s
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
         server = self.prepare()
         for task in self._tasks:
             spec = worker_process.WorkerSpec(
@@ -366,18 +352,32 @@ class LocalWorkers(Workers):
             )
             try:
                 process = server.fork(deadline_s)
-            except ForkServerError as error:
+            except fork_server.ForkServerError as error:
                 raise WorkerError(f"worker {task} could not be started: {error}") from error
             self._processes.append(process)
             self.pids = (*self.pids, process.pid)
             try:
-                process.stdin.write(spec.to_json().encode() + b"\n")
+                process.stdin.write(json.dumps(dataclasses.asdict(spec)).encode() + b"\n")
                 process.stdin.flush()
             except BrokenPipeError as error:
                 process.poll(timeout_s=None)
                 raise WorkerError(f"{self.death()}; it could not be started") from error
-        for task in self._tasks:
-            self._wait_ready(task, deadline_s)
+        for task, process in zip(self._tasks, self._processes, strict=True):
+            printed = b""
+            while f"{worker_process.READY}\n".encode() not in printed:
+                remaining_s = deadline_s - time.monotonic()
+                readable, _, _ = select.select([process.stdout], [], [], max(remaining_s, 0.0))
+                if not readable:
+                    raise WorkerError(
+                        f"worker {task} did not listen within {_START_TIMEOUT_S} s{last_line(process.stderr)}"
+                    )
+                piece = os.read(process.stdout.fileno(), 4096)
+                if not piece:
+                    raise WorkerError(f"worker {task} could not start its server{last_line(process.stderr)}")
+                printed += piece
+                if f"{worker_process.OPEN}\n".encode() in printed:
+                    why = f"preloading has no effect on {sys.executable}; {fork_server.REMEDY}"
+                    raise InputError(f"workers cannot be kept off the network: {why}")
         if self._pinned:
             tasks = [tf.DeviceSpec.from_string(device.name).task for device in self._devices]
             self.memories = tuple(
@@ -387,29 +387,10 @@ class LocalWorkers(Workers):
         for memory in self.memories:
             memory.settle()
 
-    def _wait_ready(self, task: int, deadline_s: float) -> None:
-        process = self._processes[task]
-        printed = b""
-        while f"{worker_process.READY}\n".encode() not in printed:
-            remaining_s = deadline_s - time.monotonic()
-            readable, _, _ = select.select([process.stdout], [], [], max(remaining_s, 0.0))
-            if not readable:
-                raise WorkerError(
-                    f"worker {task} did not listen within {self._start_timeout_s} s{last_line(process.stderr)}"
-                )
-            piece = os.read(process.stdout.fileno(), 4096)
-            if not piece:
-                raise WorkerError(f"worker {task} could not start its server{last_line(process.stderr)}")
-            printed += piece
-            if f"{worker_process.OPEN}\n".encode() in printed:
-                raise InputError(
-                    f"workers cannot be kept off the network: preloading has no effect on {sys.executable}; {REMEDY}"
-                )
-
 
 def onednn_off() -> contextlib.AbstractContextManager[None]:
     """Turns oneDNN off for workers started in the block: oneDNN fuses ops and reorders sums next to others."""
-    return environment("TF_ENABLE_ONEDNN_OPTS", "0")
+    return fork_server.environment("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 class UnreachableServer(InputError):
@@ -442,11 +423,7 @@ class RemoteWorkers(Workers):
 
 
 def workers_of(cluster: Cluster, inter_op_threads: int = 2) -> Workers:
-    """The workers of a live cluster; nothing is started yet.
-
-    Raises:
-      InputError: the cluster is not live.
-    """
+    """The workers of a live cluster, not started yet; InputError for another cluster."""
     if cluster.kind == "local":
         return LocalWorkers(cluster, inter_op_threads)
     if cluster.kind == "remote":

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 READY, OPEN = "READY", "OPEN"
 RESTART_PEAK, TELL_PEAK = b"r", b"t"
@@ -32,8 +32,8 @@ class WorkerSpec:
 
     job: str
     task: int
-    addresses: tuple[str, ...]  # [tasks] host:port of every task of the job, on the loopback
-    cores: tuple[int, ...]  # to run on
+    addresses: Sequence[str]  # [tasks] host:port of every task of the job, on the loopback
+    cores: Sequence[int]  # to run on
     sees_gpus: bool
     intra_op_threads: int  # inside one op; 0 lets TensorFlow choose
     # Threads that run ops; 0 lets TensorFlow choose. With 1 a worker's sends wait until its executor is idle, which
@@ -41,16 +41,7 @@ class WorkerSpec:
     inter_op_threads: int
     on_loopback: bool  # the loopback library is preloaded; if it has no effect, the worker must not listen
     environment: Mapping[str, str]  # complete
-    op_libraries: tuple[str, ...] = ()  # files with ops that TensorFlow lacks
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> WorkerSpec:
-        fields = json.loads(text)
-        lists = {name: tuple(fields[name]) for name in ("addresses", "cores", "op_libraries")}
-        return cls(**{**fields, **lists})
+    op_libraries: Sequence[str] = ()  # files with ops that TensorFlow lacks
 
 
 def forget_preloaded() -> None:
@@ -103,20 +94,14 @@ def answer_about_memory(question: bytes) -> int | None:
         return None
 
 
-def read_line(descriptor: int) -> str:
-    """Reads one line unbuffered, so that everything behind, end included, is left for ``serve_parent``."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        byte = os.read(descriptor, 1)
-        if not byte:
-            raise EOFError("the parent closed the pipe before it wrote a worker spec")
-        line += byte
-    return line.decode()
-
-
 def work(parent_pid: int) -> None:
     """Runs the server of the ``WorkerSpec`` on stdin, until the process is ended or its parent is gone."""
-    spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
+    # Unbuffered, so that everything behind the line, end included, is left for ``serve_parent``.
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as stdin:
+        line = stdin.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError("the parent closed the pipe before it wrote a worker spec")
+    spec = WorkerSpec(**json.loads(line))
     os.environ.clear()
     os.environ.update(spec.environment)
     if spec.on_loopback and not is_on_loopback():

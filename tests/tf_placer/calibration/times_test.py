@@ -156,7 +156,7 @@ def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, 
     assert awaited_s(item, one, config, cache) == rules["profiling ops"]
     durations.keep("profiling ops", 4.0)
     assert awaited_s(item, one, config, cache) == 4.0
-    cache.save(profile._ops_key(item, one, 0, config), {})
+    cache.save(profile._key(profile._OPS, one, config, graph=item.fingerprint), {})
     assert awaited_s(item, one, config, cache) == 0.0
 
 
@@ -167,8 +167,8 @@ def test_links_are_awaited_once_for_a_machine(durations, tmp_path):
     two = Cluster("local", *local_devices(2), kind="local")
     assert awaited_s(item, two, config, cache) == sum(profile._PROFILING_S.values())
     # One of each model is profiled.
-    cache.save(profile._ops_key(item, two, 0, config), {})
-    cache.save(profile._pair_key(two, config), {})
+    cache.save(profile._key(profile._OPS, two, config, graph=item.fingerprint), {})
+    cache.save(profile._key(profile._PAIR, two, config), {})
     assert awaited_s(item, two, config, cache) == profile._PROFILING_S["profiling traffic"]
     cache.save(profile._traffic_key(two, config), {})
     assert awaited_s(item, two, config, cache) == 0.0
