@@ -115,31 +115,24 @@ class References:
 
 def references_of(index: GraphIndex) -> References:
     """References of a graph; functions that ops call by name have none."""
-    nodes = index.graph_def.node
-    outputs = frozenset(
-        (op, output)
-        for op, op_type in enumerate(index.op_types)
-        if _has_references(op_type)[1]
-        for output, dtype in enumerate(output_types(nodes[op]))
-        if is_ref(dtype)
-    )
-    inputs = frozenset(
-        (op, position)
-        for op, op_type in enumerate(index.op_types)
-        if outputs and _has_references(op_type)[0]
-        for position, dtype in enumerate(input_types(nodes[op]))
-        if is_ref(dtype)
-    )
-    return References(outputs, inputs)
 
+    def of_side(side: str) -> frozenset[tuple[int, int]]:
+        definitions = {op_type: op_definition(op_type) for op_type in set(index.op_types)}
+        with_references = {
+            op_type
+            for op_type, definition in definitions.items()
+            if definition is not None and any(argument.is_ref for argument in getattr(definition, side))
+        }
+        return frozenset(
+            (op, position)
+            for op, node in enumerate(index.graph_def.node)
+            if node.op in with_references
+            for position, dtype in enumerate(_types(node, side))
+            if is_ref(dtype)
+        )
 
-@functools.cache
-def _has_references(op_type: str) -> tuple[bool, bool]:
-    """Pair of flags: reference inputs, reference outputs."""
-    definition = op_definition(op_type)
-    if definition is None:
-        return False, False
-    return any(a.is_ref for a in definition.input_arg), any(a.is_ref for a in definition.output_arg)
+    outputs = of_side("output_arg")
+    return References(outputs, of_side("input_arg") if outputs else frozenset())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -385,9 +378,7 @@ RULES: tuple[Rule, ...] = (
 def is_dataset_op(op_type: str) -> bool:
     """True for what the Placer calls a dataset: ``*Dataset``, ``*DatasetV<n>``, with one variant output."""
     definition = op_definition(op_type)
-    if definition is None or len(definition.output_arg) != 1:
-        return False
-    if definition.output_arg[0].type != types_pb2.DT_VARIANT:
+    if definition is None or [output.type for output in definition.output_arg] != [types_pb2.DT_VARIANT]:
         return False
     return op_type == "DatasetFromGraph" or _DATASET_NAME.search(op_type) is not None
 

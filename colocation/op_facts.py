@@ -79,6 +79,7 @@ FACTS: Mapping[str, str] = {
 }
 
 _Node = TypeVar("_Node", bound=Hashable)
+_Message = TypeVar("_Message", bound=Any)
 
 
 def _parsed(table: str) -> dict[str, dict[str, str]]:
@@ -130,9 +131,8 @@ class GraphIndex:
     id_of_name: dict[str, int]  # node name -> op id
     # [E, 4] int32, one row per data input: producer op, producer output index, consumer op, consumer input
     # position; sorted by consumer, then position
-    data_edges: np.ndarray  # [E, 4]
-    # [C, 2] int32: producer op, consumer op
-    control_edges: np.ndarray  # [C, 2]
+    data_edges: np.ndarray
+    control_edges: np.ndarray  # [C, 2] int32: producer op, consumer op
 
     @property
     def num_ops(self) -> int:
@@ -153,11 +153,7 @@ class GraphIndex:
 
 
 def index_graph(graph_def: tf.compat.v1.GraphDef) -> GraphIndex:
-    """Indexes a GraphDef in linear time.
-
-    Raises:
-      ValueError: two nodes share a name, or an input names a node that is not there.
-    """
+    """Indexes a GraphDef in linear time; ValueError if names are not unique, or an input names a missing node."""
     names = tuple(node.name for node in graph_def.node)
     id_of_name = {name: i for i, name in enumerate(names)}
     if len(id_of_name) != len(names):
@@ -244,12 +240,10 @@ def set_attributes(node: node_def_pb2.NodeDef, attributes: Mapping[str, Any]) ->
                 attribute.CopyFrom(value)
 
 
-def copy_of(
-    node: node_def_pb2.NodeDef, inputs: Iterable[str] | None = None, name: str = ""
-) -> node_def_pb2.NodeDef:
-    """A copy of a node, with other inputs and another name where these are given."""
-    copy = node_def_pb2.NodeDef()
-    copy.CopyFrom(node)
+def copy_of(message: _Message, inputs: Iterable[str] | None = None, name: str = "") -> _Message:
+    """A copy of a protocol buffer; of a node, with other inputs and another name where these are given."""
+    copy = type(message)()
+    copy.CopyFrom(message)
     if inputs is not None:
         copy.input[:] = list(inputs)
     if name:
@@ -258,8 +252,9 @@ def copy_of(
 
 
 def alone(node: node_def_pb2.NodeDef, inputs: Iterable[str]) -> node_def_pb2.NodeDef:
-    """A copy with other inputs and without ``_class``, which names nodes that the new graph may lack."""
+    """A copy with other inputs, and without a device and ``_class``, which names nodes that the new graph may lack."""
     copy = copy_of(node, inputs)
+    copy.device = ""
     copy.attr.pop("_class", None)
     return copy
 
@@ -277,11 +272,7 @@ def reached(start: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]
 
 
 def topological_order(num_nodes: int, edges: np.ndarray) -> np.ndarray:
-    """Orders nodes so that every edge points forward; ties go to the smaller number.
-
-    Args:
-      num_nodes: U.
-      edges: [E, 2] producer, consumer.
+    """Orders U nodes so that every edge [E, 2] of producer and consumer points forward; ties go to the smaller number.
 
     Returns:
       [U'] int64 nodes in order; U' < U when the graph has a cycle (the nodes on it or behind it are missing).

@@ -363,12 +363,16 @@ def functions_of(graph: FuncGraph) -> dict[str, Any]:
     return functions
 
 
+def graphs_of(graph: FuncGraph) -> list[FuncGraph]:
+    """Returns a traced graph, then the graphs of the functions called there, directly or not."""
+    return [graph, *(f.graph for f in functions_of(graph).values() if hasattr(f, "graph"))]
+
+
 def call_gradients(graph: FuncGraph) -> dict[str, Callable[..., Any]]:
     """Function name -> gradient of its calls, for all functions called directly or indirectly."""
-    graphs = [graph, *(f.graph for f in functions_of(graph).values() if hasattr(f, "graph"))]
     return {
         op.get_attr("f").name: op._gradient_function
-        for body in graphs
+        for body in graphs_of(graph)
         for op in body.get_operations()
         if op.type in ("PartitionedCall", "StatefulPartitionedCall") and op._gradient_function is not None
     }

@@ -29,17 +29,12 @@ _GRADIENT = re.compile(r"(?:^|/)(?:gradients|gradient_tape)(?:_\d+)?/")
 
 
 class DisjointSet:
-    """Union by size with path halving: m operations take O(m α(n)) steps.
-
-    Attributes:
-      steps: parent pointers followed so far, plus one for each call; what the
-        linear-time tests count instead of seconds.
-    """
+    """Union by size with path halving: m operations take O(m α(n)) steps."""
 
     def __init__(self, size: int) -> None:
         self._parent = list(range(size))
         self._size = [1] * size
-        self.steps = 0
+        self.steps = 0  # parent pointers followed so far, plus one for each call
 
     def find(self, element: int) -> int:
         """Returns the representative of the element's set."""
@@ -75,12 +70,10 @@ class DisjointSet:
 class Units:
     """A partition of the N ops of a graph into U units."""
 
-    # [N] int32; units are numbered by their smallest op id
-    unit_of_op: np.ndarray  # [N]
+    unit_of_op: np.ndarray  # [N] int32; units are numbered by their smallest op id
     # [U + 1] int64; unit u's ops are ``member_op[member_offset[u]:member_offset[u + 1]]``
-    member_offset: np.ndarray  # [U + 1]
-    # [N] int64, ascending within a unit
-    member_op: np.ndarray  # [N]
+    member_offset: np.ndarray
+    member_op: np.ndarray  # [N] int64, ascending within a unit
     # the N - U merges that made the units, in the order of the rules. A merge of two ops that were together
     # already is left out, so these are the edges of a forest.
     merges: tuple[Merge, ...]
@@ -127,14 +120,9 @@ Heuristic = Callable[[GraphIndex, Units], Iterable[Merge]]
 
 
 def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[Heuristic] = ()) -> Units:
-    """Units demanded by TensorFlow's hard rules, then by heuristics.
+    """Units demanded by TensorFlow's hard rules, then by heuristics, each of which sees the units formed before.
 
     Linear in ops and edges (times the inverse Ackermann function of union-find).
-
-    Args:
-      graph: the graph, indexed or not.
-      heuristics: soft rules of ``colocation.units``, applied in this order; each sees the
-        units formed before it.
 
     Raises:
       ValueError: the GraphDef is damaged; the message names the node.

@@ -367,8 +367,9 @@ BUGS: dict[str, Bug] = {
     "placed_in_place": _written(
         "the item's own graph gets the devices", lambda placed, graph, *_: graph.CopyFrom(placed)
     ),
-    "branches_exchanged": _placed(
+    "branches_exchanged": Bug(
         "the branches of tf.cond change places",
+        functions,
         "with_functions_renamed",
         _afterwards(_each(_exchange_branches, "If", "StatelessIf")),
     ),

@@ -40,10 +40,9 @@ from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import Cluster, Device
 from tf_placer.costs.formulas import OpView, OpWork, WorkClass, work_of
 from tf_placer.costs.shares import POWER, efficiencies
-from tf_placer.graph.estimated_sizes import is_handle, keep_callbacks_from_running
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, returned_functions, tensor_bytes
-from tf_placer.graph.sizes import OutputSpec
+from tf_placer.graph.sizes import OutputSpec, is_handle, keep_callbacks_from_running
 
 _ON_EVERY_DEVICE = having("any_device")
 

@@ -27,25 +27,44 @@ MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for 
 _NAME = re.compile(r"[^\s:^][^\s:]*")
 _OUTPUT = re.compile(r"[0-9]{1,9}")
 _DTYPES = frozenset(types_pb2.DataType.values())
-_FIELD_OF_TYPE = {
-    "string": "s",
-    "int": "i",
-    "float": "f",
-    "bool": "b",
-    "type": "type",
-    "shape": "shape",
-    "tensor": "tensor",
-    "func": "func",
-}
+_FIELD_OF_TYPE = {"string": "s", "int": "i", "float": "f", "bool": "b"}
+_FIELD_OF_TYPE |= {name: name for name in ("type", "shape", "tensor", "func")}
 # Output name -> tensors it stands for, of a node; None where the op type is not known.
 _Outputs = Mapping[str, int] | None
+
+
+def _damaged(fault: str) -> InputError:
+    return InputError(f"{fault}; the graph is damaged")
 
 
 def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> None:
     """Checks the calls, branches and loops of a graph's nodes, with the attributes of their ops, and of its library."""
     nodes = list(nodes)
     for node in [*nodes, *(node for function in library.values() for node in function.node_def)]:
-        _check_arity(node, library)
+        attributes = node.attr
+        if node.op in LOOPS:
+            variables = len(attributes["T"].list.type)
+            body, condition = attributes["body"].func.name, attributes["cond"].func.name
+            expected = [(body, variables, variables), (condition, variables, 1)]
+        else:
+            names = returned_functions(node)
+            if node.op in BRANCHES and not names:
+                raise _damaged(f"node {node.name!r} ({node.op}) has no branches")
+            expected = [
+                (name, len(attributes["Tin"].list.type), len(attributes["Tout"].list.type)) for name in names
+            ]
+        for name, takes, returns in expected:
+            if name not in library:
+                raise _damaged(
+                    f"node {node.name!r} ({node.op}) names function {name!r}, which the graph's library lacks"
+                )
+            signature = library[name].signature
+            arity = len(signature.input_arg), len(signature.output_arg)
+            if arity != (takes, returns):
+                raise _damaged(
+                    f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns "
+                    f"{arity[1]}, expected {takes} and {returns}"
+                )
     size: dict[str, int] = {}  # function -> its nodes with all calls written out
 
     def nodes_of(nodes: Iterable[node_def_pb2.NodeDef]) -> int:
@@ -75,34 +94,6 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
         raise InputError(
             f"the graph has {total} nodes when its calls are written out; at most {MAX_NODES} can be placed"
         )
-
-
-def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
-    attributes = node.attr
-    if node.op in LOOPS:
-        variables = len(attributes["T"].list.type)
-        body, condition = attributes["body"].func.name, attributes["cond"].func.name
-        expected = [(body, variables, variables), (condition, variables, 1)]
-    else:
-        names = returned_functions(node)
-        if node.op in BRANCHES and not names:
-            raise InputError(f"node {node.name!r} ({node.op}) has no branches; the graph is damaged")
-        expected = [
-            (name, len(attributes["Tin"].list.type), len(attributes["Tout"].list.type)) for name in names
-        ]
-    for name, takes, returns in expected:
-        if name not in library:
-            raise InputError(
-                f"node {node.name!r} ({node.op}) names function {name!r}, which the graph's library lacks; "
-                "the graph is damaged"
-            )
-        signature = library[name].signature
-        arity = (len(signature.input_arg), len(signature.output_arg))
-        if arity != (takes, returns):
-            raise InputError(
-                f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns {arity[1]}, "
-                f"expected {takes} and {returns}; the graph is damaged"
-            )
 
 
 def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
@@ -142,7 +133,7 @@ def is_tensor_name(text: str) -> bool:
 def checked_dtype(number: int, where: str) -> tf.DType:
     """The dtype behind a ``DataType`` number."""
     if number not in _DTYPES or number == types_pb2.DT_INVALID:
-        raise InputError(f"{where} has the unknown dtype {number}; the graph is damaged")
+        raise _damaged(f"{where} has the unknown dtype {number}")
     return tf.as_dtype(number)
 
 
@@ -166,17 +157,17 @@ def _check_body(function: function_pb2.FunctionDef, library: _Library) -> None:
     _check_inputs(function.node_def, producer, {*outputs, *arguments})
     for result in function.signature.output_arg:
         if result.name not in function.ret or producer(function.ret[result.name]) is None:
-            raise InputError(f"result {result.name!r} comes from nowhere; the graph is damaged")
+            raise _damaged(f"result {result.name!r} comes from nowhere")
     for effect in [*function.signature.control_output, *function.control_ret]:
         if function.control_ret.get(effect) not in outputs:
-            raise InputError(f"side effect {effect!r} is no node; the graph is damaged")
+            raise _damaged(f"side effect {effect!r} is no node")
 
 
 def _check_names(names: Sequence[str], what: str) -> None:
     seen: set[str] = set()
     for name in names:
         if not _NAME.fullmatch(name):
-            raise InputError(f"{what} name {name!r} is empty or not valid; the graph is damaged")
+            raise _damaged(f"{what} name {name!r} is empty or not valid")
         if name in seen:
             raise InputError(f"there are two of {what} {name!r}; names must be unique, the graph is damaged")
         seen.add(name)
@@ -192,13 +183,9 @@ def _check_inputs(
             is_control = text.startswith("^")
             producing = producer(text) if not is_control else text[1:] if text[1:] in names else None
             if producing is None:
-                raise InputError(
-                    f"node {node.name!r} has input {text!r}, which is not there; the graph is damaged"
-                )
+                raise _damaged(f"node {node.name!r} has input {text!r}, which is not there")
             if control_seen and not is_control:
-                raise InputError(
-                    f"node {node.name!r} has input {text!r} behind a control input; the graph is damaged"
-                )
+                raise _damaged(f"node {node.name!r} has input {text!r} behind a control input")
             control_seen = is_control
             producers[node.name].append(producing)
     back = {node.name for node in nodes if node.op in NEXT_ITERATIONS}
@@ -208,9 +195,7 @@ def _check_inputs(
     try:
         graphlib.TopologicalSorter(forward).prepare()
     except graphlib.CycleError as error:
-        raise InputError(
-            f"node {error.args[1][0]!r} is on a cycle of the graph; the graph is damaged"
-        ) from None
+        raise _damaged(f"node {error.args[1][0]!r} is on a cycle of the graph") from None
 
 
 def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
@@ -222,23 +207,16 @@ def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
         except UnicodeDecodeError:
             is_valid = False
         if not is_valid:
-            raise InputError(
-                f"node {node.name!r}: attribute '_class' is no list of names; the graph is damaged"
-            )
-    if node.op in library:
-        signature = library[node.op].signature
-    else:
-        signature = op_definition(node.op)
-        if signature is None:
-            return None
-        for attribute in signature.attr:
-            _check_attribute(node, attribute)
+            raise _damaged(f"node {node.name!r}: attribute '_class' is no list of names")
+    signature = library[node.op].signature if node.op in library else op_definition(node.op)
+    if signature is None:
+        return None
+    for attribute in signature.attr if node.op not in library else ():
+        _check_attribute(node, attribute)
     expected = sum(num_tensors(argument, node) for argument in signature.input_arg)
     count = sum(not text.startswith("^") for text in node.input)
     if count != expected:
-        raise InputError(
-            f"node {node.name!r} ({node.op}) has {count} inputs, expected {expected}; the graph is damaged"
-        )
+        raise _damaged(f"node {node.name!r} ({node.op}) has {count} inputs, expected {expected}")
     lengths = {argument.name: num_tensors(argument, node) for argument in signature.output_arg}
     total = sum(lengths.values())
     if min(lengths.values(), default=0) < 0 or total > MAX_OUTPUTS:
@@ -252,29 +230,27 @@ def _check_attribute(node: node_def_pb2.NodeDef, attribute: op_def_pb2.OpDef.Att
     where = f"node {node.name!r} ({node.op}): attribute {attribute.name!r}"
     if attribute.name not in node.attr:
         if not attribute.HasField("default_value"):
-            raise InputError(f"{where} is missing; the graph is damaged")
+            raise _damaged(f"{where} is missing")
         return
     value = node.attr[attribute.name]
     if not _has_type(value, attribute.type):
-        raise InputError(f"{where} is no {attribute.type}; the graph is damaged")
+        raise _damaged(f"{where} is no {attribute.type}")
     for number in [value.type] if attribute.type == "type" else value.list.type:
         if number not in _DTYPES:
-            raise InputError(f"{where} has the unknown dtype {number}; the graph is damaged")
+            raise _damaged(f"{where} has the unknown dtype {number}")
     if attribute.type == "tensor":
         tensor = value.tensor
         dtype = checked_dtype(tensor.dtype, where)
         sizes = [dim.size for dim in tensor.tensor_shape.dim]
         if tensor.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
-            raise InputError(f"{where} is a tensor of no static shape; the graph is damaged")
+            raise _damaged(f"{where} is a tensor of no static shape")
         num_bytes = math.prod(sizes) * max(dtype.size or 0, 1)
         if num_bytes > MAX_CONSTANT_BYTES:
             raise InputError(
                 f"{where} is a constant of {num_bytes} bytes; make a tensor of that size with tf.fill"
             )
         if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
-            raise InputError(
-                f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes; the graph is damaged"
-            )
+            raise _damaged(f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes")
 
 
 def _has_type(value: attr_value_pb2.AttrValue, attribute_type: str) -> bool:

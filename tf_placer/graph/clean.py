@@ -16,24 +16,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from colocation.op_facts import (
-    BRANCHES,
-    CALLS,
-    ENTERS,
-    LOOPS,
-    NEXT_ITERATIONS,
-    VARIABLES,
-    control_inputs,
-    copy_of,
-    data_inputs,
-    having,
-    index_graph,
-    new_node,
-    parse_input,
-    reached,
-    registered_op,
-)
-from colocation.op_facts import topological_order as numbered
+from colocation import op_facts
+from colocation.op_facts import CALLS, ENTERS, control_inputs, copy_of, data_inputs, parse_input, reached
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import (
     MAX_CLONED_BYTES,
@@ -43,8 +27,8 @@ from tf_placer.graph.program import (
     fresh_name,
     functions_of,
     is_compiled,
-    is_stateful,
     keep_functions,
+    op_def,
     output_offsets,
     renamed_input,
     renamed_node,
@@ -54,8 +38,8 @@ from tf_placer.graph.program import (
     write_body,
 )
 
-_NEITHER_READS_NOR_WRITES = VARIABLES | {"Placeholder"}
-READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | having("reads_variable")
+_NEITHER_READS_NOR_WRITES = op_facts.VARIABLES | {"Placeholder"}
+READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | op_facts.having("reads_variable")
 
 _NEVER_WAITS = frozenset({"Placeholder", "VarHandleOp"})
 
@@ -99,7 +83,7 @@ def default_attributes(program: Program) -> Program:
     nodes = []
     for node in program.graph_def.node:
         copy = copy_of(node)
-        definition = registered_op(node.op)
+        definition = op_facts.registered_op(node.op)
         for attribute in definition.attr if definition is not None else ():
             if attribute.HasField("default_value") and attribute.name not in node.attr:
                 copy.attr[attribute.name].CopyFrom(attribute.default_value)
@@ -129,10 +113,7 @@ def release_results(program: Program) -> Program:
 
 
 def bypass_noops(program: Program) -> Program:
-    """Returns the program without needless NoOps, and with none among its control outputs.
-
-    The nodes must be in topological order.
-    """
+    """Returns the program, in topological order, without needless NoOps and with none among its control outputs."""
     nodes = program.graph_def.node
     noops = {node.name: node for node in nodes if node.op == "NoOp"}
     fan_out = collections.Counter(
@@ -198,7 +179,7 @@ def bypass_loop_handles(program: Program) -> Program:
     functions = functions_of(program.graph_def.library)
     input_of: dict[tuple[str, int], str] = {}
     for node in program.graph_def.node:
-        if node.op in LOOPS:
+        if node.op in op_facts.LOOPS:
             types = node.attr["T"].list.type
             for i in passed_on(functions[node.attr["body"].func.name]):
                 if types[i] == tf.resource.as_datatype_enum:
@@ -240,9 +221,9 @@ def topological_order(program: Program) -> Program:
     of old-style loops (``NextIteration``) do not count.
     """
     graph_def = program.graph_def
-    index = index_graph(graph_def)
-    is_back = np.array([op_type in NEXT_ITERATIONS for op_type in index.op_types], bool)
-    order = numbered(index.num_ops, index.edges[~is_back[index.edges[:, 0]]])
+    index = op_facts.index_graph(graph_def)
+    is_back = np.array([op_type in op_facts.NEXT_ITERATIONS for op_type in index.op_types], bool)
+    order = op_facts.topological_order(index.num_ops, index.edges[~is_back[index.edges[:, 0]]])
     if len(order) < index.num_ops:
         stuck = index.names[int(np.setdiff1d(np.arange(index.num_ops), order)[0])]
         raise InputError(f"node {stuck!r} is on or behind a cycle of the graph; the graph is damaged")
@@ -259,14 +240,11 @@ def topological_order(program: Program) -> Program:
 
 
 def rename_branches(program: Program) -> Program:
-    """Returns the program with no branching op named like the scope of one of its inputs.
-
-    The nodes must be in topological order.
-    """
+    """Returns the program, in topological order, with no branching op named like the scope of one of its inputs."""
     names = {node.name for node in program.graph_def.node}
     new_name: dict[str, str] = {}
     for node in program.graph_def.node:
-        if node.op in BRANCHES:
+        if node.op in op_facts.BRANCHES:
             inputs = {parse_input(text)[1] for text in data_inputs(node)}
             inputs = {new_name.get(name, name) for name in inputs}
             number, name = 0, node.name
@@ -316,7 +294,7 @@ def split_identity_n(program: Program) -> Program:
             continue
         for name, text, dtype in zip(parts[node.name], tensors, node.attr["T"].list.type, strict=True):
             inputs = [text, *controls]
-            nodes.append(new_node("Identity", name, inputs, node.device, T=tf.as_dtype(dtype)))
+            nodes.append(op_facts.new_node("Identity", name, inputs, node.device, T=tf.as_dtype(dtype)))
     return dataclasses.replace(
         program,
         graph_def=with_nodes(program.graph_def, nodes),
@@ -344,7 +322,10 @@ def inline_calls(program: Program) -> Program:
     inliner = _Inliner(program)
     for node in program.graph_def.node:
         inliner.add(node, ())
-    nodes = [inliner.resolved(node) for node in inliner.nodes]
+    nodes = []
+    for node in inliner.nodes:
+        controls = dict.fromkeys(map(inliner.resolve, control_inputs(node)))
+        nodes.append(copy_of(node, [*map(inliner.resolve, data_inputs(node)), *controls]))
     return dataclasses.replace(
         program,
         graph_def=with_nodes(program.graph_def, nodes),
@@ -395,11 +376,6 @@ class _Inliner:
             is_control = is_control or replacement_is_control
             key = f"^{name}" if is_control else f"{name}:{output}"
         return key if is_control else text
-
-    def resolved(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
-        """Returns the node with resolved inputs, each control input once."""
-        controls = dict.fromkeys(map(self.resolve, control_inputs(node)))
-        return copy_of(node, [*map(self.resolve, data_inputs(node)), *controls])
 
     def effects(self, name: str) -> Iterator[str]:
         """Yields the nodes that stand for a control output."""
@@ -469,7 +445,7 @@ class _Inliner:
         for node in nodes:
             if any(parse_input(text)[1] in waiting for text in node.input):
                 waiting.add(node.name)  # it waits already: one of its inputs does
-            elif node.op not in _NEVER_WAITS and is_stateful(node, self._library):
+            elif node.op not in _NEVER_WAITS and op_def(node, self._library).is_stateful:
                 node.input.append(f"^{begin.name}")
                 waiting.add(node.name)
         return [begin]
@@ -489,10 +465,7 @@ def _inherited(device: str, caller: str) -> str:
 
 
 def inline_in_functions(program: Program) -> Program:
-    """Returns the program without calls in its library functions; errors as in ``inline_calls``.
-
-    A function that XLA must compile stays as it is.
-    """
+    """Returns the program without calls in library functions, but for functions XLA must compile."""
     library = program.graph_def.library
     call_ops = CALLS | {function.signature.name for function in library.function}
     result = with_nodes(program.graph_def, program.graph_def.node)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from colocation.op_facts import ENTERS, having, parse_input, reached, values
+from colocation.op_facts import ENTERS, alone, data_inputs, having, new_node, parse_input, reached, values
 from colocation.tensorflow_internals import folded_constant
-from tf_placer.graph.estimated_sizes import keep_callbacks_from_running
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import KEPT_BYTES
+from tf_placer.graph.program import KEPT_BYTES, with_nodes
+from tf_placer.graph.sizes import keep_callbacks_from_running
 
 _XLA, _OUTSIDE = having("xla"), values("outside")
 _CONDITIONAL = ENTERS | having("switch")
@@ -109,7 +109,14 @@ class _Checks:
         elif rule == "index":
             is_safe = self._is_in_range(op, int(arguments.partition(",")[0]))
         elif rule in ("known", "settled"):
-            is_safe = self._is_known(op, list(map(int, arguments.split(","))))
+            index, inputs = self._item.index, self._item.graph_def.node[op].input
+            positions = list(map(int, arguments.split(",")))
+            producers = [index.id_of_name[parse_input(inputs[position])[1]] for position in positions]
+            is_safe = all(index.op_types[producer] == "Const" for producer in producers)
+            if not is_safe and (operation := self._operations.get(op)) is not None:
+                is_safe = all(
+                    folded_constant(operation.inputs[position]) is not None for position in positions
+                )
             if rule == "settled" and any(feed.is_open for feed in self._item.feeds):
                 operation = self._operations.get(op)
                 is_safe = is_safe and operation is not None
@@ -132,14 +139,11 @@ class _Checks:
         They follow whole numbers. Of others they need shapes, which the item has where no input is open.
         """
         index, outputs, nodes = self._item.index, self._item.outputs, self._item.graph_def.node
-        graph_def = tf.compat.v1.GraphDef(library=self._item.graph_def.library)
-        graph_def.versions.CopyFrom(self._item.graph_def.versions)
+        graph_def = with_nodes(self._item.graph_def, [])
 
         @functools.cache
         def unknown(name: str, dtype: tf.DType, shape: tuple[int | None, ...] | None) -> str:
-            node = graph_def.node.add(name=name, op="Placeholder")
-            node.attr["dtype"].type = dtype.as_datatype_enum
-            node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+            graph_def.node.append(new_node("Placeholder", name, dtype=dtype, shape=tf.TensorShape(shape)))
             return name
 
         is_open = {feed.node for feed in self._item.feeds if feed.is_open}
@@ -156,15 +160,13 @@ class _Checks:
                 spec = outputs[op][0]
                 unknown(name, spec.dtype, (None,) * len(spec.shape) if is_fed else spec.shape)
                 continue
-            node = graph_def.node.add()
-            node.CopyFrom(nodes[op])
-            node.attr.pop("_class", None)
-            del node.input[len(inputs[op]) :]  # control inputs
+            texts = data_inputs(nodes[op])
             for position, (producer, cut) in enumerate(inputs[op]):
                 if cut >= 0:
                     spec = outputs[producer][cut]
                     shape = None if spec.rule else spec.shape
-                    node.input[position] = unknown(f"{nodes[producer].name}/output_{cut}_", spec.dtype, shape)
+                    texts[position] = unknown(f"{nodes[producer].name}/output_{cut}_", spec.dtype, shape)
+            graph_def.node.append(alone(nodes[op], texts))
         keep_callbacks_from_running(graph_def.node)
         with tf.Graph().as_default() as graph:
             try:
@@ -180,16 +182,6 @@ class _Checks:
             return True
         source = tf.as_dtype(node.attr["SrcT"].type)
         return not (source.is_floating and tf.as_dtype(node.attr["DstT"].type).is_integer)
-
-    def _is_known(self, op: int, positions: Sequence[int]) -> bool:
-        inputs, index = self._item.graph_def.node[op].input, self._item.index
-        producers = [index.id_of_name[parse_input(inputs[position])[1]] for position in positions]
-        if all(index.op_types[producer] == "Const" for producer in producers):  # mostly, and soon seen
-            return True
-        operation = self._operations.get(op)
-        return operation is not None and all(
-            folded_constant(operation.inputs[position]) is not None for position in positions
-        )
 
     def _is_in_range(self, op: int, position: int) -> bool:
         """True if proven; otherwise the op stays outside, and its check holds for the ops behind."""
@@ -258,25 +250,21 @@ def _range_made(tensor: tf.Tensor, range_of: Callable[[tf.Tensor], _Range]) -> _
     if operation.type not in ("Add", "AddV2", "Sub", "Minimum", "Maximum", "FloorMod"):
         return _ANY
     (a, b), (c, d) = range_of(inputs[0]), range_of(inputs[1])
-    return {
-        "Add": (a + c, b + d),
-        "AddV2": (a + c, b + d),
+    range_by_type: dict[str, _Range] = {
         "Sub": (a - d, b - c),
         "Minimum": (min(a, c), min(b, d)),
         "Maximum": (max(a, c), max(b, d)),
         "FloorMod": (0, d - 1) if c > 0 else _ANY,
-    }[operation.type]
+    }
+    return range_by_type.get(operation.type, (a + c, b + d))
 
 
 def _least_size(operation: tf.Operation, position: str, into: str, axes: str) -> float:
     """Indices from 0 to below this are in range; 0 where the size is not known.
 
-    Args:
-      operation: what is indexed and by what.
-      position: number of the input that holds indices.
-      into: number of the input that is indexed; "" for the first output.
-      axes: ``first``, ``last``, ``depth`` (as many as an index has numbers), ``axis`` (of its third input), ``batch``
-        (behind the dimensions of its attribute) or ``length`` (of an attribute, and the size itself is in range).
+    Input number ``position`` holds indices into input number ``into``, or into the first output for "". ``axes`` is
+    ``first``, ``last``, ``depth`` (as many as an index has numbers), ``axis`` (of the third input), ``batch`` (behind
+    the dimensions of an attribute) or ``length`` (of an attribute, and the size itself is in range).
     """
     indices = operation.inputs[int(position)]
     tensor = operation.inputs[int(into)] if into else operation.outputs[0]

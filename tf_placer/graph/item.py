@@ -21,11 +21,12 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import function_pb2, node_def_pb2, tensor_pb2, types_pb2
 
 from colocation.constraints import input_types, is_ref, takes_special_inputs
-from colocation.op_facts import GraphIndex, having, index_graph
+from colocation.op_facts import GraphIndex, copy_of, having, index_graph
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
 from tf_placer.base.files import array_file_bytes, read_array_file
+from tf_placer.graph import read_graph
 from tf_placer.graph.clean import READ_ONLY_OPS, clean, default_attributes, prune, topological_order
 from tf_placer.graph.program import (
     Feed,
@@ -41,7 +42,6 @@ from tf_placer.graph.program import (
     functions_of,
     is_compiled,
     is_large,
-    with_constants,
     with_nodes,
     without_large_constants,
     without_value,
@@ -52,8 +52,6 @@ from tf_placer.graph.read_graph import (
     InputShapes,
     SavedModel,
     checked_input_shapes,
-    program_of_meta_graph,
-    program_of_saved_model,
     read_saved_model,
 )
 from tf_placer.graph.sizes import OutputSpec, output_specs
@@ -158,7 +156,7 @@ class Item:
         batch_size = arguments.whole_number("batch_size", batch_size, least=1)
         if name is not None:
             arguments.text("name", name, "give the name that reports call it by, or None")
-        program = program_of_saved_model(model, signature, batch_size, input_shapes)
+        program = read_graph.program_of_saved_model(model, signature, batch_size, input_shapes)
         return Item.from_program(name or model.path.name, program)
 
     @staticmethod
@@ -192,7 +190,7 @@ class Item:
             )
         batch_size = arguments.whole_number("batch_size", batch_size, least=1)
         input_shapes = checked_input_shapes(input_shapes)
-        program = program_of_meta_graph(meta_graph, fetches, batch_size, input_shapes)
+        program = read_graph.program_of_meta_graph(meta_graph, fetches, batch_size, input_shapes)
         return Item.from_program(name, program)
 
     @staticmethod
@@ -228,16 +226,45 @@ class Item:
 
     @functools.cached_property
     def host_ops(self) -> dict[str, str]:
-        """Op name -> reason to stay in the calling process.
+        """Op name -> reason to stay in the calling process: what the op needs is nowhere else.
 
-        Others that colocation ties to one of these stay with it.
+        A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do
+        Python functions, and a variable that something else in this process holds. Ops that colocation ties to one of
+        these stay with it.
         """
-        return host_ops(self.graph_def, self.host_captures, self.variables)
+        library = functions_of(self.graph_def.library)
+        kinds = {capture.node: f"it is {capture.kind} of this process" for capture in self.host_captures}
+        kinds |= {variable.node: variable.stays for variable in self.variables if variable.stays}
+        reasons = {}
+        for node in self.graph_def.node:
+            if node.name in kinds:
+                reasons[node.name] = kinds[node.name]
+            elif called := _op_within(node, CALLBACKS, library):
+                reasons[node.name] = f"it runs a Python function ({called})"
+            elif printing := _op_within(node, _TELLS, library):
+                reasons[node.name] = f"it prints where this process does ({printing})"
+        return reasons
 
     @functools.cached_property
     def why_not_standalone(self) -> str:
-        """Reason why no other process can run the graph, one clause that names an op; "" where one can."""
-        return why_not_standalone(self.graph_def, self.host_captures)
+        """Reason why no other process can run the graph, one clause that names an op; "" where one can.
+
+        An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
+        """
+        graph_def = self.graph_def
+        for capture in self.host_captures:
+            if not can_stand_in(graph_def, capture):
+                readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
+                return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
+        library = functions_of(graph_def.library)
+        filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
+        for node in graph_def.node:
+            op_type = _op_within(node, CALLBACKS, library)
+            if op_type:
+                return f"{node.name!r} runs a Python function of this process ({op_type})"
+            if node.op in _TABLES and node.name not in filled:
+                return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
+        return ""
 
     @functools.cached_property
     def side_effects(self) -> tuple[str, ...]:
@@ -304,7 +331,10 @@ class Item:
     def with_constants(self, values: Mapping[str, tensor_pb2.TensorProto]) -> Item:
         """The program that ``without_values`` took large constants of, with some of these again, by their nodes."""
         arguments.instance_of("values", values, dict, "give node of a constant -> its value")
-        graph_def = with_constants(self.graph_def, values)
+        graph_def = copy_of(self.graph_def)
+        for node in graph_def.node:
+            if node.op == "Const" and node.name in values:
+                node.attr["value"].tensor.CopyFrom(values[node.name])
         return self._same_program(
             graph_def=graph_def, index=dataclasses.replace(self.index, graph_def=graph_def)
         )
@@ -353,12 +383,8 @@ def rewritten(
 ) -> Item:
     """The Item of a program that was made of another one's: what its ops ask for, and their stages, go with them.
 
-    Args:
-      item: the other one.
-      program: its graph may have ops that nothing needs, in any order.
-      origin_of: op of it -> op of ``item``.
-      known: op of it -> its outputs, where they need not be inferred.
-      splitting: how its batch is in parts.
+    The graph may have ops that nothing needs, in any order. ``origin_of`` is op -> op of ``item``, and ``known`` op ->
+    outputs that need not be inferred.
     """
     for clean_up in (prune, topological_order, default_attributes):
         program = clean_up(program)
@@ -475,52 +501,6 @@ def _entries(kind: type, field: str, header: dict[str, Any], arrays: dict[str, n
             value = np.full(shape, element[0]) if raw.any() else np.zeros(shape, element.dtype)
         entries.append(kind(**fields, value=value))
     return entries
-
-
-def host_ops(
-    graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture], variables: Sequence[ItemVariable] = ()
-) -> dict[str, str]:
-    """Op name -> reason to stay in the calling process: what the op needs is nowhere else.
-
-    A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do
-    Python functions, and a variable that something else in this process holds. Ops that colocation ties to one of
-    these stay with it.
-    """
-    library = functions_of(graph_def.library)
-    kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
-    kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
-    reasons = {}
-    for node in graph_def.node:
-        if node.name in kinds:
-            reasons[node.name] = kinds[node.name]
-        elif told := _op_within(node, CALLBACKS | _TELLS, library):
-            called = _op_within(node, CALLBACKS, library)
-            reasons[node.name] = (
-                f"it runs a Python function ({called})"
-                if called
-                else f"it prints where this process does ({told})"
-            )
-    return reasons
-
-
-def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
-    """Reason why no other process can run a graph: one clause that names an op; "" where one can.
-
-    An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
-    """
-    for capture in captures:
-        if not can_stand_in(graph_def, capture):
-            readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
-            return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
-    library = functions_of(graph_def.library)
-    filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
-    for node in graph_def.node:
-        op_type = _op_within(node, CALLBACKS, library)
-        if op_type:
-            return f"{node.name!r} runs a Python function of this process ({op_type})"
-        if node.op in _TABLES and node.name not in filled:
-            return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
-    return ""
 
 
 def can_stand_in(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, tensor_pb2
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2
 
+from colocation import op_facts
 from colocation.op_facts import (
-    BRANCHES,
     CALLS,
     control_inputs,
     copy_of,
@@ -120,11 +120,7 @@ def check_restorable(node: str, dtype: tf.DType) -> None:
 
 def with_nodes(graph_def: tf.compat.v1.GraphDef, nodes) -> tf.compat.v1.GraphDef:
     """Returns a graph of (copies of) ``nodes`` with ``graph_def``'s library and versions."""
-    result = tf.compat.v1.GraphDef()
-    result.node.extend(nodes)
-    result.library.CopyFrom(graph_def.library)
-    result.versions.CopyFrom(graph_def.versions)
-    return result
+    return tf.compat.v1.GraphDef(node=nodes, library=graph_def.library, versions=graph_def.versions)
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
@@ -203,10 +199,7 @@ def called_functions(
 def inlined_bodies(
     nodes: Iterable[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef], scope: str = ""
 ) -> Iterator[tuple[str, function_pb2.FunctionDef]]:
-    """Path and function of every call that inlining writes out, calls in bodies included.
-
-    An op of the body is called ``path/op`` then.
-    """
+    """Path and function of every call that inlining writes out, also in bodies; their ops are called ``path/op``."""
     for node in nodes:
         body = library.get(node.attr["f"].func.name if node.op in CALLS else node.op)
         if body is not None and not is_compiled(node) and not is_compiled(body):
@@ -231,7 +224,7 @@ def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
     """Functions whose results are an op's results: the branches of a branch, the body of a call."""
     if node.op in CALLS:
         return [node.attr["f"].func.name]
-    if node.op not in BRANCHES:
+    if node.op not in op_facts.BRANCHES:
         return []
     if node.op.endswith("Case"):
         return [function.name for function in node.attr["branches"].list.func]
@@ -311,12 +304,8 @@ def write_body(
 ) -> None:
     """Makes a graph the body of a function, which has its arguments and results already.
 
-    Args:
-      function: is changed.
-      graph_def: the graph, with a node for each argument that it reads.
-      argument_of: such a node -> the argument.
-      results: name of a result -> tensor of the graph ("node:i").
-      effects: nodes that must run for their side effects.
+    ``argument_of`` is node -> the argument that it stands for, ``results`` name of a result -> tensor of the graph
+    ("node:i"); ``effects`` are nodes that must run for their side effects.
     """
     nodes = [node for node in graph_def.node if node.name not in argument_of]
     offsets = all_offsets(nodes, graph_def.library)
@@ -333,11 +322,6 @@ def write_body(
     function.ret.update({name: inside(text) for name, text in results.items()})
     function.signature.control_output[:] = effects
     function.control_ret.update({name: name for name in effects})
-
-
-def is_stateful(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
-    """Says whether running the node reads or changes state outside its tensors."""
-    return op_def(node, library).is_stateful
 
 
 def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
@@ -374,24 +358,11 @@ def drawn_value(value: np.ndarray, dtype: tf.DType) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(value.shape).astype(value.dtype)
 
 
-def with_constants(
-    graph_def: tf.compat.v1.GraphDef, values: Mapping[str, tensor_pb2.TensorProto]
-) -> tf.compat.v1.GraphDef:
-    """A copy of the graph with other values of constants, by their nodes; other nodes are left out."""
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
-    for node in result.node:
-        if node.op == "Const" and node.name in values:
-            node.attr["value"].tensor.CopyFrom(values[node.name])
-    return result
-
-
 def without_large_constants(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The graph, with constants above ``KEPT_BYTES`` that are their first element over and over; itself without any."""
     if not any(map(is_large, all_nodes(graph_def))):
         return graph_def
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
+    result = copy_of(graph_def)
     for node in filter(is_large, all_nodes(result)):
         value = tf.make_ndarray(node.attr["value"].tensor)
         dtype = tf.as_dtype(node.attr["dtype"].type)

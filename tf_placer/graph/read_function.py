@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
+from colocation import tensorflow_internals as internals
 from colocation.op_facts import copy_of, new_node
-from colocation.tensorflow_internals import (
-    ConcreteFunction,
-    functions_of,
-    get_resource_handle_data,
-    has_python_gradient,
-)
+from colocation.tensorflow_internals import ConcreteFunction
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
-from tf_placer.graph.program import (
-    Feed,
-    HostCapture,
-    ItemVariable,
-    Program,
-    check_restorable,
-    fresh_name,
-    renamed_input,
-    tensor_bytes,
-    with_nodes,
-)
+from tf_placer.graph import program
+from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program, fresh_name, renamed_input
 
 # Type in a resource's handle; below, its name for users.
 _RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')
@@ -51,8 +39,8 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     """
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
-    for name, function in functions_of(concrete.graph).items():
-        if has_python_gradient(function):
+    for name, function in internals.functions_of(concrete.graph).items():
+        if internals.has_python_gradient(function):
             raise InputError(
                 f"function {function_name(concrete)!r} calls the Defun {name!r}, whose gradient in Python placing "
                 "would lose; write it with tf.custom_gradient"
@@ -61,8 +49,9 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     graph_def = concrete.graph.as_graph_def()
     # A gradient taken before has appended what it needs to the outputs.
     outputs = concrete.outputs[: len(concrete.function_type.flat_outputs)]
-    values = _input_values(concrete, example_args)
-    captures = dict(zip(_names(concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
+    names = (tensor.op.name for tensor in concrete.graph.internal_captures)
+    captures = dict(zip(names, concrete.captured_inputs, strict=True))
+    values = _input_values(concrete, example_args, captures.keys())
     handles = {name: value for name, value in values.items() if value.dtype in (tf.resource, tf.variant)}
     variables, host_captures, replaced, new_name = _replaced_captures(
         graph_def, concrete, {**captures, **handles}
@@ -82,7 +71,7 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(feeds[node.name].shape).as_proto())
             node.attr.pop("_output_shapes", None)
     return Program(
-        graph_def=with_nodes(graph_def, nodes),
+        graph_def=program.with_nodes(graph_def, nodes),
         feeds=tuple(feeds.values()),
         fetches=tuple(renamed_input(tensor.name, new_name) for tensor in outputs),
         control_outputs=tuple(op.name for op in concrete.graph.control_outputs),
@@ -145,9 +134,8 @@ def function_name(fn: Any) -> str:
     return str(getattr(fn, "__name__", None) or getattr(fn, "name", None) or "function")
 
 
-def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
+def _input_values(concrete, example_args: tuple, captured: Collection[str]) -> dict[str, tf.Tensor]:
     """Returns the example value of each input placeholder that is no capture."""
-    captured = set(_names(concrete.graph.internal_captures))
     inputs = [tensor for tensor in concrete.graph.inputs if tensor.op.name not in captured]
     leaves = [
         leaf.handle if isinstance(leaf, tf.Variable) else leaf
@@ -179,10 +167,6 @@ def _array(value: tf.Tensor) -> np.ndarray:
     return np.asarray(value.numpy(), dtype=object if value.dtype == tf.string else None)
 
 
-def _names(tensors) -> list[str]:
-    return [tensor.op.name for tensor in tensors]
-
-
 def _replaced_captures(
     graph_def: tf.compat.v1.GraphDef, concrete: ConcreteFunction, captures: dict[str, tf.Tensor]
 ) -> tuple[list[ItemVariable], list[HostCapture], dict[str, node_def_pb2.NodeDef], dict[str, str]]:
@@ -199,7 +183,7 @@ def _replaced_captures(
     for name, value in captures.items():
         dtypes: list[tf.DType] | None = None
         if value.dtype == tf.resource:  # the placeholder knows its types
-            data = get_resource_handle_data(concrete.graph.get_tensor_by_name(f"{name}:0"))
+            data = internals.get_resource_handle_data(concrete.graph.get_tensor_by_name(f"{name}:0"))
             dtypes = [tf.as_dtype(held.dtype) for held in data.shape_and_type] if data.is_set else []
         # Neither a tensor of numbers nor a variable that holds one.
         if value.dtype == tf.variant or (
@@ -220,9 +204,9 @@ def _replaced_captures(
         elif dtypes is not None:
             variable_of_capture = variable_name.get(id(value), name)
             node_name = name if variable_of_capture == name else fresh_name(variable_of_capture, names)
-            check_restorable(node_name, dtypes[0])
+            program.check_restorable(node_name, dtypes[0])
             array = variable_value(node_name, value, dtypes[0])
-            num_bytes = tensor_bytes(array.shape, dtypes[0])
+            num_bytes = program.tensor_bytes(array.shape, dtypes[0])
             variables.append(
                 ItemVariable(node_name, tuple(array.shape), dtypes[0], num_bytes, array, capture=name)
             )

@@ -19,20 +19,10 @@ from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, new_node
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest, told
 from tf_placer.base.file_kinds import SAVED_MODEL_FILES, check_kind
+from tf_placer.graph import program
 from tf_placer.graph.check import check_graph, checked_dtype, is_tensor_name
 from tf_placer.graph.clean import prune
-from tf_placer.graph.program import (
-    MAX_TENSOR_BYTES,
-    Feed,
-    ItemVariable,
-    Program,
-    functions_of,
-    num_tensors,
-    op_def,
-    tensor_bytes,
-    with_nodes,
-    with_output,
-)
+from tf_placer.graph.program import Feed, ItemVariable, Program, functions_of, op_def, tensor_bytes
 
 InputShapes = Mapping[str, Sequence[int | None]]
 """Input -> its shape, with None or -1 for what ``batch_size`` stands for."""
@@ -61,11 +51,6 @@ class Input:
     def name(self) -> str:
         """Key in the signature, else the name of the node."""
         return self.key or parse_input(self.tensor)[1]
-
-    @property
-    def is_open(self) -> bool:
-        """True if a dimension may be of any size."""
-        return self.shape is None or any(size < 0 for size in self.shape)
 
 
 def checked_input_shapes(value: object) -> dict[str, tuple[int, ...]]:
@@ -141,7 +126,7 @@ def feed_of(one: Input, batch_size: int) -> Feed:
 
 def open_sizes(inputs: Sequence[Input], batch_size: int) -> str:
     """A clause about inputs of any size, for the message where they do not fit together; "" where there is none."""
-    open_inputs = [fed for fed in inputs if fed.is_open]
+    open_inputs = [fed for fed in inputs if fed.shape is None or min(fed.shape, default=0) < 0]
     if not open_inputs:
         return ""
     names = ", ".join(repr(fed.name) for fed in open_inputs[:3]) + (", ..." if len(open_inputs) > 3 else "")
@@ -155,7 +140,7 @@ def blank(shape: tuple[int, ...], dtype: tf.DType, where: str) -> np.ndarray:
     """Zeros (empty strings) that take no memory, however large."""
     if len(shape) > _MAX_RANK:
         raise InputError(f"{where} has {len(shape)} dimensions; at most {_MAX_RANK} are possible")
-    if tensor_bytes(shape, dtype) > MAX_TENSOR_BYTES:
+    if tensor_bytes(shape, dtype) > program.MAX_TENSOR_BYTES:
         raise InputError(
             f"{where} has the shape {list(shape)}, which is larger than any device; give a smaller one"
         )
@@ -194,7 +179,7 @@ def program_of_graph_def(
     cleaned up: what only a function takes and does not read is gone then (``Program.without_value``).
 
     Args:
-      graph_def: the graph, checked by ``check_graph``; left alone.
+      graph_def: checked by ``check_graph``; left alone.
       inputs: what is fed. Zeros (empty strings) of the given shape stand for values.
       fetches: tensors that are its results, ``"node:i"`` or ``"node"``.
       targets: nodes that must run for their side effects.
@@ -210,7 +195,7 @@ def program_of_graph_def(
         if name not in node_of_name:
             raise InputError(f"the graph has no node {name!r}; {nearest(name, node_of_name)}")
         node = node_of_name[name]
-        count = sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
+        count = sum(program.num_tensors(argument, node) for argument in op_def(node, library).output_arg)
         if ":" in text and output >= count:
             raise InputError(f"node {name!r} has {count} outputs, so there is no {text!r}")
     inputs = with_shapes(inputs, input_shapes or {})
@@ -237,9 +222,9 @@ def program_of_graph_def(
         nodes.append(copy)
     needed = prune(
         Program(
-            graph_def=with_nodes(graph_def, nodes),
+            graph_def=program.with_nodes(graph_def, nodes),
             feeds=tuple(fed.values()),
-            fetches=tuple(with_output(text) for text in fetches),
+            fetches=tuple(program.with_output(text) for text in fetches),
             control_outputs=tuple(targets),
             variables=tuple(variables),
             without_value=without_value,
@@ -343,12 +328,6 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
     )
 
 
-def parsed(proto: _Proto, data: bytes) -> _Proto | None:
-    """The message that the bytes hold, binary or text; None where they hold none."""
-    copy = type(proto)()
-    return parsed_binary(proto, data) or parsed_text(copy, data)
-
-
 def parsed_binary(proto: _Proto, data: bytes) -> _Proto | None:
     """The message that the bytes hold, None where they hold none."""
     try:
@@ -379,7 +358,9 @@ class SavedModel:
     @property
     def meta_graph(self) -> meta_graph_pb2.MetaGraphDef:
         """The first that has exactly ``tags``, part of ``proto``: TensorFlow's loaders take that one."""
-        return next(graph for graph in self.proto.meta_graphs if _has_tags(graph, self.tags))
+        return next(
+            graph for graph in self.proto.meta_graphs if set(graph.meta_info_def.tags) == set(self.tags)
+        )
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         """A signature by name."""
@@ -403,12 +384,6 @@ class SavedModel:
             f"model = tf.saved_model.load({str(self.path)!r}); {function} = model.{function}"
         )
 
-    def copy(self) -> SavedModel:
-        """The same, to be changed."""
-        proto = saved_model_pb2.SavedModel()
-        proto.CopyFrom(self.proto)
-        return dataclasses.replace(self, proto=proto)
-
     def is_current(self) -> bool:
         """True if the file has not changed since reading."""
         return hashlib.sha256(_file(self.path)[1]).digest() == self.digest
@@ -420,10 +395,11 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
     tags = tuple(arguments.items_of("tags", tags, str, "give the tags of a graph in a list, ['serve'] say"))
     check_kind("saved_model", folder, str(folder))
     file, data = _file(folder)
-    proto = parsed(saved_model_pb2.SavedModel(), data)
+    empty = saved_model_pb2.SavedModel
+    proto = parsed_binary(empty(), data) or parsed_text(empty(), data)
     if proto is None:
         raise InputError(f"{file} is damaged; export the model again")
-    graph = next((graph for graph in proto.meta_graphs if _has_tags(graph, tags)), None)
+    graph = next((graph for graph in proto.meta_graphs if set(graph.meta_info_def.tags) == set(tags)), None)
     if graph is None:
         sets = ", ".join(_shown_tags(graph.meta_info_def.tags) for graph in proto.meta_graphs)
         remedy = (
@@ -440,10 +416,6 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
         if not (folder / "assets" / asset.filename).is_file():
             raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")
     return SavedModel(folder, proto, hashlib.sha256(data).digest(), tags)
-
-
-def _has_tags(graph: meta_graph_pb2.MetaGraphDef, tags: Iterable[str]) -> bool:
-    return set(graph.meta_info_def.tags) == set(tags)
 
 
 def _shown_tags(tags: Iterable[str]) -> str:
@@ -468,10 +440,7 @@ def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:
 def program_of_saved_model(
     model: SavedModel, signature: str, batch_size: int = 32, input_shapes: InputShapes | None = None
 ) -> Program:
-    """Program of one signature, with ``batch_size`` for dimensions of any size.
-
-    ``input_shapes`` has shapes of inputs that the model leaves open.
-    """
+    """Program of one signature; ``input_shapes`` and ``batch_size`` stand for what the model leaves open."""
     chosen = model.signature(signature)
     if not chosen.outputs:
         raise InputError(

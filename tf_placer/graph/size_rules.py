@@ -66,14 +66,7 @@ def lists_of(
     lists: Sequence[TensorList | None],
     value: Callable[[int], np.ndarray | None],
 ) -> dict[int, TensorList]:
-    """Output -> list, of the lists among the outputs of an op.
-
-    Args:
-      node: the op.
-      inputs: shape of each data input; a handle has none.
-      lists: of each data input, the list that it is, if it is one.
-      value: value of a data input, or None where it is no constant.
-    """
+    """Output -> list, of the lists among the outputs of an op; arguments as in ``Unsized``."""
     if node.op in ("TensorListReserve", "EmptyTensorList"):
         length = value(1) if node.op == "TensorListReserve" else None
         shape = value(0)  # -1 for any rank
@@ -262,10 +255,8 @@ def filled(shape: tf.TensorShape, rows: int) -> Shape:
 _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
     "all_rows": (lambda output: sum(shape[0] for shape in output.inputs if shape and len(shape) == 2), BOUND),
     "bins": (lambda output: output.number(1, output.leading), BOUND),
-    "boxes": (
-        lambda output: min(output.number(2, output.rows(0)), output.rows(0)),
-        BOUND,
-    ),  # of all that are asked for
+    # Of all that are asked for.
+    "boxes": (lambda output: min(output.number(2, output.rows(0)), output.rows(0)), BOUND),
     "first_elements": (lambda output: output.elements(0), BOUND),
     "first_rows": (lambda output: output.rows(0), BOUND),
     "indices": (lambda output: sum(map(output.elements, range(output.node.attr["N"].i))), BOUND),
@@ -304,11 +295,7 @@ class Readers:
     def fitted(self, tensor: tuple[str, int], known: tf.TensorShape, guess: Shape, batch: int) -> Shape:
         """The guess if all readers accept the shape, else the nearest accepted shape, else the guess.
 
-        Args:
-          tensor: node and output.
-          known: what inference says of its shape.
-          guess: of the rank that is known, if one is.
-          batch: rows of what is fed.
+        Inference knows ``known`` of the shape; ``batch`` is the number of rows of what is fed.
         """
         readers = list(itertools.islice(self._behind(tensor, set()), _MOST_READERS))
         if not readers or self._accept(readers, list(guess)):

@@ -11,35 +11,20 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
-from colocation.op_facts import CALLS, alone, data_inputs, parse_input
-from colocation.tensorflow_internals import (
-    FuncGraph,
-    call_flat,
-    called_graph,
-    get_resource_handle_data,
-    registered_gradient,
-)
+from colocation import tensorflow_internals as internals
+from colocation.op_facts import CALLS, alone, copy_of, data_inputs, parse_input
+from colocation.tensorflow_internals import FuncGraph
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.program import (
-    Program,
-    all_nodes,
-    called_functions,
-    fresh_name,
-    function_names,
-    functions_in,
-    functions_of,
-    inlined_bodies,
-    write_body,
-)
+from tf_placer.graph import program
+from tf_placer.graph.program import Program, functions_in
 from tf_placer.graph.read_graph import SavedModel
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
     """A copy whose library functions have names that are new in this process."""
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
-    new_name = {name: name + suffix for name in functions_of(graph_def.library)}
-    rename_references(all_nodes(result), new_name)
+    result = copy_of(graph_def)
+    new_name = {name: name + suffix for name in program.functions_of(graph_def.library)}
+    rename_references(program.all_nodes(result), new_name)
     for function in result.library.function:
         function.signature.name += suffix
     for gradient in result.library.gradient:
@@ -62,14 +47,10 @@ def add_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> None
 
     TensorFlow knows these for functions that it has traced, and needs them to differentiate; a FunctionDef can hold
     them, but is written without. The shape of the handle itself, as loops and branches pass it on, would be taken for
-    the variable's, so it is left open.
-
-    Args:
-      graph_def: its library functions have the names of their traces.
-      traced: the graph that calls them, or that they were inlined into.
+    the variable's, so it is left open. The library functions have the names of their traces in ``traced``.
     """
     for function in graph_def.library.function:
-        body = called_graph(traced, function.signature.name)
+        body = internals.called_graph(traced, function.signature.name)
         inputs = body.inputs if body is not None else []
         for k, (argument, tensor) in enumerate(zip(function.signature.input_arg, inputs, strict=False)):
             if tensor.dtype != tf.resource:
@@ -78,9 +59,9 @@ def add_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> None
             del shapes[:]
             shapes.add(unknown_rank=True)
             if not argument.handle_data:
-                for data in get_resource_handle_data(tensor).shape_and_type:
+                for data in internals.get_resource_handle_data(tensor).shape_and_type:
                     argument.handle_data.add(dtype=data.dtype, shape=data.shape)
-    for node in all_nodes(graph_def):
+    for node in program.all_nodes(graph_def):
         if "output_shapes" in node.attr and "T" in node.attr:
             types, shapes = node.attr["T"].list.type, node.attr["output_shapes"].list.shape
             for dtype, shape in zip(types, shapes, strict=False):
@@ -94,11 +75,9 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
     After two calls of one function are inlined, their loops share a body. TensorFlow rewrites the body of a loop when
     it is differentiated, under one name, and fails when another loop has done so before.
     """
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
-    originals = functions_of(graph_def.library)
-    in_use = set(originals)
-    used: set[str] = set()
+    result = copy_of(graph_def)
+    originals = program.functions_of(graph_def.library)
+    in_use, used = set(originals), set[str]()
 
     def copy_functions(node: node_def_pb2.NodeDef) -> None:
         for value in node.attr.values():
@@ -111,7 +90,7 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
                 else:
                     function = result.library.function.add()
                     function.CopyFrom(originals[called.name])
-                    called.name = function.signature.name = fresh_name(called.name, in_use)
+                    called.name = function.signature.name = program.fresh_name(called.name, in_use)
                 for inner in function.node_def:
                     copy_functions(inner)
 
@@ -131,12 +110,12 @@ def register_custom_gradients(graph_def: tf.compat.v1.GraphDef, graph: FuncGraph
 
     ``graph`` imports the nodes; its tensors replace those of the traced graph with the same names.
     """
-    for node in all_nodes(graph_def):
+    for node in program.all_nodes(graph_def):
         name = _custom_gradient(node)
-        original = registered_gradient(name)
+        original = internals.registered_gradient(name)
         if original is not None:
             moved = f"{name}{suffix}"
-            if registered_gradient(moved) is None:
+            if internals.registered_gradient(moved) is None:
                 tf.RegisterGradient(moved)(_moved(original, name, moved, weakref.ref(graph)))
             node.attr[_ATTRIBUTE].s = moved.encode()
 
@@ -169,7 +148,7 @@ def _moved(
         captures = [
             _counterpart(captured, op, name, may_add=not is_saved) for captured in concrete.captured_inputs
         ]
-        return call_flat(concrete, tensors, captures)
+        return internals.call_flat(concrete, tensors, captures)
 
     return gradient
 
@@ -220,22 +199,16 @@ def _counterpart(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool
         if copy is not None:
             copies[tensor.name] = copy
         elif source.name not in missing:
-            if (
-                source.type == "Placeholder"
-                or source.op_def.is_stateful
-                or len(function_names(source.node_def)) > 1
-            ):
+            has_functions = len(program.function_names(source.node_def)) > 1
+            if source.type == "Placeholder" or source.op_def.is_stateful or has_functions:
                 raise InputError(
                     f"the custom gradient of {op.name!r} needs {source.name!r} ({source.type}), which no result of "
                     "the placed function needs; return it, too, or take the gradient inside the function"
                 )
             missing[source.name] = source
             frontier.extend(source.inputs)
-    graph_def = tf.compat.v1.GraphDef()
-    for source in missing.values():
-        node = alone(source.node_def, [tensor.name for tensor in source.inputs])
-        node.device = ""
-        graph_def.node.append(node)
+    nodes = [alone(source.node_def, [tensor.name for tensor in source.inputs]) for source in missing.values()]
+    graph_def = tf.compat.v1.GraphDef(node=nodes)
     with op.graph.as_default(), tf.control_dependencies(None):
         return tf.import_graph_def(graph_def, copies, [captured.name], name=f"{op.name}/residual")[0]
 
@@ -278,15 +251,11 @@ def call_of(model: SavedModel, signature: str) -> SignatureCall | None:
     functions = model.meta_graph.object_graph_def.concrete_functions
     if len(names) != 1 or node.op not in CALLS or node.attr["f"].func.name not in functions:
         return None
-    return SignatureCall(node, functions_of(graph_def.library)[node.attr["f"].func.name])
+    return SignatureCall(node, program.functions_of(graph_def.library)[node.attr["f"].func.name])
 
 
 def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed: Program) -> None:
-    """Makes a placed program, with devices, the body of the function that a signature calls; changes ``model``.
-
-    Raises:
-      InputError: the signature leaves out results of its function.
-    """
+    """Makes a placed program the body of a signature's function, in ``model``; InputError if results are left out."""
     library, body = model.meta_graph.graph_def.library, call.body
     graph_def = with_functions_renamed(placed.graph_def, f"__placed_{body.signature.name}")
     outputs = model.signature(signature).outputs
@@ -300,7 +269,7 @@ def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed:
             f"{model.path}: signature {signature!r} names {len(ret)} of the {len(results)} results of its function; "
             "export the model again with all of them"
         )
-    write_body(body, graph_def, call.arguments, ret, placed.control_outputs)
+    program.write_body(body, graph_def, call.arguments, ret, placed.control_outputs)
     library.function.extend(graph_def.library.function)
     library.gradient.extend(graph_def.library.gradient)
 
@@ -312,18 +281,15 @@ def place_object_functions(
 
     Other signatures that call them get copies without devices, so they run as before.
 
-    Args:
-      model: is changed, all but the signature's own function.
-      signature, call: its name and ``call_of(model, signature)``.
-      devices: op of the signature's program -> device.
-      is_split: the batch is in parts, so the functions, which have a whole batch, have few of the plan's ops.
+    All of ``model`` but the signature's own function is changed; ``call`` is ``call_of(model, signature)``. Where the
+    batch is in parts, the functions, which have a whole batch, have few of the plan's ops.
 
     Returns:
       Paths in the objects (``"serve"``, ``"encoder.encode"``) of functions without a signature that run unplaced,
       wholly or in part: they read the signature's variables but are not called by it, or are called with several plans.
     """
     graph_def, objects = model.meta_graph.graph_def, model.meta_graph.object_graph_def
-    library, concrete = functions_of(graph_def.library), objects.concrete_functions
+    library, concrete = program.functions_of(graph_def.library), objects.concrete_functions
     body = call.body.signature.name
     # The signature no longer calls functions that an earlier plan of its placed: its body was replaced, and has their
     # ops inlined under these names.
@@ -333,13 +299,14 @@ def place_object_functions(
             node.attr[_OP].s = name.encode()
             node.device = devices.get(name, "")
     paths_called: dict[str, list[str]] = collections.defaultdict(list)
-    for path, function in inlined_bodies(call.body.node_def, library, f"{call.node.name}/"):
+    for path, function in program.inlined_bodies(call.body.node_def, library, f"{call.node.name}/"):
         paths_called[function.signature.name].append(path)
     of_signatures = {node.attr["f"].func.name for node in graph_def.node if node.op in CALLS}
     path_of = {name: _path_of(objects, name) for name in (set(concrete) & set(library)) - of_signatures}
     of_objects = {name for name, path in path_of.items() if path}
     reached_from = {
-        name: {name} | called_functions(function.node_def, library) for name, function in library.items()
+        name: {name} | program.called_functions(function.node_def, library)
+        for name, function in library.items()
     }
     shared = {name for name in of_objects if not reached_from[name].isdisjoint(paths_called)}
     # Functions of objects that no signature calls, now or before an earlier plan, but that share a variable with this.
@@ -353,29 +320,18 @@ def place_object_functions(
     if shared:
         bodies = [name for name in of_signatures - {body} if name in library]
         _copy_for_others(graph_def.library, library, bodies, set(paths_called), reached_from)
-        mixed = {
-            name
-            for name, paths in paths_called.items()
-            if not _give_devices(library[name], paths, devices, signature)
-        }
+        mixed = set()  # functions with an op that has several devices
+        for name, paths in paths_called.items():
+            for node in library[name].node_def:
+                names = [f"{path}/{node.name}" for path in paths if f"{path}/{node.name}" in devices]
+                devices_of_op = {devices[op] for op in names}
+                if len(devices_of_op) > 1:
+                    mixed.add(name)
+                elif names:
+                    (node.device,) = devices_of_op
+                    node.attr[_MARK].s, node.attr[_OP].s = signature.encode(), names[0].encode()
         unplaced |= {name for name in shared if is_split or not reached_from[name].isdisjoint(mixed)}
     return sorted({path_of[name] for name in unplaced})
-
-
-def _give_devices(
-    function: function_pb2.FunctionDef, paths: Sequence[str], devices: Mapping[str, str], signature: str
-) -> bool:
-    """Writes devices of a plan; returns whether all calls, at these paths, have each op on one device."""
-    agree = True
-    for node in function.node_def:
-        names = [f"{path}/{node.name}" for path in paths if f"{path}/{node.name}" in devices]
-        devices_of_op = {devices[name] for name in names}
-        agree &= len(devices_of_op) <= 1
-        if len(devices_of_op) == 1:
-            (node.device,) = devices_of_op
-            node.attr[_MARK].s = signature.encode()
-            node.attr[_OP].s = names[0].encode()
-    return agree
 
 
 def _copy_for_others(
@@ -389,7 +345,7 @@ def _copy_for_others(
     needed = set().union(*(reached_from[name] for name in bodies)) - set(bodies)
     in_use = set(library)
     copied = sorted(name for name in needed if reached_from[name] & placed)
-    new_name = {name: fresh_name(f"{name}__unplaced", in_use) for name in copied}
+    new_name = {name: program.fresh_name(f"{name}__unplaced", in_use) for name in copied}
     for name, new in new_name.items():
         copy = written.function.add()
         copy.CopyFrom(library[name])

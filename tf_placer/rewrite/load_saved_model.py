@@ -145,12 +145,9 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
         name for name in in_model if not any(_is_one(device, name_of.get(name, name)) for device in present)
     ]
     if missing:
-        is_here = tf.DeviceSpec.from_string(missing[0]).job in (None, "localhost")
-        or_else = (
-            "make logical devices with tf.config.set_logical_device_configuration before the first op runs"
-            if is_here
-            else "join its servers before with tf_placer.attach(tf_placer.Cluster.from_file(FILE))"
-        )
+        or_else = "join its servers before with tf_placer.attach(tf_placer.Cluster.from_file(FILE))"
+        if tf.DeviceSpec.from_string(missing[0]).job in (None, "localhost"):
+            or_else = "make logical devices with tf.config.set_logical_device_configuration before the first op runs"
         raise InputError(
             f"{model.path} names {_listed(missing)}, which this process lacks; it has {_listed(present)}. Say where "
             f'each goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}}), or {or_else}'

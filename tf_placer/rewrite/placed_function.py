@@ -13,38 +13,19 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
+from colocation import tensorflow_internals as internals
 from colocation.op_facts import CALLS, parse_input
-from colocation.tensorflow_internals import (
-    ConcreteFunction,
-    FuncGraph,
-    add_function,
-    call_flat,
-    call_gradients,
-    concrete_function_like,
-    copy_handle_data,
-    copy_stack_trace,
-    functions_of,
-    graph_of_function_def,
-    host_address_space,
-    live_variables,
-    set_call_gradient,
-    tell_stack_traces,
-)
+from colocation.tensorflow_internals import ConcreteFunction, FuncGraph, live_variables
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import functions_of as functions_by_name
+from tf_placer.graph.program import functions_of
 from tf_placer.graph.read_function import example_tensors, function_name, traced
 from tf_placer.ops.library import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.functions import (
-    add_handle_data,
-    register_custom_gradients,
-    with_functions_of_their_own,
-    with_functions_renamed,
-)
+from tf_placer.rewrite import functions
 from tf_placer.rewrite.random_state import RandomState, attach_and_tell, mark_as_kept
 from tf_placer.rewrite.rewrite import check_clusters_of, check_placement, program_of_plan, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
@@ -58,7 +39,7 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
     A cluster of workers has no device in this process, so a plan puts these ops on a substitute (``Cluster.host``). Ops
     that share a device with them go along. A resource is where its handle says.
     """
-    process = host_address_space()
+    process = internals.host_address_space()
     home = tf.DeviceSpec.from_string(process)
 
     def is_of_process(device: str) -> bool:
@@ -127,7 +108,7 @@ def shapes_behind_handles(
 def _copy_shape(source: tf.Tensor, target: tf.Tensor) -> None:
     """Gives a tensor the shape of another one, or for a handle the variable's."""
     if source.dtype in (tf.resource, tf.variant):
-        copy_handle_data(source, target)
+        internals.copy_handle_data(source, target)
     # A handle's own shape hides the variable's where a loop is differentiated.
     if source.dtype != tf.resource:
         target.set_shape(source.shape)
@@ -137,7 +118,7 @@ class _Origins:
     """Ops of a traced function and its callees, whose stack traces name the user's program."""
 
     def __init__(self, graph: FuncGraph) -> None:
-        called = functions_of(graph).items()
+        called = internals.functions_of(graph).items()
         self._graphs = {name: function.graph for name, function in called if hasattr(function, "graph")}
         self._ops: dict[int, dict[str, tf.Operation]] = {}
 
@@ -293,7 +274,7 @@ def _whole_for_other_sizes(
         return placed
 
     def flat(function: ConcreteFunction, arguments: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        leaves = tf.nest.flatten(call_flat(function, arguments), expand_composites=True)
+        leaves = tf.nest.flatten(internals.call_flat(function, arguments), expand_composites=True)
         return [leaf for leaf in leaves if leaf is not None]
 
     def either(*arguments: tf.Tensor) -> list[tf.Tensor]:
@@ -311,7 +292,7 @@ def _whole_for_other_sizes(
             output.set_shape(original.shape)
     graph.structured_input_signature = concrete.structured_input_signature
     graph.structured_outputs = _structured(concrete, graph.outputs)
-    result = concrete_function_like(concrete, graph)
+    result = internals.concrete_function_like(concrete, graph)
     mark_as_placed(result)
     return result
 
@@ -447,8 +428,8 @@ def _made_anew(
 ) -> ConcreteFunction:
     """A concrete function like the traced one, of another graph."""
     suffix = f"__placed_{next(_serial)}"
-    add_handle_data(graph_def, concrete.graph)
-    written = with_functions_of_their_own(graph_def)
+    functions.add_handle_data(graph_def, concrete.graph)
+    written = functions.with_functions_of_their_own(graph_def)
     if random_state is not None:
         random_state.move(random_state.written(written))
     graph = FuncGraph(
@@ -458,11 +439,11 @@ def _made_anew(
     )
     constants = {node.name for node in graph_def.node if node.op == "Const"}
     calls = {node.name: node.attr["f"].func.name for node in graph_def.node if node.op in CALLS}
-    graph_def = with_functions_renamed(written, suffix)
-    register_custom_gradients(graph_def, graph, suffix)
+    graph_def = functions.with_functions_renamed(written, suffix)
+    functions.register_custom_gradients(graph_def, graph, suffix)
     names = _restore_inputs(graph_def, concrete, ends.handle_of_capture)
     for function in graph_def.library.function:
-        add_function(function)
+        internals.add_function(function)
     with graph.as_default():
         shapes = shapes_behind_handles(graph_def, dict(zip(names, concrete.inputs, strict=True)))
         tf.import_graph_def(graph_def, name="")
@@ -472,17 +453,17 @@ def _made_anew(
         for name, shape in shapes.items():
             graph.get_tensor_by_name(name).set_shape(shape)
         _connect(graph, concrete, inputs, ends, constants)
-    gradients = call_gradients(concrete.graph)
+    gradients = internals.call_gradients(concrete.graph)
     for name, called in calls.items():  # inlined calls have none
         if called in gradients:
-            set_call_gradient(graph.get_operation_by_name(name), gradients[called])
+            internals.set_call_gradient(graph.get_operation_by_name(name), gradients[called])
     _set_gradients_of_clusters(graph, graph_def)
     origins = _Origins(concrete.graph)
     for op in graph.get_operations():
         origin = origins.of(concrete.graph, op.name)
         if origin is not None:
-            copy_stack_trace(origin, op)
-    result = concrete_function_like(concrete, graph)
+            internals.copy_stack_trace(origin, op)
+    result = internals.concrete_function_like(concrete, graph)
     # Ops in bodies of loops and in branches, which are not in the placed graph.
     origin_of: dict[str, tf.Operation] = {}
     for function in graph_def.library.function:
@@ -492,7 +473,7 @@ def _made_anew(
             if origin is not None:
                 origin_of.setdefault(node.name, origin)
     if origin_of:
-        tell_stack_traces(result, origin_of)
+        internals.tell_stack_traces(result, origin_of)
     return result
 
 
@@ -561,7 +542,7 @@ def _connect(
     outputs = [graph.get_tensor_by_name(name) for name in ends.fetches]
     for original, output in zip(concrete.outputs, outputs, strict=False):
         if original.dtype in (tf.resource, tf.variant):
-            copy_handle_data(original, output)
+            internals.copy_handle_data(original, output)
         else:  # TensorFlow infers no shape of a cluster's outputs
             output.set_shape(original.shape)
     graph.outputs = outputs
@@ -575,13 +556,13 @@ def _set_gradients_of_clusters(graph: FuncGraph, graph_def: tf.compat.v1.GraphDe
 
     The gradient computes the cluster's ops again, op by op: inner results are not kept.
     """
-    library = functions_by_name(graph_def.library)
+    library = functions_of(graph_def.library)
 
     def gradient(
         body: function_pb2.FunctionDef, call: tf.Operation, *upstream: tf.Tensor | None
     ) -> list[tf.Tensor | None]:
         inputs = [tf.identity(tensor) for tensor in call.inputs]
-        inner = graph_of_function_def(body, [tensor.shape for tensor in inputs])
+        inner = internals.graph_of_function_def(body, [tensor.shape for tensor in inputs])
         arguments = {argument.name: tensor for argument, tensor in zip(inner.inputs, inputs, strict=True)}
         names = [tensor.name for tensor in inner.outputs]
         outputs = tf.import_graph_def(inner.as_graph_def(), arguments, names, name="again")
@@ -591,4 +572,5 @@ def _set_gradients_of_clusters(graph: FuncGraph, graph_def: tf.compat.v1.GraphDe
     for node in graph_def.node:
         if node.op in CALLS and node.name.startswith(PREFIX):
             body = library[node.attr["f"].func.name]
-            set_call_gradient(graph.get_operation_by_name(node.name), functools.partial(gradient, body))
+            call = graph.get_operation_by_name(node.name)
+            internals.set_call_gradient(call, functools.partial(gradient, body))

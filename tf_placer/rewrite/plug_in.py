@@ -64,10 +64,7 @@ def plug_in_library() -> Library:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionPlan:
-    """A plan of a traced function, by the names of its ops.
-
-    Names are as inlining makes them (``call/op``), with or without those of outer calls.
-    """
+    """A plan of a traced function, by names as inlining makes them (``call/op``), of outer calls or without."""
 
     function: str  # TensorFlow's name of the function
     devices: Mapping[str, tuple[str, str]]  # op -> type, full device string

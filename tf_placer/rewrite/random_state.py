@@ -17,15 +17,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, MutableSequ
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
+from colocation import tensorflow_internals as internals
 from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs, new_node
-from colocation.tensorflow_internals import (
-    ConcreteFunction,
-    host_address_space,
-    is_dataset_function,
-    registered_op,
-    seed_source,
-)
-from colocation.tensorflow_internals import functions_of as functions_called
+from colocation.tensorflow_internals import ConcreteFunction, is_dataset_function
 from tf_placer.base.eager import outside_functions
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.program import fresh_name, functions_in, functions_of, is_compiled
@@ -45,7 +39,7 @@ _serial = itertools.count()
 
 @functools.cache
 def _has_seeds(op_type: str) -> bool:
-    definition = registered_op(op_type)
+    definition = internals.registered_op(op_type)
     return (
         definition is not None
         and definition.is_stateful
@@ -65,23 +59,15 @@ class SeededDraws:
     """
 
     def __init__(self, concrete: ConcreteFunction) -> None:
-        called = [
-            function.graph
-            for function in functions_called(concrete.graph).values()
-            if hasattr(function, "graph")
-        ]
-        is_drawing = any(
-            _has_seeds(op.type) for graph in (concrete.graph, *called) for op in graph.get_operations()
-        )
-        draws = (
-            [(path, node) for path, node, _, _ in _draws(concrete.graph.as_graph_def())] if is_drawing else []
-        )
+        graphs = internals.graphs_of(concrete.graph)
+        is_drawing = any(_has_seeds(op.type) for graph in graphs for op in graph.get_operations())
+        draws = list(_draws(concrete.graph.as_graph_def())) if is_drawing else []
         self.carried = {
             path: (0, node.attr["seed2"].i, node.attr["seed"].i)
-            for path, node in draws
+            for path, node, _, _ in draws
             if node.op in _WITH_VARIABLE
         }
-        self.lost = sorted({node.op for _, node in draws} - _WITH_VARIABLE.keys())
+        self.lost = sorted({node.op for _, node, _, _ in draws} - _WITH_VARIABLE.keys())
 
     def __bool__(self) -> bool:
         return bool(self.carried or self.lost)
@@ -102,17 +88,13 @@ def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
     """
     traced = [f for f in functions if isinstance(f, ConcreteFunction) and not is_dataset_function(f)]
     drawing = [function for function in traced if function not in _kept and SeededDraws(function)]
-    inside = {name for function in traced for name in functions_called(function.graph)} if drawing else set()
-    names = sorted(
-        {
-            function_name(function).partition("__placed_")[0]
-            for function in drawing
-            if tf.compat.as_str(function.name) not in inside
-        }
-    )
-    if names:
-        text = f"{why}: numbers that {', '.join(names)} may have drawn with a seed before begin anew"
-        warnings.warn(text, stacklevel=2)
+    inside = set[str]().union(*(internals.functions_of(function.graph) for function in traced if drawing))
+    outer = [function for function in drawing if tf.compat.as_str(function.name) not in inside]
+    if outer:
+        names = ", ".join(sorted({function_name(function).partition("__placed_")[0] for function in outer}))
+        warnings.warn(
+            f"{why}: numbers that {names} may have drawn with a seed before begin anew", stacklevel=2
+        )
 
 
 def attach_and_tell(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:
@@ -129,7 +111,7 @@ class RandomState:
     def __init__(self, draws: SeededDraws) -> None:
         self._initial = draws.carried
         self._scope = f"tf_placer_random_state_{next(_serial)}"
-        self._seeds = seed_source()
+        self._seeds = internals.seed_source()
         self._handles: dict[str, tuple[str, tf.Tensor]] = {}  # path -> device, and the variable there
         self._home: Mapping[str, str] = {}  # of the first copy
 
@@ -141,14 +123,33 @@ class RandomState:
         devices = {}
         # Open fields of a device are filled as TensorFlow fills them for an op that draws.
         kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-        default = tf.DeviceSpec.from_string(f"{host_address_space()}/device:{kind}:0")
+        default = tf.DeviceSpec.from_string(f"{internals.host_address_space()}/device:{kind}:0")
         for path, node, nodes, device in list(_draws(graph_def)):
             if path in self._initial:
                 spec = tf.DeviceSpec.from_string(device)
                 if spec.device_type not in (None, kind) and spec.device_index is None:
                     spec = spec.replace(device_index=0)
-                devices[path] = str(default.make_merged_spec(spec).to_string())
-                _draw_from_variable(node, nodes, f"{self._scope}/{path}", devices[path], path != node.name)
+                place = devices[path] = str(default.make_merged_spec(spec).to_string())
+                names, of_state = {n.name for n in nodes}, {"dtype": tf.int64, "shape": tf.TensorShape([3])}
+                name, shared = fresh_name(f"{node.name}/state", names), f"{self._scope}/{path}".encode()
+                handle = new_node("VarHandleOp", name, (), place, **of_state, shared_name=shared)
+                name, value = (
+                    fresh_name(f"{node.name}/algorithm", names),
+                    tf.make_tensor_proto(_PHILOX, tf.int64),
+                )
+                algorithm = new_node("Const", name, (), place, dtype=tf.int64, value=value)
+                ends = (
+                    ("", "") if path == node.name else (":resource:0", ":output:0")
+                )  # in a graph, in a body
+                state = [handle.name + ends[0], algorithm.name + ends[1]]
+                node.input[:] = [*state, *data_inputs(node), *control_inputs(node)]
+                types = ("Tout", "T") if node.op == "RandomUniformInt" else ("dtype", "T")
+                dtype, shape_dtype = (node.attr[name].type for name in types)
+                node.op, node.device = _WITH_VARIABLE[node.op], place
+                for name in ("seed", "seed2", "T", "Tout"):
+                    node.attr.pop(name, None)
+                node.attr["dtype"].type, node.attr["shape_dtype"].type = dtype, shape_dtype
+                nodes.extend([handle, algorithm])
         return devices
 
     def move(self, devices: Mapping[str, str]) -> None:
@@ -169,8 +170,8 @@ class RandomState:
 
     def follow_seeds(self) -> None:
         """Starts over where the program has set the seed since; for use before each step."""
-        if seed_source() is not self._seeds:
-            self._seeds = seed_source()
+        if internals.seed_source() is not self._seeds:
+            self._seeds = internals.seed_source()
             for path, (device, _) in list(self._handles.items()):
                 self._assign(path, device, self._initial[path])
 
@@ -213,27 +214,3 @@ def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
                     yield from walk(library[name].node_def, inner, device, (*calls, name))
 
     yield from walk(graph_def.node, "", "", ())
-
-
-def _draw_from_variable(
-    node: node_def_pb2.NodeDef,
-    nodes: MutableSequence[node_def_pb2.NodeDef],
-    shared_name: str,
-    device: str,
-    is_in_body: bool,
-) -> None:
-    names, of_state = {sibling.name for sibling in nodes}, {"dtype": tf.int64, "shape": tf.TensorShape([3])}
-    name, shared = fresh_name(f"{node.name}/state", names), shared_name.encode()
-    handle = new_node("VarHandleOp", name, (), device, **of_state, shared_name=shared)
-    name, value = fresh_name(f"{node.name}/algorithm", names), tf.make_tensor_proto(_PHILOX, tf.int64)
-    algorithm = new_node("Const", name, (), device, dtype=tf.int64, value=value)
-    ends = (":resource:0", ":output:0") if is_in_body else ("", "")
-    state = [f"{source.name}{end}" for source, end in zip((handle, algorithm), ends, strict=True)]
-    node.input[:] = [*state, *data_inputs(node), *control_inputs(node)]
-    is_integer = node.op == "RandomUniformInt"
-    node.op, node.device = _WITH_VARIABLE[node.op], device
-    dtype, of_shape = (node.attr[name].type for name in (("Tout", "T") if is_integer else ("dtype", "T")))
-    for name in ("seed", "seed2", "T", "Tout"):
-        node.attr.pop(name, None)
-    node.attr["dtype"].type, node.attr["shape_dtype"].type = dtype, of_shape
-    nodes.extend([handle, algorithm])

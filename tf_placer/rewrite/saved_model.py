@@ -17,39 +17,26 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, types_pb2
 
 from colocation.constraints import class_lists, ref_edges
-from colocation.op_facts import index_graph, new_node, parse_input, reached
+from colocation.op_facts import copy_of, index_graph, new_node, parse_input, reached
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import appearing_whole
+from tf_placer.graph import read_graph
 from tf_placer.graph.clean import READ_ONLY_OPS
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import (
     Program,
     fresh_name,
     functions_of,
-    is_stateful,
     op_def,
     renamed_input,
     renamed_node,
     with_nodes,
     write_body,
 )
-from tf_placer.graph.read_graph import (
-    FILE_NAME,
-    SAVED_MODEL_FILES,
-    SERVING,
-    InputShapes,
-    SavedModel,
-    read_saved_model,
-)
+from tf_placer.graph.read_graph import FILE_NAME, SERVING, InputShapes, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement, PlanFile
-from tf_placer.rewrite.functions import (
-    SignatureCall,
-    call_of,
-    place_object_functions,
-    replace_body,
-    with_functions_renamed,
-)
+from tf_placer.rewrite import functions
 from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
 
 
@@ -75,7 +62,7 @@ def add_graph(model: SavedModel, signature: str, placed: Program) -> None:
         nodes = [node for node in graph_def.node if not node.name.startswith(scope)]
         del graph_def.node[:]
         graph_def.node.extend(nodes)
-    renamed = with_functions_renamed(placed.graph_def, f"__placed_{signature}")
+    renamed = functions.with_functions_renamed(placed.graph_def, f"__placed_{signature}")
     stays = {*state_of(renamed), *(feed.node for feed in placed.feeds)}
     name_of = {
         node.name: node.name if node.name in stays else scope + node.name.removeprefix(scope)
@@ -188,7 +175,7 @@ def export_placed(
 
     ``items`` and ``placements`` have the placed signatures; ``input_shapes`` are those that the items were read with.
     """
-    source, model = model, model.copy()
+    source, model = model, dataclasses.replace(model, proto=copy_of(model.proto))
     shared = _Shared(model)
     for name, plan in plans_in(model.path).items():
         if name not in placements:
@@ -214,7 +201,7 @@ def export_placed(
             raise InputError(
                 f"cannot copy {model.path} to {unfinished}: {error}; see that both can be read and written"
             ) from error
-        for name in SAVED_MODEL_FILES:
+        for name in read_graph.SAVED_MODEL_FILES:
             (unfinished / name).unlink(missing_ok=True)
         (unfinished / FILE_NAME).write_bytes(model.proto.SerializeToString(deterministic=True))
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
@@ -278,7 +265,7 @@ class _Shared:
 
     def add(self, signature: str, devices: Mapping[str, str]) -> None:
         """Takes in a plan, op name -> device; InputError where an earlier one disagrees or is for the same function."""
-        path, call = self._model.path, call_of(self._model, signature)
+        path, call = self._model.path, functions.call_of(self._model, signature)
         if call is None:
             ops = state_of(self._model.meta_graph.graph_def)
         else:
@@ -304,16 +291,27 @@ def _place(
     model: SavedModel, signature: str, placed: Program, devices: Mapping[str, str], is_split: bool
 ) -> list[str]:
     """Writes one signature's placed program into ``model``; returns the functions of objects that run unplaced."""
-    call, graph_def = call_of(model, signature), model.meta_graph.graph_def
+    call, graph_def = functions.call_of(model, signature), model.meta_graph.graph_def
     handles = set(state_of(graph_def) if call is None else call.handles)
     moved = {name: devices[name] for name in handles if name in devices}
     unplaced: list[str] = []
     if call is None:
         add_graph(model, signature, placed)
     else:
-        unplaced = place_object_functions(model, signature, call, devices, is_split)
-        replace_body(model, signature, call, placed)
-        _place_objects(model, call, devices)
+        unplaced = functions.place_object_functions(model, signature, call, devices, is_split)
+        functions.replace_body(model, signature, call, placed)
+        # TensorFlow 2 looks for the devices of variables and tables in the objects. A call's last inputs are what its
+        # function captures, in the same order.
+        objects, body = model.meta_graph.object_graph_def, call.body.signature.name
+        captured = objects.concrete_functions[body].bound_inputs
+        for argument, number in zip(reversed(call.arguments), reversed(captured), strict=False):
+            if number not in range(len(objects.nodes)):
+                raise InputError(
+                    f"{model.path} is damaged: function {body!r} captures object {number}, which is not there"
+                )
+            kind = objects.nodes[number].WhichOneof("kind")
+            if argument in devices and kind in ("variable", "resource"):
+                getattr(objects.nodes[number], kind).device = devices[argument]
     for node in graph_def.node:
         node.device = moved.get(node.name, node.device)
     if call is None:
@@ -330,39 +328,28 @@ def _place(
     return unplaced
 
 
-def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str, str]) -> None:
-    """Writes the devices of variables and tables into the objects, where TensorFlow 2 looks for them."""
-    objects = model.meta_graph.object_graph_def
-    body = call.body.signature.name
-    captured = objects.concrete_functions[body].bound_inputs
-    # A call's last inputs are what its function captures, in the same order.
-    for op, number in zip(reversed(call.arguments), reversed(captured), strict=False):
-        if number not in range(len(objects.nodes)):
-            raise InputError(
-                f"{model.path} is damaged: function {body!r} captures object {number}, which is not there"
-            )
-        kind = objects.nodes[number].WhichOneof("kind")
-        if op in devices and kind in ("variable", "resource"):
-            getattr(objects.nodes[number], kind).device = devices[op]
-
-
 def _chosen_by_size(
     item: Item, placed: Program, declared: Mapping[str, tf.TensorShape], device: str
 ) -> Program | None:
     """A program that runs in parts where its inputs have the sizes of the plan, and whole where they have not.
 
     Where inputs can have no other sizes, the placed program alone. None where no function can be given its state.
-
-    Args:
-      item: the program, whole.
-      placed: the same in parts, with devices.
-      declared: feed -> its shape, open where calls may have any size.
-      device: compares sizes.
+    ``item`` is whole, ``placed`` in parts; ``declared`` is feed -> its shape, open where calls may have any size, which
+    ``device`` compares.
     """
     with tf.Graph().as_default() as graph:
         feeds = _placeholders(item, declared)
         with tf.device(device), tf.name_scope("sizes_fit"):
-            checks = _checks_of_sizes(item, feeds)
+            checks = []  # none where all sizes that may come are the plan's
+            for feed in item.feeds:
+                tensor = feeds[feed.node]
+                if tensor.shape.rank is None:
+                    same = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
+                    checks.append(tf.reduce_all(same))
+                    continue
+                sizes = tf.shape(tensor, tf.int64)
+                open_axes = [axis for axis, size in enumerate(tensor.shape) if size is None]
+                checks += [tf.equal(sizes[axis], feed.shape[axis]) for axis in open_axes]
             fits = tf.reduce_all(tf.stack(checks)).name if checks else ""
     if not fits:
         return placed
@@ -415,22 +402,6 @@ def _chosen_by_size(
     )
 
 
-def _checks_of_sizes(item: Item, feeds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """Conditions on the inputs' sizes for parts; none where all sizes that may come meet them."""
-    checks = []
-    for feed in item.feeds:
-        tensor = feeds[feed.node]
-        if tensor.shape.rank is None:
-            same = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
-            checks.append(tf.reduce_all(same))
-            continue
-        sizes = tf.shape(tensor, tf.int64)
-        for axis, size in enumerate(tensor.shape):
-            if size is None:
-                checks.append(tf.equal(sizes[axis], feed.shape[axis]))
-    return checks
-
-
 def _placeholders(item: Item, declared: Mapping[str, tf.TensorShape]) -> dict[str, tf.Tensor]:
     return {
         feed.node: tf.compat.v1.placeholder(feed.dtype, declared[feed.node], feed.node) for feed in item.feeds
@@ -478,9 +449,8 @@ def _as_function(
     for i, dtype in enumerate(types):
         signature.output_arg.add(name=f"result_{i}", type=dtype)
     library = functions_of(program.graph_def.library)
-    signature.is_stateful = any(
-        is_stateful(node, library) for node in program.graph_def.node if node.name not in dtype_of
-    )
+    nodes = (node for node in program.graph_def.node if node.name not in dtype_of)
+    signature.is_stateful = any(op_def(node, library).is_stateful for node in nodes)
     write_body(
         function,
         program.graph_def,

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import threading
 import time
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from colocation import tensorflow_internals as internals
 from colocation.tensorflow_internals import (
     BaseResourceVariable,
     ConcreteFunction,
     FuncGraph,
     capture_containers,
-    is_compiled_function,
-    is_dataset_function,
     is_identity_key,
-    is_recording_forward,
-    new_storage,
     replace_captures,
-    set_storage,
     storage,
-    watched_variables,
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.rewrite.random_state import tell_of_lost_state
@@ -84,32 +80,28 @@ class Storages:
         # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
         kind = type(found)
         if issubclass(kind, ConcreteFunction | FuncGraph):
-            self._look_at_function(found)
+            containers = capture_containers(found)
+            held = [h for container in containers for h in _held_in(container) if id(h) in self._handles]
+            if held:
+                self.functions.append(found)
+                self._known |= {id(container) for container in containers}
+            if held and issubclass(kind, ConcreteFunction) and internals.is_dataset_function(found):
+                self._say(held, "a tf.data dataset reads it")
+            elif held and issubclass(kind, ConcreteFunction) and internals.is_compiled_function(found):
+                self._say(
+                    held, "a function with jit_compile=True, which is one program for one device, reads it"
+                )
         elif issubclass(kind, BaseResourceVariable):
             if id(storage(found)) in self._handles:
                 self.variables[id(storage(found))].append(found)
                 self._known |= {id(found), id(vars(found))}
         elif issubclass(kind, tf.GradientTape):
-            for variable in watched_variables(found):
+            for variable in internals.watched_variables(found):
                 self._say(
                     [storage(variable)], "a tf.GradientTape that has read it can still be asked for gradients"
                 )
-        elif issubclass(kind, tf.autodiff.ForwardAccumulator) and is_recording_forward(found):
+        elif issubclass(kind, tf.autodiff.ForwardAccumulator) and internals.is_recording_forward(found):
             self._say(self._handles.values(), "a tf.autodiff.ForwardAccumulator is recording")
-
-    def _look_at_function(self, function: ConcreteFunction | FuncGraph) -> None:
-        containers = capture_containers(function)
-        held = [h for container in containers for h in _held_in(container) if id(h) in self._handles]
-        if not held:
-            return
-        self.functions.append(function)
-        self._known |= {id(container) for container in containers}
-        if not isinstance(function, ConcreteFunction):
-            return
-        if is_dataset_function(function):
-            self._say(held, "a tf.data dataset reads it")
-        elif is_compiled_function(function):
-            self._say(held, "a function with jit_compile=True, which is one program for one device, reads it")
 
     def _look_for_others(self) -> None:
         references_to = dict.fromkeys(self._handles, 0)
@@ -155,27 +147,23 @@ class Storages:
             owners[id(function)] = held & self._handles.keys()
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         users: dict[int, str] = {}
-        for ident, frame in list(sys._current_frames().items()):
-            if ident != threading.get_ident():
-                for value in _values_within_tensorflow(frame):
-                    for number in owners.get(id(value), ()):
+        for ident, innermost in list(sys._current_frames().items()):
+            frame: types.FrameType | None = innermost if ident != threading.get_ident() else None
+            while frame is not None:
+                if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TENSORFLOW:
+                    values = list(frame.f_locals.values())
+                    # What lists and tuples hold is used, too.
+                    values += [held for value in values if type(value) in (list, tuple) for held in value]
+                    for number in itertools.chain.from_iterable(
+                        owners.get(id(value), ()) for value in values
+                    ):
                         users[number] = f"thread {names.get(ident, str(ident))!r} is using it"
+                frame = frame.f_back
         return users
 
 
 def _held_in(container: Any) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
-
-
-def _values_within_tensorflow(frame: types.FrameType | None) -> Iterator[Any]:
-    """The local values of a thread's calls within TensorFlow and Keras, and what lists and tuples among them hold."""
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TENSORFLOW:
-            for value in list(frame.f_locals.values()):
-                yield value
-                if type(value) in (list, tuple):
-                    yield from value
-        frame = frame.f_back
 
 
 _FOR_LONG_S = 1000.0
@@ -201,32 +189,30 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     if not elsewhere:
         return
     with _MOVING:
-        _move(elsewhere)
-
-
-def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
-    _check_can_follow(Storages([variable.handle for variable, _ in variables]), variables, is_watched=True)
-    with tf.init_scope():
-        moves = [_Move(variable, device) for variable, device in variables]
-        switch_s = sys.getswitchinterval()
-        # Keeps the interpreter's lock as long as nothing below releases the lock, as an op would.
-        sys.setswitchinterval(_FOR_LONG_S)
-        try:
-            # Once more: other threads have run since. From here to the last function none does.
-            ours = [*moves, *map(vars, moves)]
-            storages = Storages([move.old for move in moves], ours)
-            _check_can_follow(storages, variables)
+        _check_can_follow(
+            Storages([variable.handle for variable, _ in elsewhere]), elsewhere, is_watched=True
+        )
+        with tf.init_scope():
+            moves = [_Move(variable, device) for variable, device in elsewhere]
+            switch_s = sys.getswitchinterval()
+            # Keeps the interpreter's lock as long as nothing below releases the lock, as an op would.
+            sys.setswitchinterval(_FOR_LONG_S)
+            try:
+                # Once more: other threads have run since. From here to the last function none does.
+                ours = [*moves, *map(vars, moves)]
+                storages = Storages([move.old for move in moves], ours)
+                _check_can_follow(storages, elsewhere)
+                for move in moves:
+                    for variable in storages.variables[id(move.old)]:
+                        internals.set_storage(variable, move.new)
+                new_of = {id(move.old): move.new for move in moves}
+                tell_of_lost_state(storages.functions, "variables move to other devices")
+                for function in storages.functions:
+                    replace_captures(function, lambda captured: new_of.get(id(captured), captured))
+            finally:
+                sys.setswitchinterval(switch_s)
             for move in moves:
-                for variable in storages.variables[id(move.old)]:
-                    set_storage(variable, move.new)
-            new_of = {id(move.old): move.new for move in moves}
-            tell_of_lost_state(storages.functions, "variables move to other devices")
-            for function in storages.functions:
-                replace_captures(function, lambda captured: new_of.get(id(captured), captured))
-        finally:
-            sys.setswitchinterval(switch_s)
-        for move in moves:
-            move.catch_up()
+                move.catch_up()
 
 
 def _check_can_follow(
@@ -249,27 +235,24 @@ class _Move:
         self.variable, self.old = variable, variable.handle
         self._copied = self._read_old()
         with tf.device(device):
-            self.new = new_storage(variable, self._copied)
+            self.new = internals.new_storage(variable, self._copied)
 
     def _read_old(self) -> tf.Tensor:
         return tf.raw_ops.ReadVariableOp(resource=self.old, dtype=self.variable.dtype)
 
     def catch_up(self) -> None:
         """Copies a value again that a thread changed during the copy; nothing holds the old storage now."""
-        latest = self._read_old()
-        if not _same_bytes(latest, self._copied):
+        latest, copied = self._read_old(), self._copied
+        is_same = latest.shape == copied.shape
+        if is_same and latest.dtype == tf.string:
+            is_same = bool(tf.reduce_all(latest == copied))
+        elif is_same:
+            new, old = np.asarray(latest.numpy()), np.asarray(copied.numpy())
+            # As long as a read value is kept, an update has to make a new buffer: the same one has the same bytes.
+            is_same = new.__array_interface__["data"] == old.__array_interface__["data"]
+            is_same = is_same or new.tobytes() == old.tobytes()
+        if not is_same:
             self.variable.assign(latest)
-
-
-def _same_bytes(left: tf.Tensor, right: tf.Tensor) -> bool:
-    if left.shape != right.shape:
-        return False
-    if left.dtype == tf.string:
-        return bool(tf.reduce_all(left == right))
-    old, new = np.asarray(left.numpy()), np.asarray(right.numpy())
-    # As long as a read value is kept, an update has to make a new buffer: the same one has the same bytes.
-    is_same = old.__array_interface__["data"] == new.__array_interface__["data"]
-    return is_same or old.tobytes() == new.tobytes()
 
 
 def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
@@ -281,14 +264,11 @@ def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
         return {}
     storages = Storages(list(handles.values()), ours=[handles])
     storages.look_at_threads(for_a_while=True)
-    reasons = {}
-    for name, handle in handles.items():
-        why = storages.why_held(handle)
-        if not why and storages.is_placed(handle):
-            why = PLACED_BEFORE
-        if why:
-            reasons[name] = why
-    return reasons
+    reasons = {
+        name: storages.why_held(handle) or (PLACED_BEFORE if storages.is_placed(handle) else "")
+        for name, handle in handles.items()
+    }
+    return {name: why for name, why in reasons.items() if why}
 
 
 def check_movable(variables: Iterable[tf.Variable]) -> None:

@@ -11,7 +11,8 @@ from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.journal import JournaledEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.fleet import fleet as fleet_module
 from tf_placer.fleet.fleet import Fleet, FleetConfig, FleetEvaluator, FleetLost, FleetTiming, UnreachableFleet
 from tf_placer.fleet.machine import Program, Reply, machine_class, software

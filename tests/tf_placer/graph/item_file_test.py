@@ -11,8 +11,8 @@ from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.measurement import Status
 from tf_placer.graph.item import Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.graph.program import fingerprint
 from tf_placer.graph.read_graph import read_meta_graph_file, read_saved_model
@@ -233,7 +233,7 @@ class Doubling(tf.Module):
 def test_a_set_of_tags_is_taken_exactly(tmp_path):
     module = Doubling()
     tf.saved_model.save(module, str(tmp_path), signatures=module.double)
-    proto = read_saved_model(tmp_path).copy().proto
+    proto = read_saved_model(tmp_path).proto
     other = proto.meta_graphs.add()
     other.CopyFrom(proto.meta_graphs[0])
     other.meta_info_def.tags[:] = ["tpu", "serve"]

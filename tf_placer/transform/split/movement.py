@@ -15,7 +15,7 @@ def _carries_addends(rule: Callable[[OpStates], Split]) -> Callable[[OpStates], 
     """Lets addends, maxima and the like through an op that only moves its first input."""
 
     def carried(op: OpStates) -> Split:
-        if isinstance(op.states[0], Sum) and not op.is_in_parts:
+        if isinstance(op.states[0], Sum) and not any(isinstance(state, Part) for state in op.states):
             return Split(op.states, (op.states[0],) * len(op.out_shapes))
         return rule(op)
 
@@ -157,10 +157,8 @@ def strided_cut(op: OpStates) -> Split:
     state = same_part(op, [0])
     for entry, axis, moved in _slice_axes(op, len(op.shapes[0])):
         if axis == state.axis:
-            _check_full(op, entry, op.shapes[0][axis], 1)
-            return Split(
-                (state, *op.wholes()[1:]), (Part(moved, state.outer),), attributes=_from_end_to_end(op, entry)
-            )
+            attributes = _from_end_to_end(op, entry, op.shapes[0][axis])
+            return Split((state, *op.wholes()[1:]), (Part(moved, state.outer),), attributes=attributes)
     raise NotSplit("it takes one of the examples")
 
 
@@ -171,14 +169,10 @@ def strided_cut_gradient(op: OpStates) -> Split:
         if moved == gradient.axis:
             if axis < 0:
                 break
-            _check_full(op, entry, op.out_shapes[0][axis], 1)
             state = Part(axis, gradient.outer)
-            return Split(
-                (*op.wholes()[:4], gradient),
-                (state,),
-                constants={0: op.local_size(state, op.dtypes[0])},
-                attributes=_from_end_to_end(op, entry),
-            )
+            constants = {0: op.local_size(state, op.dtypes[0])}
+            attributes = _from_end_to_end(op, entry, op.out_shapes[0][axis])
+            return Split((*op.wholes()[:4], gradient), (state,), constants, attributes)
     raise NotSplit("the slice is of some of the examples")
 
 
@@ -208,21 +202,15 @@ def _slice_axes(op: OpStates, rank: int) -> list[tuple[int, int, int]]:
     return axes
 
 
-def _check_full(op: OpStates, entry: int, length: int, begins: int) -> None:
-    """Raises NotSplit for an entry that does not take all of an axis."""
+def _from_end_to_end(op: OpStates, entry: int, length: int) -> dict[str, int]:
+    """Attributes of a copy, whose axis is shorter; NotSplit for an entry that does not take all of the axis."""
     if entry < 0:
-        return
-    begin, end, stride = (np.ravel(op.value(begins + i)) for i in range(3))
+        return {}
+    begin, end, stride = (np.ravel(op.value(i)) for i in (1, 2, 3))
     starts = op.attr("begin_mask").i >> entry & 1 or begin[entry] in (0, -length)
     stops = op.attr("end_mask").i >> entry & 1 or end[entry] >= length
     if not (starts and stops and stride[entry] == 1):
         raise NotSplit("it takes some of the examples")
-
-
-def _from_end_to_end(op: OpStates, entry: int) -> dict[str, int]:
-    """Attributes of a copy, whose axis is shorter."""
-    if entry < 0:
-        return {}
     return {mask: op.attr(mask).i | 1 << entry for mask in ("begin_mask", "end_mask")}
 
 

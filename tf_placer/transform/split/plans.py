@@ -32,7 +32,8 @@ def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     units, splitting = problem.num_units, problem.splitting
     if splitting is None or splitting.parts == 1:
         return np.full(units, SHARED, np.int32), np.zeros((units, 0), np.int32)
-    parts, part, time_ns = splitting.parts, problem.part_of_op(), _time_ns(problem)
+    parts, part = splitting.parts, problem.part_of_op()
+    time_ns = problem.compute_ns.max(axis=1) + 1  # on the slowest device, above 0
     spent_ns = np.zeros((units, parts + 1), np.int64)  # the last column is of shared ops
     np.add.at(spent_ns, (problem.unit_of_op, part), time_ns)
     part_of = spent_ns.argmax(axis=1).astype(np.int32)
@@ -56,21 +57,12 @@ def copies_of_units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return part_of, copies
 
 
-def _time_ns(problem: Problem) -> np.ndarray:
-    """[N] int64: time of an op on its slowest device, above 0."""
-    return problem.compute_ns.max(axis=1) + 1
-
-
 def data_parallel_plan(problem: Problem, devices: Sequence[int]) -> np.ndarray:
     """The plan in which every device computes its parts of the batch.
 
     Copy c is on device c, starting over where there are more parts than devices. Variables, with their slots and
     updates, are spread over the devices by their bytes, the largest first; each link then carries as much as in a ring
     all-reduce. A sum of gradients is made where its variable is.
-
-    Args:
-      problem: of a split program on a cluster, U units.
-      devices: positions of the devices that compute parts.
 
     Returns:
       [U] int32, legal: a unit that its device cannot run is on the first device that can.
@@ -110,7 +102,7 @@ def carried_over(split: SplitProgram, problem: Problem, placement: Placement) ->
     """
     device_of = dict(zip(placement.problem.op_names, placement.device_of_op.tolist(), strict=True))
     device_of_op = np.array([device_of[split.origin_of[name]] for name in problem.op_names], np.int32)
-    order = np.argsort(_time_ns(problem), kind="stable")  # a unit goes with its costliest op
+    order = np.argsort(problem.compute_ns.max(axis=1), kind="stable")  # a unit goes with its costliest op
     device_of_unit = np.zeros(problem.num_units, np.int32)
     device_of_unit[problem.unit_of_op[order]] = device_of_op[order]
     return problem.legalized(device_of_unit[np.newaxis])[0]
@@ -130,14 +122,12 @@ def faster_whole(
     weights, is the choice; a search in the resulting program finds out what it is worth.
 
     Args:
-      split: the program with as much in parts as possible.
-      problem: of ``split`` on a cluster.
-      whole: the whole program on the cluster.
+      split, problem: the program with as much in parts as possible, and that on a cluster.
+      whole, whole_s: the whole program on the cluster, and the step of its best placement.
       devices: positions of the devices that compute parts.
-      whole_s: step of the best placement of ``whole``.
 
     Returns:
-      None where the estimate gains less than ``_LEAST_GAIN``, or would keep all whole.
+      None of them where the estimate gains less than ``_LEAST_GAIN``, or would keep all whole.
     """
     columns = list(devices)
     whole_ns = whole.compute_ns[:, columns].mean(axis=1)
@@ -195,12 +185,8 @@ def handed_to_hosts(problem: Problem, device_of_unit: np.ndarray) -> np.ndarray:
     one expansion move (Boykov, Veksler & Zabih 2001): each unit stays, or goes to the host. The host's time and the new
     transfers count at a few prices; the simulator decides which is right.
 
-    Args:
-      problem: U units.
-      device_of_unit: [U] a legal plan.
-
     Returns:
-      [K, U] int32 legal plans; none where no host is beside accelerators.
+      [K, U] int32, legal plans made of a legal one; none where no host is beside accelerators.
     """
     cluster, graph = problem.cluster, problem.op_graph
     ends = problem.unit_of_op[np.stack([graph.producer, graph.consumer], axis=1)]

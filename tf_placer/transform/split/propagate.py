@@ -6,6 +6,7 @@ The batch is the length by which most of the program is in parts: propagation de
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,13 +18,7 @@ from colocation.op_facts import having, parse_input
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes import OutputSpec
-from tf_placer.transform.split.rules import (
-    NORMALIZATION,
-    rule_name,
-    split_by_rule,
-    split_types,
-    without_partner,
-)
+from tf_placer.transform.split.rules import NORMALIZATION, rule_name, split_by_rule, without_partner
 from tf_placer.transform.split.states import (
     OWN,
     WHOLE,
@@ -106,25 +101,19 @@ def propagate(
     A sum is joined for all of its readers where one of them needs its value: addends go on only where
     every reader takes them. Ops that are split only together with a partner stay whole with the partner.
 
-    Args:
-      program: the item.
-      examples: tensor that holds the examples -> where.
-      batch: the examples.
-      has_own_statistics: sums over the batch that go back to the examples are of each part alone.
-      kept_whole: ops that are not split, though they could be.
+    ``examples`` is tensor that holds the examples -> where. With ``has_own_statistics``, sums over the batch that go
+    back to the examples are of each part alone. Ops in ``kept_whole`` are not split, though they could be.
     """
     joined: set[Tensor] = set()
     why = dict.fromkeys(kept_whole, "it is faster whole")
     rule_of_op = [rule_name(op_type) for op_type in program.item.index.op_types]
     statistics: frozenset[int] = frozenset()
 
-    def states() -> States:
-        return _one_pass(program, examples, batch, joined, why, statistics, has_own_statistics)
-
-    result = states()
+    one_pass = functools.partial(_one_pass, program, examples, batch, joined, why, has_own_statistics)
+    result = one_pass(statistics)
     if has_own_statistics:
         statistics = _going_back(program, rule_of_op, result)
-        result = states()
+        result = one_pass(statistics)
     for number in itertools.count():
         # Addends that some op or result takes joined, and another takes as they are.
         taken_joined = {tensor for tensor in program.fetched if isinstance(result.state(tensor), Sum)}
@@ -143,7 +132,7 @@ def propagate(
             break
         joined |= to_join
         why |= singles
-        result = states()
+        result = one_pass(statistics)
     if has_own_statistics:
         normalizations = {op for op in result.splits if rule_of_op[op] == NORMALIZATION}
         result = dataclasses.replace(result, statistics=statistics | normalizations)
@@ -156,8 +145,8 @@ def _one_pass(
     batch: Batch,
     joined: Collection[Tensor],
     kept: Mapping[int, str],
-    statistics: Collection[int],
     has_own_statistics: bool,
+    statistics: Collection[int],
 ) -> States:
     item = program.item
     of: dict[Tensor, State] = dict(examples)
@@ -165,7 +154,6 @@ def _one_pass(
     why_whole: dict[int, str] = {}
     tensors_depend: set[Tensor] = set(examples)
     depends = np.zeros(item.index.num_ops, bool)
-    types = split_types()
     for op, node in enumerate(item.graph_def.node):
         inputs = program.inputs[op]
         if node.op in _SIZES or not inputs:
@@ -184,7 +172,7 @@ def _one_pass(
                         of[op, i] = Part(spec.shape.index(batch.size))
             continue
         try:
-            if node.op not in types:
+            if not rule_name(node.op):
                 raise NotSplit("it has no rule")
             if op in program.looping:
                 raise NotSplit("it is in a loop that is no single op")
@@ -351,9 +339,8 @@ def best_states(program: Program, parts: int, has_own_statistics: bool) -> tuple
                 if axes:
                     examples[tensor] = Part(axes[0])
             states = propagate(program, examples, Batch.divided(size, min(parts, size)), has_own_statistics)
-            total = in_parts = (
-                0  # bytes read and written by ops that work on examples, and by those that are split
-            )
+            # Bytes read and written by ops that work on examples, and by those that are split.
+            total = in_parts = 0
             for op in np.flatnonzero(states.depends).tolist():
                 specs = [*map(program.spec, program.inputs[op]), *item.outputs[op]]
                 moved = sum(spec.num_bytes for spec in specs)
@@ -382,9 +369,8 @@ def _reads_weights_whole(program: Program, states: States) -> bool:
     weights: set[int] = set()  # variables, and ops that hand them on
     for op, op_type in enumerate(op_types):
         inputs, split = program.inputs[op], states.splits.get(op)
-        if op_type in _VARIABLES or (
-            not states.depends[op] and any(producer in weights for producer, _ in inputs)
-        ):
+        reads_weights = any(producer in weights for producer, _ in inputs)
+        if op_type in _VARIABLES or (reads_weights and not states.depends[op]):
             weights.add(op)
         if split is None:
             continue

@@ -355,14 +355,11 @@ def normalization(op: OpStates) -> Split:
     count = _count(op)
     counts = [count // op.batch.size * size for size in op.batch.sizes]
 
-    def inference(writer: Any, inputs: Sequence[str], c: int) -> str:
-        return writer.copy(c, inputs, is_training=False)
-
     def write(writer: Any, copies: Sequence[Sequence[str]]) -> list[list[str]]:
         _, scale, offset, old_mean, old_variance = copies[0]
         if not op.attr("is_training").b:
             rest = [old_mean, old_variance, old_mean, old_variance, writer.empty("reserve")]
-            outputs = [inference(writer, inputs, c) for c, inputs in enumerate(copies)]
+            outputs = [writer.copy(c, inputs, is_training=False) for c, inputs in enumerate(copies)]
             return [outputs, *[[text] for text in rest[: len(op.out_shapes) - 1]]]
         attributes = {}
         # Statistics of the part alone, not blended with earlier ones.
@@ -372,7 +369,8 @@ def normalization(op: OpStates) -> Split:
         # Each copy merges the statistics itself: they cross once, and no copy waits for an owner's answer.
         merged = [_merged(writer, parts, counts, c) for c in range(op.batch.parts)]
         outputs = [
-            inference(writer, [inputs[0], scale, offset, *merged[c]], c) for c, inputs in enumerate(copies)
+            writer.copy(c, [inputs[0], scale, offset, *merged[c]], is_training=False)
+            for c, inputs in enumerate(copies)
         ]
         means, variances = ([pair[which] for pair in merged] for which in (0, 1))
         mean, variance = merged[0]
@@ -491,12 +489,7 @@ def without_partner(
 ) -> dict[int, str]:
     """Split ops that have to stay whole, since their partner is whole -> why, one clause.
 
-    Args:
-      index: a program of N ops.
-      inputs: [N] producers of each op's data inputs.
-      fetched: results of the program.
-      splits: op -> how it is split.
-      rule_of_op: [N] name of each op's rule.
+    ``inputs`` are [N] producers of each op's data inputs, ``rule_of_op`` [N] the name of each op's rule.
     """
 
     def maker(tensor: Tensor) -> Tensor:

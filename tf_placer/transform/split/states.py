@@ -92,7 +92,7 @@ class Batch:
         return (*shape[: state.axis], length, *shape[state.axis + 1 :])
 
     def resized(self, spec: OutputSpec, state: State, size: int) -> OutputSpec:
-        """A tensor with another number of examples, and else the same."""
+        """A tensor of another number of examples."""
         if not isinstance(state, Part):
             return spec
         shape = Batch(self.size, (size,)).local(spec.shape, state, 0)
@@ -144,10 +144,6 @@ class OpStates:
         state = self.states[position] if position < len(self.states) else WHOLE
         return state if isinstance(state, Part) else None
 
-    @property
-    def is_in_parts(self) -> bool:
-        return any(isinstance(state, Part) for state in self.states)
-
     def value(self, position: int) -> np.ndarray:
         """Value of an input; raises NotSplit for one that depends on data."""
         value = self.values[position]
@@ -191,10 +187,7 @@ def data_inputs_of(index: GraphIndex) -> tuple[tuple[Tensor, ...], ...]:
 
 
 def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> dict[Tensor, np.ndarray]:
-    """Values of the small tensors of whole numbers that depend on no data, in a graph in topological order.
-
-    A size that is an estimate makes no value.
-    """
+    """Values of small tensors of whole numbers that follow from no data and no estimate; ops in topological order."""
     inputs = data_inputs_of(index)
     value_of: dict[Tensor, np.ndarray] = {}
     to_run: list[int] = []
@@ -230,12 +223,8 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
 def may_run(node: tf.compat.v1.NodeDef) -> bool:
     """Whether an op can be run before the step: its value depends on its inputs alone, and there are some."""
     definition = registered_op(node.op)
-    return (
-        definition is not None
-        and not definition.is_stateful
-        and node.op not in _NEVER
-        and bool(data_inputs(node))
-    )
+    has_state = definition is None or definition.is_stateful
+    return not has_state and node.op not in _NEVER and bool(data_inputs(node))
 
 
 def _results(
@@ -266,8 +255,7 @@ def _results(
         copy = copy_of(index.graph_def.node[op], texts, f"op_{op}")
         copy.attr.pop("_class", None)
         graph_def.node.append(copy)
-    graph = tf.Graph()
-    with graph.as_default():
+    with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
     fetches = {(op, i): f"op_{op}:{i}" for op in ops for i in range(len(outputs[op]))}
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})

@@ -17,19 +17,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import (
-    BRANCHES,
-    CALLS,
-    LOOPS,
-    alone,
-    control_inputs,
-    copy_of,
-    data_inputs,
-    having,
-    new_node,
-    parse_input,
-    reached,
-)
+from colocation import op_facts
+from colocation.op_facts import LOOPS, alone, copy_of, data_inputs, new_node, parse_input, reached
 from colocation.tensorflow_internals import FuncGraph, graph_of_function_def
 from tf_placer.graph.clean import clean, passed_on
 from tf_placer.graph.item import Item, rewritten
@@ -39,7 +28,7 @@ from tf_placer.graph.program import (
     fresh_name,
     functions_of,
     is_compiled,
-    is_stateful,
+    op_def,
     renamed_input,
     renamed_node,
     with_nodes,
@@ -48,8 +37,8 @@ from tf_placer.graph.program import (
 from tf_placer.graph.sizes import OutputSpec
 from tf_placer.transform.split.states import Tensor, known_values, may_run
 
-_READS, _READ = having("reads_variable"), "ReadVariableOp"
-_HOLDS_FUNCTIONS = LOOPS | BRANCHES | CALLS
+_READS, _READ = op_facts.having("reads_variable"), "ReadVariableOp"
+_HOLDS_FUNCTIONS = LOOPS | op_facts.BRANCHES | op_facts.CALLS
 _DEPENDS = "its trips depend on data"
 _MOST_OPS = 20_000  # of written-out loops together: searches of larger graphs find little in their time
 
@@ -74,11 +63,7 @@ def unrolled(item: Item, kept: Collection[str] = ()) -> Unrolled:
     """Writes out the loops of a program whose trips follow from constants and sizes, nested loops as well.
 
     The program computes the same, bit for bit. Loops that draw random numbers, write variables or have other effects
-    stay: each copy of their ops would have its own state.
-
-    Args:
-      item: the program, returned as it is where no loop can be written out.
-      kept: names of loops that stay.
+    stay: each copy of their ops would have its own state. So do loops whose names are in ``kept``.
     """
     origin_of = {name: name for name in item.index.names}
     why_not: dict[str, str] = {}
@@ -116,7 +101,7 @@ def _trips(item: Item, loop: int, known: Mapping[Tensor, np.ndarray], most_ops: 
     if any(map(is_compiled, inside)):
         raise _StaysALoop("XLA compiles its body")
     for op in (op for function in inside for op in function.node_def):
-        if is_stateful(op, library) and op.op not in _READS | _HOLDS_FUNCTIONS:
+        if op_def(op, library).is_stateful and op.op not in _READS | _HOLDS_FUNCTIONS:
             raise _StaysALoop(f"its {op.op} has a state or an effect")
     functions = tf.compat.v1.GraphDef(library=item.graph_def.library)
     with tf.Graph().as_default():
@@ -167,13 +152,9 @@ def _runnable(
 ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """Values of the needed arguments -> values of some tensors; nothing else of the function runs."""
     read = _read(graph, tensors)
-    graph_def = tf.compat.v1.GraphDef()
-    for op in graph.get_operations():
-        if op.name in read:
-            graph_def.node.append(alone(op.node_def, data_inputs(op.node_def)))
-    graph_alone = tf.Graph()
-    with graph_alone.as_default():
-        tf.graph_util.import_graph_def(graph_def, name="")
+    nodes = [alone(op.node_def, data_inputs(op.node_def)) for op in graph.get_operations() if op.name in read]
+    with tf.Graph().as_default() as graph_alone:
+        tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(node=nodes), name="")
     names = [graph.inputs[i].name for i in needed]
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     session = tf.compat.v1.Session(graph=graph_alone, config=config)
@@ -201,7 +182,7 @@ def _written_out(
         if node.name not in trips:
             nodes.append(node)
             continue
-        begin = new_node("NoOp", fresh_name(f"{node.name}/begin", in_use), control_inputs(node))
+        begin = new_node("NoOp", fresh_name(f"{node.name}/begin", in_use), op_facts.control_inputs(node))
         state, calls = data_inputs(node), []
         stays = passed_on(library[node.attr["body"].func.name])
         for trip in range(trips[node.name]):
@@ -269,10 +250,7 @@ def _with_one_read(program: Program, loop_of: Mapping[str, str]) -> Program:
 
 
 def without_lists(item: Item, origin_of: Mapping[str, str]) -> tuple[Item, dict[str, str]]:
-    """The program without the lists of tensors whose elements are known, and the origin of its ops.
-
-    ``origin_of`` is op of ``item`` -> op that it came from.
-    """
+    """The program without lists of tensors whose elements are known, and op -> origin, from ``origin_of`` before."""
     while True:  # without some lists, the sizes of elements of others may be known
         values, stay = known_values(item.index, item.outputs), set[str]()
         while (lists := _Lists(item, values, stay)).not_known:
@@ -354,7 +332,7 @@ class _Lists:
         for node in self._nodes:
             data = [self.same(text) for text in data_inputs(node)]
             waits = reached(
-                (text[1:] for text in control_inputs(node)), lambda name: self._done.get(name, [])
+                (text[1:] for text in op_facts.control_inputs(node)), lambda name: self._done.get(name, [])
             )
             controls = sorted(waits - self._done.keys())
             nodes.append(copy_of(node, [*data, *(f"^{name}" for name in controls)]))

@@ -12,15 +12,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import (
-    control_inputs,
-    copy_of,
-    having,
-    new_node,
-    parse_input,
-    registered_op,
-    set_attributes,
-)
+from colocation import op_facts
+from colocation.op_facts import control_inputs, copy_of, having, new_node, parse_input, registered_op
 from colocation.units import class_groups
 from tf_placer.graph.item import Item, rewritten
 from tf_placer.graph.program import KEPT_BYTES, MAX_CLONED_BYTES, Splitting, fresh_name, with_nodes
@@ -117,7 +110,16 @@ class Writer:
                 with self._writing(tensor[0]):
                     pieces = self._local(tensor, state) or self._divided(tensor, state)
             elif state == WHOLE:
-                pieces = self._shared(tensor)
+                node, specs = self._index.graph_def.node[tensor[0]], self._outputs[tensor[0]]
+                if node.op != "Const" or specs[0].num_bytes > MAX_CLONED_BYTES:
+                    pieces = [self.whole(tensor)]
+                else:  # of a small constant each copy gets its own, as every reader has
+                    pieces = []
+                    with self._writing(tensor[0]):
+                        for c in range(self._batch.parts):
+                            pieces.append(self._append(copy_of(node, [], f"part_{c}/{node.name}")))
+                            self.specs[pieces[-1]] = specs
+                            self._tie(self.nodes[-1], c)
             else:
                 raise AssertionError(f"{self._index.names[tensor[0]]} is not {state}")
             self._pieces[key] = pieces if len(pieces) > 1 else pieces * self._batch.parts
@@ -156,7 +158,7 @@ class Writer:
             defined = {attribute.name for attribute in registered_op(op_type).attr}  # type: ignore[union-attr]
             for attribute in [key for key in node.attr if key not in defined and not key.startswith("_")]:
                 del node.attr[attribute]
-        set_attributes(node, attributes)
+        op_facts.set_attributes(node, attributes)
         self._tie(node, copy)
         return self._append(node)
 
@@ -269,19 +271,6 @@ class Writer:
             texts[position] = self.constant(value(copy), f"{self._below(copy, '')}/input_{position}")
         return texts
 
-    def _shared(self, tensor: Tensor) -> list[str]:
-        """A whole tensor for all copies; of a small constant each gets its own, as every reader has."""
-        node = self._index.graph_def.node[tensor[0]]
-        if node.op != "Const" or self._outputs[tensor[0]][0].num_bytes > MAX_CLONED_BYTES:
-            return [self.whole(tensor)]
-        names = []
-        with self._writing(tensor[0]):
-            for c in range(self._batch.parts):
-                names.append(self._append(copy_of(node, [], f"part_{c}/{node.name}")))
-                self.specs[names[-1]] = self._outputs[tensor[0]]
-                self._tie(self.nodes[-1], c)
-        return names
-
     def _local(self, tensor: Tensor, state: Part) -> list[str]:
         """A whole tensor of the batch's size that each copy can make for itself, or nothing."""
         op, output = tensor
@@ -370,7 +359,18 @@ class Writer:
         if state == WHOLE:
             return tensors[0]
         if isinstance(state, Part):
-            return self._concatenated(tensors, state, dtype, name, self._program.spec(tensor).shape)
+            shape, base = self._program.spec(tensor).shape, f"whole/{self._index.names[self._op]}"
+            axis, target = (state.axis, name) if state.outer == 1 else (state.axis + 1, f"{base}/concat")
+            if state.outer > 1:
+                blocks = [self._blocks(shape, state, size) for size in self._batch.sizes]
+                tensors = [
+                    self._reshaped(text, block, dtype, f"{base}/blocks")
+                    for text, block in zip(tensors, blocks, strict=True)
+                ]
+            axis_text = self.constant(np.asarray(axis, np.int32), f"{base}/axis")
+            inputs = [*tensors, axis_text]
+            joined = self.node("ConcatV2", target, inputs, T=dtype, Tidx=tf.int32, N=len(tensors))
+            return joined if state.outer == 1 else self._reshaped(joined, shape, dtype, name)
         join = state.join if isinstance(state, Sum) else "AddV2"
         if isinstance(state, Own):
             shares = [size / self._batch.size for size in self._batch.sizes]
@@ -386,23 +386,6 @@ class Writer:
                 for pair in pairs
             ]
         return self.node(join, name, level, **types)
-
-    def _concatenated(
-        self, tensors: Sequence[str], state: Part, dtype: tf.DType, name: str, shape: Sequence[int]
-    ) -> str:
-        base = f"whole/{self._index.names[self._op]}"
-        axis, target = (state.axis, name) if state.outer == 1 else (state.axis + 1, f"{base}/concat")
-        if state.outer > 1:
-            tensors = [
-                self._reshaped(
-                    text, self._blocks(shape, state, self._batch.sizes[c]), dtype, f"{base}/blocks"
-                )
-                for c, text in enumerate(tensors)
-            ]
-        axis_text = self.constant(np.asarray(axis, np.int32), f"{base}/axis")
-        inputs = [*tensors, axis_text]
-        joined = self.node("ConcatV2", target, inputs, T=dtype, Tidx=tf.int32, N=len(tensors))
-        return joined if state.outer == 1 else self._reshaped(joined, shape, dtype, name)
 
     def _reshaped(self, value: str, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
         sizes = self.constant(np.asarray(shape, np.int64), f"{name}_shape")
