@@ -110,9 +110,7 @@ def test_a_program_without_a_backward_pass_is_refused():
     item = Item.from_function(tf.function(lambda x: tf.tanh(x) + x), tf.ones([3]))
     with pytest.raises(InputError, match="has no backward pass that needs what is recomputed or parked"):
         recompute(item, [item.index.op_types.index("Tanh")])
-    with pytest.raises(
-        InputError, match=r"parked has op .*, which .* lacks or cannot bring back after"
-    ):
+    with pytest.raises(InputError, match=r"parked has op .*, which .* lacks or cannot bring back after"):
         recompute(item, (), [(item.index.op_types.index("Tanh"), 0)])
     with pytest.raises(InputError, match="has no host beside its accelerators to park on; leave offload out"):
         made_to_fit(item, Cluster.logical(2), parks=True)
