@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from colocation.op_facts import data_inputs
 
-_RECEIVED = "RecvTensor"
+_RECEIVED, _ASSIGNS = "RecvTensor", "= AssignVariableOp("
 
 
 def readers_of(graph_def: tf.compat.v1.GraphDef) -> dict[str, list[str]]:
@@ -29,10 +29,10 @@ def traced_peak_bytes(
     """Device -> peak bytes of the step's tensors, without variables and inputs.
 
     TensorFlow records each buffer that its allocators hand out and take back in a traced step: outputs, and scratch
-    memory of kernels. Tensors from before the step are missing, and their replacements are left out: a variable's new
-    value is written to a buffer that is never returned, and the old one goes without a record. Of a copy from another
-    worker only the arrival is recorded; it lives until its last reader has ended. Within one microsecond, returns come
-    first.
+    memory of kernels. Tensors from before the step are missing, and so are their replacements once they are in place: a
+    variable's new value is in a buffer that is never returned, and the old one goes without a record. Of a copy from
+    another worker only the arrival is recorded; it lives until its last reader has ended. Within one microsecond,
+    returns come first.
 
     Args:
       trace: metadata of a step that was run with FULL_TRACE.
@@ -40,6 +40,8 @@ def traced_peak_bytes(
     """
     records: dict[str, list[tuple[int, int]]] = {}  # device -> (microseconds, bytes)
     ends: dict[tuple[str, str], int] = {}
+    assigned: dict[str, int] = {}  # AssignVariableOp -> its end
+    kept: list[tuple[str, str, int]] = []  # device, op, and bytes that it did not return
     received: list[tuple[str, Any]] = []
     for device in trace.step_stats.dev_stats:
         changes = records.setdefault(device.device, [])
@@ -49,6 +51,16 @@ def traced_peak_bytes(
             else:
                 changes += _buffers(node)
                 ends[device.device, node.node_name] = _end_micros(node)
+                left = sum(num_bytes for _, num_bytes in _buffers(node))
+                kept += [(device.device, node.node_name, left)] if left else []
+                if _ASSIGNS in node.timeline_label:
+                    assigned[node.node_name] = _end_micros(node)
+    for name, op, num_bytes in kept:
+        # An op writes into what it alone reads, so a buffer goes from op to op until a variable has it.
+        while op not in assigned and len(readers.get(op, ())) == 1:
+            (op,) = readers[op]
+        if op in assigned:
+            records[name].append((assigned[op], -num_bytes))
     for device, node in received:
         # TensorFlow calls the transfer of an output edge_NUMBER_OP.
         edge = next(word for word in node.timeline_label.split() if word.startswith("edge_"))

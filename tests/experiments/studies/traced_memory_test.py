@@ -34,6 +34,18 @@ def test_a_new_value_of_a_variable_takes_the_place_of_the_old_one():
     assert traced_peak_bytes(trace, {})[WORKER] == 30
 
 
+def test_what_a_variable_is_given_takes_the_place_of_its_value():
+    # made holds 100, which scaled writes into and the variable has from 8 on: then the 100 from before are free.
+    trace = traced({"made": [(1, 100)], "scaled": [], "assign": [], "late": [(9, 50), (10, -50)]})
+    assign = trace.step_stats.dev_stats[0].node_stats[2]
+    assign.all_start_micros, assign.all_end_rel_micros = 7, 1
+    readers = {"made": ["scaled"], "scaled": ["assign"]}
+    assert traced_peak_bytes(trace, readers)[WORKER] == 150
+    assign.timeline_label = "assign = AssignVariableOp(v, scaled)"
+    assert traced_peak_bytes(trace, readers)[WORKER] == 100
+    assert traced_peak_bytes(trace, {**readers, "made": ["scaled", "late"]})[WORKER] == 150
+
+
 def test_a_copy_lives_from_its_arrival_until_its_last_reader_has_ended():
     trace = traced(
         {"early": [(5, 7), (6, -7)], "late": [(25, 50), (30, -50)], "later": [(41, 60), (45, -60)]}
