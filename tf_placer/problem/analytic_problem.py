@@ -81,6 +81,7 @@ def aliases(item: Item, table: TensorTable) -> np.ndarray:
         is_copy = op_type == "ReadVariableOp" and inputs[op][0][0] in copied
         if position is not None and position < len(inputs[op]) and not is_copy:
             source = tensor_of.get(inputs[op][position])
+        is_part = source is not None and len(item.outputs[op]) > 1
         written, positions = WRITES_INTO.get(op_type, (-1, ()))
         if source is None and output == written:
             spec = item.outputs[op][output]
@@ -94,7 +95,7 @@ def aliases(item: Item, table: TensorTable) -> np.ndarray:
             is_alone[t] = op_type not in _KEEPS_ITS_OUTPUT and reads[op, output] == 1
         else:
             alias[t] = source
-            is_alone[t] = len(item.outputs[op]) == 1 and is_alone[source] and reads[op, output] == 1
+            is_alone[t] = not is_part and is_alone[source] and reads[op, output] == 1
     return alias
 
 

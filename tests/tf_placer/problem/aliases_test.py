@@ -134,6 +134,23 @@ def test_a_result_is_written_into_an_input_that_nobody_else_reads():
     assert found(squared, X)["read_twice"] is None
 
 
+def test_a_gradient_of_logits_is_written_into_them():
+    """The loss, the other output of that op, is elsewhere; of a view's outputs each has a part of its input."""
+
+    def logits(x):
+        loss, gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=tf.matmul(x, x, name="made"), labels=tf.zeros(4, tf.int32), name="entropy"
+        )
+        return tf.reduce_sum(loss) + tf.matmul(tf.multiply(gradient, tf.ones([4, 1]), name="scaled"), x)
+
+    def parts(x):
+        one, other = tf.split(tf.matmul(x, x, name="made"), 2, axis=0, name="rows")
+        return tf.matmul(tf.nn.relu(one, name="of_a_part"), other, transpose_b=True)
+
+    assert found(logits, X)["scaled"] == "entropy" and found(logits, X)["entropy"] == "made"
+    assert found(parts, X)["of_a_part"] is None
+
+
 def test_nothing_is_written_into_what_others_hold():
     variable = tf.Variable(X)
 
