@@ -138,6 +138,9 @@ class _Reference:
         self._resident = [0] * num_devices
         for unit, num_bytes in enumerate(inputs.resident_bytes):
             self._resident[int(device_of_unit[unit])] += int(num_bytes)
+        for tensor, producer in enumerate(inputs.tensor_producer):
+            if self._alias[tensor] == tensor:
+                self._resident[self._device[producer]] += int(inputs.tensor_bytes[tensor])
         self._bytes = list(self._resident)
         self._peak = list(self._resident)
         self._legs: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -209,7 +212,7 @@ class _Reference:
         self._start_ns[op] = self._now_ns
         for tensor in self._outputs_of[op]:
             self._hold(tensor, self._device[op], {("producer", op)})
-            if self._alias[tensor] >= 0:
+            if self._alias[tensor] not in (-1, tensor):
                 self._holders[self._alias[tensor], self._device[op]].add(("alias", tensor))
 
     def _end_op(self, op: int) -> None:
@@ -368,7 +371,7 @@ class _Reference:
         self._holders[tensor, device].remove(holder)
         if not self._holders[tensor, device]:
             self._bytes[device] -= self._bytes_on(tensor, device)
-            if self._is_alias(tensor, device):
+            if self._is_alias(tensor, device) and self._alias[tensor] != tensor:
                 self._release(self._alias[tensor], device, ("alias", tensor))
 
     def _is_alias(self, tensor: int, device: int) -> bool:

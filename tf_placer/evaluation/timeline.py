@@ -134,10 +134,10 @@ class StepTimeline:
     def memory(self) -> tuple[MemoryCurve, ...]:
         """Memory of each of the D devices over the step, by the simulator's rules; the maximum is ``peak_bytes``.
 
-        Memory that is freed at a moment is available for an allocation at it. Units' variables stay. An op's output
-        lives from the op's start until the op, its consumers on that device and its transfers have ended. A received
-        copy lives from the start of its transfer until its consumers there have ended. A tensor that shares the memory
-        of an input takes none, but keeps the input's as long as a consumer would.
+        Memory that is freed at a moment is available for an allocation at it. Units' variables and what the program is
+        fed stay. An op's output lives from the op's start until the op, its consumers on that device and its transfers
+        have ended. A received copy lives from the start of its transfer until its consumers there have ended. A tensor
+        that shares the memory of an input takes none, but keeps the input's as long as a consumer would.
         """
         problem = self.problem
         producer = problem.tensor_producer
@@ -158,7 +158,7 @@ class StepTimeline:
         device_of_unit = np.zeros(problem.num_units, np.int32)
         device_of_unit[problem.unit_of_op] = self.device_of_op
         resident_bytes = np.zeros(problem.num_devices, np.int64)
-        np.add.at(resident_bytes, device_of_unit, problem.resident_bytes)
+        np.add.at(resident_bytes, device_of_unit, problem.resident_bytes + problem.staying_bytes())
 
         num_bytes = np.concatenate([problem.own_bytes(), self.transfer_bytes])
         device = np.concatenate([home, self.transfer_target])

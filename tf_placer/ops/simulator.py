@@ -50,8 +50,8 @@ class SimulatorInputs:
     link_bytes_per_s: np.ndarray  # [D, D] int64; the diagonal is not read
     channel_of_link: np.ndarray  # [D, D] int32, transfers of one channel queue; -1 on the diagonal
     # [T] int32, the input of its producer whose memory a tensor has on the device where it is made, a tensor
-    # before it; -1, or an empty array for all, where it has memory of its own. Copies that other devices
-    # receive always have. A tensor of 0 bytes has none.
+    # before it; the tensor itself where its memory is there for the whole step; -1, or an empty array for all,
+    # where it has memory of its own. Copies that other devices receive always have. A tensor of 0 bytes has none.
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     # [D] bool, whether a device runs the op first that became ready last, and has what it sends wait among
     # the ops; False without

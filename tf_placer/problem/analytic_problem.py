@@ -55,7 +55,10 @@ def _view_of(item: Item, op: int, inputs: Sequence[tuple[int, int]]) -> int | No
 
 
 def aliases(item: Item, table: TensorTable) -> np.ndarray:
-    """[T] int32: input tensor whose memory each tensor reuses on its own device, -1 for memory of its own."""
+    """[T] int32: input tensor whose memory each tensor reuses on its own device, -1 for memory of its own.
+
+    What the program is fed has itself: the caller holds it for the whole step.
+    """
     index, keys = item.index, list(zip(table.producer.tolist(), table.output.tolist(), strict=True))
     tensor_of = {key: t for t, key in enumerate(keys)}
     inputs: list[list[tuple[int, int]]] = [[] for _ in range(index.num_ops)]  # (op, output), by position
@@ -72,6 +75,7 @@ def aliases(item: Item, table: TensorTable) -> np.ndarray:
         if op_type.startswith(_SPARSE_ACCESS) and inputs[op]
     }
     alias = np.full(len(keys), -1, np.int32)
+    fed = {index.id_of_name[feed.node] for feed in item.feeds}
     is_alone = np.zeros(len(keys), bool)  # no other tensor can hold its memory
     for t, (op, output) in enumerate(keys):  # an op's inputs come before its outputs
         if table.num_bytes[t] == 0:
@@ -91,7 +95,9 @@ def aliases(item: Item, table: TensorTable) -> np.ndarray:
                 if candidate is not None and is_alone[candidate] and fits:
                     source = candidate
                     break
-        if source is None or source == t:
+        if op in fed:
+            alias[t] = t
+        elif source is None or source == t:
             is_alone[t] = op_type not in _KEEPS_ITS_OUTPUT and reads[op, output] == 1
         else:
             alias[t] = source

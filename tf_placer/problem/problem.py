@@ -244,11 +244,12 @@ def checked_problem_arrays(given: Mapping[str, object], num_devices: int) -> dic
     arguments.check_positions("alias_of_tensor", alias[sharing], sizes["T"])
     reads = tensor * sizes["N"] + arrays["consumer_op"]
     reuses = alias[sharing].astype(np.int64) * sizes["N"] + producer[sharing]
-    wrong = sharing[~np.isin(reuses, reads) | (arrays["tensor_bytes"][sharing] == 0)]
+    is_known = np.isin(reuses, reads) | (alias[sharing] == sharing)
+    wrong = sharing[~is_known | (arrays["tensor_bytes"][sharing] == 0)]
     if len(wrong):
         raise InputError(
             f"alias_of_tensor: tensor {wrong[0]} has the memory of tensor {alias[wrong[0]]}; give one that its op "
-            "reads, and -1 for a tensor of 0 bytes"
+            "reads or the tensor itself, and -1 for a tensor of 0 bytes"
         )
     return arrays
 
@@ -305,8 +306,9 @@ class Problem:
     estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     # FLOPs, bytes and launches of each op, for who makes other costs of them; None where that is not known
     work: OpWork | None = None
-    # [T] int32, the input of its op whose memory a tensor has where it is made (``aliases``), -1 where it has
-    # memory of its own; copies that are received always have. An empty array stands for -1 of every tensor.
+    # [T] int32, the input of its op whose memory a tensor has where it is made (``aliases``), the tensor itself where
+    # its memory is there for the whole step, -1 where it has memory of its own; copies that are received always have.
+    # An empty array stands for -1 of every tensor.
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     # [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1 where
     # that is not known. An empty array stands for that of every op.
@@ -502,8 +504,15 @@ class Problem:
         return backward_ops(self.op_names, np.stack([self.op_graph.producer, self.op_graph.consumer], axis=1))
 
     def own_bytes(self) -> np.ndarray:
-        """[T] int64, memory of each tensor on its own device: 0 for an alias of an input."""
+        """[T] int64, memory of each tensor on its own device while it lives: 0 for an alias, and for what stays."""
         return np.where(self.alias_of_tensor < 0, self.tensor_bytes, 0)
+
+    def staying_bytes(self) -> np.ndarray:
+        """[U] int64, bytes of each unit's tensors that are there for the whole step: inputs of the program."""
+        staying = np.flatnonzero(self.alias_of_tensor == np.arange(len(self.tensor_bytes)))
+        num_bytes = np.zeros(self.num_units, np.int64)
+        np.add.at(num_bytes, self.unit_of_op[self.tensor_producer[staying]], self.tensor_bytes[staying])
+        return num_bytes
 
     def held_bytes(self) -> np.ndarray:
         """[U] int64: what each unit's outputs hold at the moment when a step on one device holds most.
@@ -513,7 +522,7 @@ class Problem:
         the backward pass. Copies that are sent, and moments that are fuller elsewhere, are left out: only the
         simulator knows those.
         """
-        held = np.zeros(self.num_units, np.int64)
+        held = self.staying_bytes()
         if not len(self.tensor_producer):
             return held
         born = self.tensor_producer.astype(np.int64)

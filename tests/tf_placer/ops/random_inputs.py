@@ -68,7 +68,9 @@ def random_feeding(rng: np.random.Generator, num_devices: int, largest: int) -> 
 
 
 def random_aliases(rng: np.random.Generator, inputs: SimulatorInputs) -> np.ndarray:
-    """[T] int32: tensors that have the memory of an input of their op; none on some problems, nearly all on others."""
+    """[T] int32: tensors that have the memory of an input of their op, or stay; none on some problems, nearly all on
+    others.
+    """
     chance = rng.choice([0.0, 0.3, 0.9])
     inputs_of: dict[int, list[int]] = {}
     for tensor, (first, end) in enumerate(itertools.pairwise(inputs.consumer_offset)):
@@ -77,6 +79,8 @@ def random_aliases(rng: np.random.Generator, inputs: SimulatorInputs) -> np.ndar
     alias = np.full(len(inputs.tensor_producer), -1, np.int32)
     for tensor, producer in enumerate(inputs.tensor_producer):
         known = inputs_of.get(int(producer), [])
+        if rng.random() < 0.1:
+            known = [*known, tensor]
         if known and inputs.tensor_bytes[tensor] and rng.random() < chance:
             alias[tensor] = rng.choice(known)
     return alias

@@ -151,6 +151,10 @@ def test_a_gradient_of_logits_is_written_into_them():
     assert found(parts, X)["of_a_part"] is None
 
 
+def test_what_is_fed_stays():
+    assert found(lambda x: tf.matmul(x, x), X)["x"] == "x"
+
+
 def test_nothing_is_written_into_what_others_hold():
     variable = tf.Variable(X)
 

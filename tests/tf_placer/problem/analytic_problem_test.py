@@ -164,6 +164,7 @@ def one_device_problem(generator: np.random.Generator) -> Problem:
         read = problem.op_graph.tensor[problem.consumer_op == op]
         if op % 2 and len(read):
             alias[tensor] = read[-1]
+    alias[0] = 0  # an input of the program
     return dataclasses.replace(problem, alias_of_tensor=alias)
 
 

@@ -302,7 +302,7 @@ def told(*flags):
 def test_the_command_says_what_is_missing_and_what_fits():
     text = told("--workload=two_towers", *(f"--memory_limit=GPU:{gpu}=40MB" for gpu in range(2)))
     assert "The batch is 1024. The largest that fits: 536 on one device, 1181 over all, " in text
-    assert "No single device holds the step: GPU:0 has 38.1 MiB and would need 58.1 MiB" in text
+    assert "No single device holds the step: GPU:0 has 38.1 MiB and would need 58.2 MiB" in text
     assert [line[2:7] for line in text.splitlines() if line[0] == "│"] == ["GPU:0", "GPU:1", "CPU:0"]
     assert f"{MOST_EXAMPLES} or more on one device" in told("--workload=dense_small")
 

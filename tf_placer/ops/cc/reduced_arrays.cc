@@ -13,7 +13,8 @@ ReducedArrays::ReducedArrays(const SimulatorArrays& full) : full_(full), new_op_
   HandOver();
 }
 
-// An alias is of an earlier tensor. What holds nothing at home may still be received, and held, elsewhere.
+// An alias is of an earlier tensor, or of itself: that is there for the whole step, as what units keep is. What holds
+// nothing at home may still be received, and held, elsewhere.
 void ReducedArrays::FindAliases() {
   all_own_bytes_.assign(full_.tensor_bytes, full_.tensor_bytes + full_.num_tensors);
   all_alias_.assign(full_.num_tensors, -1);
@@ -21,6 +22,7 @@ void ReducedArrays::FindAliases() {
     const int32_t alias = full_.alias_of_tensor[t];
     if (alias < 0) continue;
     all_own_bytes_[t] = 0;
+    if (alias == t) continue;
     const bool is_read = full_.consumer_offset[t] < full_.consumer_offset[t + 1];
     const bool is_near = full_.unit_of_op[full_.tensor_producer[alias]] == full_.unit_of_op[full_.tensor_producer[t]];
     const bool holds_nothing_near = all_own_bytes_[alias] == 0 && all_alias_[alias] < 0;

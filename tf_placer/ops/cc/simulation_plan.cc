@@ -56,7 +56,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
   AddUnits(a);
-  AddResident(a, reduced.held_bytes);
+  AddResident(arrays, reduced);
   AddOps(a, reduced.own_bytes);
   AddLinks(a);
   AddTensors(a, reduced);
@@ -66,10 +66,13 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   max_ready = num_ops + (has_chores ? max_transfers : 0);
 }
 
-void SimulationPlan::AddResident(const SimulatorArrays& a, const std::vector<int64_t>& held_bytes) {
-  std::vector<int64_t> bytes(a.resident_bytes, a.resident_bytes + a.num_units);
-  for (int32_t n = 0; n < num_ops; ++n) bytes[a.unit_of_op[n]] += held_bytes[n];
-  for (int32_t u = 0; u < a.num_units; ++u) {
+void SimulationPlan::AddResident(const SimulatorArrays& all, const ReducedArrays& reduced) {
+  std::vector<int64_t> bytes(all.resident_bytes, all.resident_bytes + all.num_units);
+  for (int32_t n = 0; n < num_ops; ++n) bytes[all.unit_of_op[original_op[n]]] += reduced.held_bytes[n];
+  for (int32_t t = 0; all.alias_of_tensor != nullptr && t < all.num_tensors; ++t) {
+    if (all.alias_of_tensor[t] == t) bytes[all.unit_of_op[all.tensor_producer[t]]] += all.tensor_bytes[t];
+  }
+  for (int32_t u = 0; u < all.num_units; ++u) {
     if (bytes[u] > 0) resident.push_back({u, bytes[u]});
   }
   bytes_of_unit = std::move(bytes);

@@ -119,7 +119,7 @@ class SimulationPlan {
 
  private:
   void AddUnits(const SimulatorArrays& arrays);
-  void AddResident(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
+  void AddResident(const SimulatorArrays& all, const ReducedArrays& reduced);
   void AddOps(const SimulatorArrays& arrays, const std::vector<int64_t>& own_bytes);
   void AddLinks(const SimulatorArrays& arrays);
   void AddTensors(const SimulatorArrays& arrays, const ReducedArrays& reduced);

@@ -74,8 +74,8 @@ std::string CheckAliases(const SimulatorArrays& a) {
     if (alias == -1) continue;
     if (alias < 0 || alias >= a.num_tensors) return At("alias_of_tensor", t, "is not a tensor, nor -1 for none");
     const int32_t* const end = a.consumer_op + a.consumer_offset[alias + 1];
-    if (!std::binary_search(a.consumer_op + a.consumer_offset[alias], end, a.tensor_producer[t])) {
-      return At("alias_of_tensor", t, "is not an input of the tensor's producer");
+    if (alias != t && !std::binary_search(a.consumer_op + a.consumer_offset[alias], end, a.tensor_producer[t])) {
+      return At("alias_of_tensor", t, "is not an input of the tensor's producer, nor the tensor itself");
     }
     if (a.tensor_bytes[t] == 0) return At("alias_of_tensor", t, "is of a tensor of 0 bytes; it must be -1");
   }

@@ -27,7 +27,7 @@ struct SimulatorArrays {
   const int32_t* priority = nullptr;           // [N], lower first
   const int32_t* tensor_producer = nullptr;    // [T], ascending
   const int64_t* tensor_bytes = nullptr;       // [T]
-  const int32_t* alias_of_tensor = nullptr;    // [T] an input of the producer, whose memory it has there, or -1; or of none
+  const int32_t* alias_of_tensor = nullptr;    // [T] an input of the producer, whose memory it has there; itself, to stay; -1
   const int32_t* consumer_offset = nullptr;    // [T + 1]
   const int32_t* consumer_op = nullptr;        // [E], ascending within a tensor
   const int64_t* resident_bytes = nullptr;     // [U]
