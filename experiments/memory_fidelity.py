@@ -7,9 +7,10 @@ is what the simulator says of each device; in any order, the most over the order
 memory (``AnyOrderEvaluator``). Measured is what the runtime's trace of a step says: the most bytes that TensorFlow's
 allocators had handed out at once (outputs, received copies, what kernels need while they run), and the variables and
 inputs that are there before. The last figure is what the worker as a whole grew by (``WorkerMemory``), which counts
-whole chunks of TensorFlow's allocator for oneDNN, up to 128 MB larger than their tensors. Memory does not depend on
-what else the machine does, but it does on the order in which ops run, so of several steps the largest peak counts. Op
-times are estimates, which decide that order in the simulator.
+whole chunks of TensorFlow's allocator for oneDNN, up to 128 MB larger than their tensors. Memory depends on the order
+in which ops run, so of several steps the largest peak counts. A worker with one executor thread (``--threads=1``) runs
+the newest op first, as the simulator does; a second one takes the oldest of what waits whenever the system lets it run.
+Op times are estimates, which decide that order in the simulator.
 
 Writes memory_fidelity.json.
 """
@@ -60,6 +61,7 @@ flags.DEFINE_list(
     "training steps to measure",
 )
 flags.DEFINE_integer("steps", 3, "traced steps of each, of which the largest peak counts", lower_bound=1)
+flags.DEFINE_integer("threads", 2, "executor threads of each worker", lower_bound=1)
 out_flag("out/memory_fidelity", "folder for the results")
 
 WITHIN = 0.1
@@ -105,7 +107,7 @@ def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
         any_order = AnyOrderEvaluator(problem).evaluate(row[np.newaxis]).peak_bytes
         assert predicted is not None and any_order is not None  # simulated
         program = build_program(item, rewrite(item, tf_placer.Placement(problem, row)))
-        with contextlib.closing(workers_of(cluster)) as workers:
+        with contextlib.closing(workers_of(cluster, FLAGS.threads)) as workers:
             held, grown = measure(workers, program)
         resident = program.resident_bytes()
         for d in np.unique(row):
@@ -170,7 +172,8 @@ def main(out: pathlib.Path) -> None:
                 f"{peak.measured / 1e6:.3f} | {percentage(peak.error, signed=True)} | {worker} |",
                 flush=True,
             )
-    print(f"\n{summary(found)}")
+    for noun, again in (("As they are", False), ("With ops done again", True)):
+        print(f"\n{noun}: {summary([p for p in found if p.placement.endswith('recomputed') == again])}")
     text = json.dumps([dataclasses.asdict(peak) | {"error": peak.error} for peak in found], indent=1) + "\n"
     write_atomically(out / "memory_fidelity.json", text)
 

@@ -89,7 +89,7 @@ def experiment() -> types.ModuleType:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 def test_a_row_for_each_device_that_a_placement_uses(experiment, monkeypatch):
     warm = WarmWorkers()
-    monkeypatch.setattr(experiment, "FLAGS", types.SimpleNamespace(steps=1))
+    monkeypatch.setattr(experiment, "FLAGS", types.SimpleNamespace(steps=1, threads=2))
     monkeypatch.setattr(experiment, "workers_of", warm.lend)
     try:
         found = list(experiment.peaks("dense_small", warm.cluster))

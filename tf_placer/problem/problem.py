@@ -504,7 +504,7 @@ class Problem:
         return backward_ops(self.op_names, np.stack([self.op_graph.producer, self.op_graph.consumer], axis=1))
 
     def own_bytes(self) -> np.ndarray:
-        """[T] int64, memory of each tensor on its own device while it lives: 0 for an alias, and for what stays."""
+        """[T] int64, memory of each live tensor at home: 0 for an alias, and for what stays."""
         return np.where(self.alias_of_tensor < 0, self.tensor_bytes, 0)
 
     def staying_bytes(self) -> np.ndarray:

@@ -303,7 +303,7 @@ def _of_problems(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "Problem.op_types": (("a",), ("a", 3)),
         "Problem.output_shapes": (((1,),), (3, 4)),
         "Problem.work": ([1, 1], OpWork([1], [1], [1])),
-        "Problem.alias_of_tensor": ([0], [-2], [9], [0.5], [[0]], [0, 0]),
+        "Problem.alias_of_tensor": ([-2], [9], [0.5], [[0]], [0, 0]),
         "Problem.splitting": ({"parts": 2},),
         "Problem.stage_of_op": ([-2, 0], [0], [0.5, 1], [[0]]),
         "Problem.fusible_of_op": ([True], [2, 0], [0.5, 1], [[True, False]]),
