@@ -28,7 +28,7 @@ from tf_placer.transform.split.split_batch import SplitProgram, split_program
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unfit:
-    """A program that does not fit as it is, and what was done so that it does."""
+    """A program too large for its devices, and what was done so that a step fits."""
 
     item: Item
     recomputes: bool
@@ -46,7 +46,7 @@ class Unfit:
     def chosen_for(
         self, item: Item, cluster: Cluster, plan_of: Callable[[Problem], np.ndarray]
     ) -> tuple[Item, Recomputation | None]:
-        """The program, whole or in parts, as it fits by a plan: of its problem on a cluster, [U]."""
+        """The program, whole or in parts, made to fit by a plan [U] of its problem on a cluster."""
         problem = analytic_problem(item, cluster)
         return recomputation(item, problem, self.recomputes, self.parks, plan_of(problem))
 
@@ -222,13 +222,13 @@ def split_form(split: SplitProgram, problem: Problem, whole: Form | None = None)
 def made_to_fit(
     item: Item, cluster: Cluster, recomputes: bool = True, parks: bool = False
 ) -> tuple[Item, Unfit | None]:
-    """The program as it fits (``recomputation``), and how it was; None where it fits without."""
+    """The program, changed so that a step fits (``recomputation``), and the one before; None where nothing changed."""
     again, choice = recomputation(item, analytic_problem(item, cluster), recomputes, parks)
     return again, None if choice is None else Unfit(item, recomputes, parks, choice)
 
 
 def fitted_to(whole: Form, plan: Placement) -> tuple[Form, Placement]:
-    """A program that had to be made to fit, as it fits by one of its plans, and that plan; free of pins."""
+    """A program that had to be made to fit, changed anew for one of its plans, and that plan; free of pins."""
     unfit, cluster = whole.unfit, whole.problem.cluster
     assert unfit is not None  # asked of forms that did not fit
     row = functools.partial(
@@ -245,7 +245,7 @@ def fitted_to(whole: Form, plan: Placement) -> tuple[Form, Placement]:
 def _split(
     whole: Form, parts: int, batch_statistics: str, kept_whole: Collection[str] = ()
 ) -> tuple[SplitProgram, str]:
-    """A program with its batch in parts, so that data parallelism fits where it had to be made to fit, and how."""
+    """A program with its batch in parts, made to fit by data parallelism where the whole had to be, and how."""
     unfit = whole.unfit
     if unfit is None:
         assert whole.item is not None  # not of a profiled graph

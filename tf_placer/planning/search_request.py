@@ -90,7 +90,7 @@ class Request:
 
     @property
     def is_made_to_fit(self) -> bool:
-        """True where a step that does not fit is changed so that it does."""
+        """True where a step too large for its devices is to be changed."""
         return self.recomputes or self.parks
 
     @property

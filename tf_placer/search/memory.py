@@ -199,7 +199,7 @@ def recomputation(
     parks: bool = False,
     plan: np.ndarray | None = None,
 ) -> tuple[Item, Recomputation | None]:
-    """A step with the choice that makes it fit and takes least longer; as it is, and None, where it fits without.
+    """A step with the choice that fits and takes least longer; unchanged, and None, where nothing need be done.
 
     Where no choice fits, that of the least memory.
 
@@ -275,7 +275,7 @@ def recomputation(
 def with_devices_of(
     problem: Problem, origin_of: Mapping[str, str], whole: Problem, plan: np.ndarray
 ) -> np.ndarray:
-    """[U] int32, the plan of a program where what was made of an op is with it, if it may be.
+    """[U] int32, the plan of a program that puts what was made of an op on that op's device, if allowed.
 
     Args:
       problem: of a program that was made of another one's.
@@ -336,7 +336,7 @@ class _Step:
 
     @staticmethod
     def of(problem: Problem, passes: Passes, plan: np.ndarray) -> _Step:
-        """The step as it is."""
+        """The step unchanged."""
         simulator, row = SimulatedEvaluator(problem), plan[np.newaxis]
         schedule, times = simulator.schedule(row), simulator.times(row)
         shares = fullest_share(problem.cluster, times.peak_bytes.numpy())
@@ -353,7 +353,7 @@ class _Step:
         return float(times.runtime_s[0]), float(shares[0])
 
     def fetched(self, choice: _Choice) -> dict[int, int]:
-        """Parked op -> the late op after which it comes back, in time for its first reader.
+        """Parked op -> the late op after which its output comes back, in time for the first reader.
 
         The link of a device is busy with one at a time, the last read first; what would not be back in time is not
         parked.
@@ -406,7 +406,7 @@ def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> np.ndarray
 
 
 def _read_bytes(problem: Problem, passes: Passes) -> np.ndarray:
-    """[N] bytes of those outputs of each op that the backward pass reads."""
+    """[N] bytes of the outputs of each op that the backward pass reads."""
     graph, is_read = problem.op_graph, np.zeros(len(problem.tensor_bytes), bool)
     is_read[graph.tensor[passes.is_late[graph.consumer]]] = True
     return np.bincount(problem.tensor_producer, problem.tensor_bytes * is_read, problem.num_ops)

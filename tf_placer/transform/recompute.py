@@ -70,7 +70,7 @@ class Passes:
 
     @functools.cached_property
     def late_inputs(self) -> dict[int, tuple[int, ...]]:
-        """Op -> the late ops that it waits for."""
+        """Op -> the late ops among its inputs."""
         inputs = collections.defaultdict[int, list[int]](list)
         for producer, consumer in self.edges[self.is_late[self.edges[:, 0]]].tolist():
             inputs[consumer].append(producer)
@@ -364,6 +364,7 @@ def _aliases(
     tensor = np.flatnonzero(problem.alias_of_tensor >= 0)
     target, op = problem.alias_of_tensor[tensor], problem.tensor_producer[tensor]
     is_view = np.array([problem.op_types[producer] in _VIEWS for producer in op.tolist()], bool)
+    is_view |= target == tensor  # what the program is fed stays, whoever reads it
     has_copy = position[num_tensors + target] >= 0
     nearest = np.where(has_copy, num_tensors + target, target)
     # What is not a view and whose input is read again does not write over that input.

@@ -69,7 +69,7 @@ class SplitProgram:
         return dataclasses.replace(item, outputs=outputs)
 
     def made_again(self, again: Item, origin_of: Mapping[str, str]) -> SplitProgram:
-        """The program with a changed item; ``origin_of`` maps its ops to those of this one."""
+        """The program with a changed item, whose ops ``origin_of`` maps to ops of this one."""
         origins = {name: self.origin_of[origin_of[name]] for name in again.index.names}
         return dataclasses.replace(self, item=again, origin_of=origins)
 
