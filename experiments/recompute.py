@@ -1,8 +1,9 @@
-"""What doing ops again in the backward pass takes, for how much less memory: networks on one P100, simulated.
+"""What doing ops again, and parking outputs, takes for how much less memory: networks on one P100, simulated.
 
     python -m experiments.recompute [--out=docs/results]
 
-Each step may take a share of the memory that it takes as it is; the choice is that of ``--recompute=auto``.
+Each step may take a share of the memory that it takes as it is; the choice is that of ``--recompute=auto``, without and
+with ``--offload=auto``.
 """
 
 from __future__ import annotations
@@ -44,10 +45,13 @@ def row(workload: str) -> str:
     whole_s, whole_bytes = step(item, cluster)
     cells = [workload, milliseconds(whole_s), in_unit(whole_bytes, "GB")]
     for share in _SHARES:
-        again, _ = made_to_fit(item, cluster.with_memory_limit({"GPU:0": int(share * whole_bytes)}))
-        step_s, num_bytes = step(again, cluster)
-        least = "" if num_bytes <= share * whole_bytes else f" (least: {num_bytes / whole_bytes:.2f})"
-        cells.append(f"{step_s / whole_s:.3f}{least}")
+        limited, told = cluster.with_memory_limit({"GPU:0": int(share * whole_bytes)}), []
+        for parks in (False, True):
+            again, _ = made_to_fit(item, limited, parks=parks)
+            step_s, num_bytes = step(again, cluster)
+            least = "" if num_bytes <= share * whole_bytes else f" (least: {num_bytes / whole_bytes:.2f})"
+            told.append(f"{step_s / whole_s:.3f}{least}")
+        cells.append(", ".join(told))
     return line(*cells)
 
 
