@@ -496,6 +496,7 @@ def test_functions_of_every_kind_are_found():
     inner_name = inner.get_concrete_function(SPEC).function_def.signature.name
     assert sorted(map(internals.has_python_gradient, found.values())) == [False, False, True]
     assert inner_name in found
+    assert internals.graphs_of(graph)[0] is graph and len(internals.graphs_of(graph)) > 1
     assert internals.called_graph(graph, gradients.name) is None
 
 
@@ -566,9 +567,14 @@ def test_every_name_is_tested():
         if inspect.isfunction(value) and value.__module__ == module and not name.startswith("_")
     }
     files = [*root.glob("colocation/*.py"), *root.glob("tf_placer/**/*.py")]
-    imports = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    imports = [node for node in imports if isinstance(node, ast.ImportFrom) and node.module == module]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == module]
     needed = defined | {alias.name for node in imports for alias in node.names}
+    needed |= {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "internals"
+    }
     assert needed == set(
         re.findall(r"internals(?: import |\.)([a-zA-Z]\w+)", pathlib.Path(__file__).read_text())
     )

@@ -325,7 +325,9 @@ class MarsLearner(PolicyLearner):
         placements = self.policy.placements(self.inputs, drawn.actions[0])
         return Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
-    learn = PolicyLearner._learn  # minibatches are traced one by one
+    def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Takes an optimizer step for each minibatch, which are traced one by one; see ``Learner``."""
+        self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         advantage_of = self.baseline.advantage if self._is_paper else standardized_advantage

@@ -541,7 +541,9 @@ class PlacetoLearner(PolicyLearner):
         placements = tf.gather(tf.constant(rows), self.inputs.group_of_unit, axis=1)
         return Proposal(Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements)
 
-    learn = PolicyLearner._learn  # the values of states are not traced
+    def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Learns from step times [B] of episodes; the values of states are not traced; see ``Learner``."""
+        self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         self._step(actions.episodes, tf.gather(reward, actions.row))

@@ -189,7 +189,6 @@ def recompute(
         raise InputError(
             f"{item.name!r} has no backward pass that needs what is recomputed or parked; leave that out"
         )
-    inputs = [[index.id_of_name[parse_input(text)[1]] for text in node.input] for node in nodes]
     names = set(index.names)
     name_of_copy = {
         op: fresh_name(f"{index.names[op]}_recomputed", names) for op in sorted(copies) if op not in wait_of
@@ -212,12 +211,11 @@ def recompute(
         return f"{snapshots[op, output].name}:0"
 
     def from_copies(op: int) -> list[str]:
-        texts = [parse_input(text) for text in nodes[op].input]
+        texts = nodes[op].input
+        parsed = [(index.id_of_name[name], output, waits) for waits, name, output in map(parse_input, texts)]
         return [
-            copied(producer, output) if producer in copies and not is_control else text
-            for text, producer, (is_control, _, output) in zip(
-                nodes[op].input, inputs[op], texts, strict=True
-            )
+            copied(producer, output) if producer in copies and not waits else text
+            for text, (producer, output, waits) in zip(texts, parsed, strict=True)
         ]
 
     written = [
@@ -226,23 +224,21 @@ def recompute(
     for op, name in name_of_copy.items():
         copy = alone(nodes[op], from_copies(op))
         copy.name = name
-        if all(copies.get(producer) != copies[op] for producer in inputs[op]):
+        producers = (index.id_of_name[parse_input(text)[1]] for text in nodes[op].input)
+        if all(copies.get(producer) != copies[op] for producer in producers):
             copy.input.extend(f"^{index.names[before]}" for before in dict.fromkeys(copies[op][1]))
         written.append(copy)
     written += snapshots.values()
-    origin_of = {name: name for name in index.names} | {
-        name: index.names[op] for op, name in name_of_copy.items()
-    }
-    sizes = {name: item.outputs[index.id_of_name[origin]] for name, origin in origin_of.items()}
-    origin_of |= {node.name: index.names[op] for (op, _), node in snapshots.items()}
-    sizes |= {node.name: (item.outputs[op][output],) for (op, output), node in snapshots.items()}
+    made_of = {name: op for op, name in (*enumerate(index.names), *name_of_copy.items())}
+    on_host = {node.name: tensor for tensor, node in snapshots.items()}
+    sizes = {name: item.outputs[op] for name, op in made_of.items()}
+    sizes |= {name: (item.outputs[op][output],) for name, (op, output) in on_host.items()}
+    made_of |= {name: op for name, (op, _) in on_host.items()}
+    origin_of = {name: index.names[op] for name, op in made_of.items()}
     program = dataclasses.replace(item.as_program(), graph_def=with_nodes(item.graph_def, written))
     how = item.splitting or Splitting(item.fingerprint)
     how = dataclasses.replace(how, recomputed=tuple(ops), parked=tuple(wait_of.items()))
-    result, on_host = (
-        rewritten(item, program, origin_of, sizes, how),
-        {node.name for node in snapshots.values()},
-    )
+    result = rewritten(item, program, origin_of, sizes, how)
     asking = {name: asked for name, asked in result.requested_devices.items() if name not in on_host}
     origin_of = {name: origin_of[name] for name in result.index.names}
     return dataclasses.replace(result, requested_devices=asking), origin_of

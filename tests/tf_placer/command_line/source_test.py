@@ -133,8 +133,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
         monkeypatch.setattr(module, name, counting)
 
     spy(read_graph, "check_graph")
-    spy(item, "program_of_saved_model")
-    spy(item, "program_of_meta_graph")
+    spy(read_graph, "program_of_saved_model")
+    spy(read_graph, "program_of_meta_graph")
     spy(item, "clean")
     return calls
 
