@@ -9,7 +9,8 @@ from typing import Any
 
 from absl import flags
 
-from experiments.pretraining.course import read_course, without
+from experiments.pretraining.course import without
+from experiments.pretraining.generated import WORKLOADS, course_named
 from experiments.studies.study import FILES, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
@@ -58,9 +59,10 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
         if words := read_flags(values, argv):
             raise InputError(f"takes flags only, got {words[0]!r}; write --flag=value")
         study = values["study"].value if "study" in values else None
+        course = values["course"].value if "course" in values else WORKLOADS
         for name in values:
             if values[name].value is not None and not isinstance(values[name], flags.EnumFlag):
-                _check(name, values[name].value, study)
+                _check(name, values[name].value, study, course)
         main(argv[:1])
     except InputError as error:
         sys.stderr.write(f"{pathlib.Path(argv[0]).stem}: {error}\n")
@@ -68,7 +70,7 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
     return OK
 
 
-def _check(name: str, value: object, study: str | None) -> None:
+def _check(name: str, value: object, study: str | None, course: str) -> None:
     """Looks before the work whether what a flag names is there: such flags are called alike in every experiment.
 
     Methods are a study's candidates where one is given, of which some are methods with settings of their own.
@@ -82,8 +84,10 @@ def _check(name: str, value: object, study: str | None) -> None:
             check_writable(path.parent if path.suffix else path, f"--out={value}")
         elif name == "figures":
             check_writable(path.parent, f"--figures={value}")
+        elif name == "course":
+            course_named(course, seed=0)
         elif name == "leave_out":
-            without(read_course(seed=0), list(_words(value)))
+            without(course_named(course, seed=0), list(_words(value)))
         elif name in ("workload", "workloads"):
             for workload in _words(value):
                 workloads.check_name(workload)

@@ -1,12 +1,14 @@
 """Teaches a policy on the course, so that it knows something before a search begins.
 
     python -m experiments.pretrain --out=weights.npz [--method=go] [--tasks=devices,priorities,fusion]
-        [--leave_out=gnmt,wavenet] [--machines=1] [--quick]
+        [--course=generated:600] [--leave_out=gnmt,wavenet] [--machines=1] [--quick]
 
 The course (``experiments/pretraining/course.toml``) has programs of many families, each on machines that ``--seed``
-draws. Good plans are searched first, once, and kept in the user's cache; then the policy is taught to make them. The
-same command goes on where a killed one was. With ``--leave_out`` the loss on those families is told, too: the policy is
-not taught them.
+draws. With ``--course=generated`` the programs are drawn, too, of families that no table has: the estimate of the first
+run is told at its start, about two hours of a core, and it writes a digest of each program to a file beside the course,
+which later runs are checked by. Good plans are searched first, once, and kept in the user's cache; then the policy is
+taught to make them. The same command goes on where a killed one was. With ``--leave_out`` the loss on those families is
+told, too: the policy is not taught them.
 """
 
 from __future__ import annotations
@@ -26,19 +28,24 @@ import rich.console
 from absl import flags
 
 from experiments.main_program import out_flag, run_program, seed_flag
-from experiments.pretraining.course import Program, read_course, without
+from experiments.pretraining import networks
+from experiments.pretraining.course import Program, without
+from experiments.pretraining.generated import WORKLOADS, Generated, check_digest, course_named, draw, seconds
 from tf_placer import workloads
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
+from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.methods import configured, recorded
+from tf_placer.search.search import NothingFits
 from tf_placer.training.teach import Epoch, Student, lesson_of, teach
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
 _OUT = out_flag(None, "File of weights to write; the training is kept beside it.")
+_COURSE = flags.DEFINE_string("course", WORKLOADS, "workloads, or generated, or generated:COUNT.")
 _LEAVE_OUT = flags.DEFINE_list("leave_out", [], "Families of the course that are not taught.")
 _TASKS = flags.DEFINE_enum(
     "tasks", DEVICES, TASKS, "What GO's policy decides; other policies decide devices."
@@ -60,7 +67,7 @@ def main(argv: list[str]) -> None:
     if spec.student is None:
         remedy = "give go, learned_list or mars"
         raise InputError(f"--method={spec.name}: its policy is not taught beforehand; {remedy}")
-    course, epochs = read_course(_SEED.value), _EPOCHS.value
+    course, epochs = course_named(_COURSE.value, _SEED.value), _EPOCHS.value
     if _MACHINES.value is not None:
         most = min(len(program.machines) for program in course)
         if _MACHINES.value > most:
@@ -69,9 +76,11 @@ def main(argv: list[str]) -> None:
             dataclasses.replace(program, machines=program.machines[: _MACHINES.value]) for program in course
         )
     if flags.FLAGS.quick:
-        # The plainest program on one machine, and one of another family.
+        # The plainest program on one machine, and one of another family; of drawn programs the smallest two.
+        drawn = sorted((p for p in course if isinstance(p, Generated)), key=lambda program: -program.ops)
+        small = sorted({p.family: p for p in drawn}.values(), key=lambda program: program.ops)
         first = {program.family: program for program in course if not program.settings}
-        pair = [first[family] for family in ("plain", "rnnlm")]
+        pair: Sequence[Program] = small[:2] or [first[family] for family in ("plain", "rnnlm")]
         course = tuple(dataclasses.replace(program, machines=program.machines[:1]) for program in pair)
         epochs = 2
     taught = without(course, _LEAVE_OUT.value)
@@ -84,6 +93,9 @@ def main(argv: list[str]) -> None:
         held_out = "" if math.isnan(epoch.held_out) else f", {epoch.held_out:.3f} on what is left out"
         show(f"epoch {epoch.number} of {epochs}: loss {epoch.loss:.3f}{held_out}")
 
+    if _COURSE.value != WORKLOADS:
+        hours = seconds(course, _SEARCHES * _EVALUATIONS) / 3600
+        show(f"{len(course)} programs, about {hours:.1g} hours of a core without plans that are kept")
     settings = {"weights": ""} if _TASKS.value == DEVICES else {"weights": "", "tasks": _TASKS.value}
     config = configured(spec, settings)
     student = spec.student(config, _SEED.value)
@@ -109,19 +121,34 @@ def _exercises(student: Student, programs: Sequence[Program], show: Callable[[st
     """A lesson for each program on each of its machines; plans that were searched before are taken from the cache.
 
     Raises:
-      InputError: a setting that a workload has not.
+      InputError: a setting that a workload has not, or a drawn program is not the one of its digest.
     """
     lessons, folder = [], user_cache_folder() / "lessons"
     for number, program in enumerate(programs):
-        item = workloads.build(program.workload, **program.settings)
+        item = _item(program)
         for machine in program.machines:
             problem = analytic_problem(item, machine.build())
-            lesson, plans = lesson_of(student, problem, _SEARCHES, _EVALUATIONS, folder)
+            where = f"[{number + 1}/{len(programs)}] {program.name} on {problem.cluster.name}"
+            try:
+                lesson, plans = lesson_of(student, problem, _SEARCHES, _EVALUATIONS, folder)
+            except NothingFits as error:
+                show(f"{where} is left out: {error}")
+                continue
             lessons.append(lesson)
             found = "" if plans is None else f": {plans.runtime_s[0]:.4g} s"
-            show(f"[{number + 1}/{len(programs)}] {program.name} on {problem.cluster.name}{found}")
+            show(f"{where}{found}")
         gc.collect()  # a traced step is a ring of references, and many large ones do not fit side by side
     return lessons
+
+
+def _item(program: Program) -> Item:
+    if not isinstance(program, Generated):
+        return workloads.build(program.workload, **program.settings)
+    item = networks.build(program.family, **program.settings)
+    file = pathlib.Path(networks.__file__).with_name(f"generated_{_SEED.value}.csv")
+    drawn = draw(program.number, _SEED.value)  # with all its machines
+    check_digest(drawn, item.index.num_ops, item.fingerprint, file)
+    return item
 
 
 if __name__ == "__main__":

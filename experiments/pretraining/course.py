@@ -22,14 +22,17 @@ COURSE = pathlib.Path(__file__).parent / "course.toml"
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A described cluster whose links are faster than they are, or slower."""
+    """A described cluster whose links are faster than they are, or slower, and some of whose GPUs may be others."""
 
     cluster: str  # name of the preset
     link_scale: float  # bytes a second are multiplied by it, and latencies divided
+    # preset whose GPU is in each place, up to as many places as the cluster has; () for the cluster's own
+    gpus: tuple[str, ...] = ()
 
     def build(self) -> Cluster:
         """The cluster."""
-        return scaled(Cluster.preset(self.cluster), self.link_scale)
+        cluster = Cluster.preset(self.cluster)
+        return scaled(with_gpus(cluster, self.gpus) if self.gpus else cluster, self.link_scale)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +88,22 @@ def scaled(cluster: Cluster, link_scale: float) -> Cluster:
         for link in cluster.links
     )
     return dataclasses.replace(cluster, name=f"{cluster.name}, links x {link_scale:.2g}", links=links)
+
+
+def with_gpus(cluster: Cluster, presets: tuple[str, ...]) -> Cluster:
+    """The host and the first places of a cluster, with a GPU of a preset in each, on the same links."""
+    kept = [*range(len(presets)), cluster.num_devices - 1]  # GPUs are first in a preset, and the host is last
+    gpus = [
+        dataclasses.replace(Cluster.preset(preset).devices[0], name=cluster.devices[place].name)
+        for place, preset in enumerate(presets)
+    ]
+    links = tuple(
+        dataclasses.replace(link, source=kept.index(link.source), target=kept.index(link.target))
+        for link in cluster.links
+        if link.source in kept and link.target in kept
+    )
+    name = f"{cluster.name} with GPUs of {', '.join(presets)}"
+    return Cluster(name, (*gpus, cluster.devices[-1]), links)
 
 
 _Scale = Annotated[float, Gt(0), FINITE]

@@ -19,6 +19,7 @@ NAMES = sorted(
 # Of texts and lists: values that cannot be. FILE is there.
 OF_NAME = {
     "cluster": ("k40x3", "nowhere.toml"),
+    "course": ("generatd", "generated:", "generated:0", "generated:ten", "workloads:3"),
     "figures": ("FILE/figures.json",),
     "fjsp": ("nowhere", "FILE"),
     "leave_out": ("gnmd", "gnmt,wavenett"),
