@@ -28,7 +28,7 @@ import rich.console
 from absl import flags
 
 from experiments.main_program import out_flag, run_program, seed_flag
-from experiments.pretraining import networks
+from experiments.pretraining import generated
 from experiments.pretraining.course import Program, without
 from experiments.pretraining.generated import WORKLOADS, Generated, check_digest, course_named, draw, seconds
 from tf_placer import workloads
@@ -144,8 +144,8 @@ def _exercises(student: Student, programs: Sequence[Program], show: Callable[[st
 def _item(program: Program) -> Item:
     if not isinstance(program, Generated):
         return workloads.build(program.workload, **program.settings)
-    item = networks.build(program.family, **program.settings)
-    file = pathlib.Path(networks.__file__).with_name(f"generated_{_SEED.value}.csv")
+    item = generated.build(program.family, **program.settings)
+    file = pathlib.Path(generated.__file__).with_name(f"generated_{_SEED.value}.csv")
     drawn = draw(program.number, _SEED.value)  # with all its machines
     check_digest(drawn, item.index.num_ops, item.fingerprint, file)
     return item

@@ -10,7 +10,7 @@ import json
 import math
 import pathlib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,10 @@ import numpy as np
 from experiments.pretraining.course import Machine, Program, read_course
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
+from tf_placer.graph.item import Item
+from tf_placer.transform.split.split_batch import split
+from tf_placer.workloads import random_networks
+from tf_placer.workloads.random_networks import SIZES
 
 WORKLOADS, GENERATED = "workloads", "generated"
 COUNT = 600  # programs, where no count is given
@@ -31,7 +35,6 @@ _NEAR = 1.2  # an estimate of the ops is at most so many times what is aimed at,
 _MOST_WEIGHTS = 80e6  # tracing holds them, and up to two slots of an optimizer for each
 _MOST_ACTIVATIONS = 5e9  # numbers: 20 GB, more than the smaller GPUs have
 _UPDATE_OPS = {"sgd": 0, "momentum": 7, "rmsprop": 14, "adam": 35}  # for a variable, more than with SGD
-_CELL_OPS = {"plain": 22, "minimal": 32, "gru": 56, "lstm": 48}  # of a recurrent layer in a step of time
 # CPU seconds of an op on the machine of docs/results/taught_policy.md: once, in each problem and in each placement.
 _TRACE_S, _PROBLEM_S, _PLACEMENT_S = 0.7e-3, 0.1e-3, 1e-7
 _HEAD = ["number", "family", "settings", "machines", "ops", "fingerprint"]
@@ -43,77 +46,6 @@ class Generated(Program):
 
     number: int  # in the course, from 0 on
     ops: int  # an estimate
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-    """Estimates of a program in one part with plain SGD."""
-
-    ops: float
-    variables: float
-    weights: float  # numbers in the variables
-    activations: float  # numbers that the backward pass waits for
-    split: float  # ops in P parts are P times as many, times this
-
-
-def _cells(depth: int, nodes: int, width: int, batch: int, size: int) -> Size:
-    units, pixels = depth * (nodes + 1), batch * size**2 / 4
-    return Size(45 * units, 3.7 * units, 20 * units * width**2, 2 * units * pixels * width, 1.2)
-
-
-def _u_net(depth: int, levels: int, width: int, batch: int, size: int, **_: bool) -> Size:
-    units, widest = depth * (2 * levels + 1), width << levels
-    return Size(46 * units, 3 * units, 36 * depth * widest**2, 16 * depth * batch * size**2 * width, 1.15)
-
-
-def _recurrent(
-    depth: int, length: int, width: int, batch: int, vocabulary: int, cell: str, ways: int, attends: bool
-) -> Size:
-    layers = depth * (1 if ways == 1 else 2.4)
-    ops = length * (_CELL_OPS[cell] * layers + 90 * attends) + 120
-    weights = width * (5 * ways**2 * width * depth + 4 * vocabulary)
-    return Size(ops, 3 * layers, weights, length * batch * (12 * layers * width + 3 * vocabulary), 0.82)
-
-
-def _transformer(
-    depth: int, width: int, batch: int, vocabulary: int, experts: int = 0, **others: int
-) -> Size:
-    length, hidden, is_gated = others["length"], others["hidden"], others["is_gated"]
-    made = (depth + 1) // 2 * experts
-    dense = depth // 2 + made if experts else depth
-    tokens = depth * (width * (14 + 4 * hidden) + 3 * others["heads"] * length) + 3 * vocabulary
-    return Size(
-        390 * depth + 130 * made + 150,
-        depth * (12 - 2 * others["is_parallel"]) + dense * (4 + 2 * is_gated) + 6,
-        width * (width * (4 * depth + dense * hidden * (2 + is_gated)) + 2 * vocabulary),
-        batch * length * tokens,
-        0.7,
-    )
-
-
-def _towers(depth: int, towers: int, width: int, batch: int, vocabulary: int, **_: int) -> Size:
-    layers = (depth + 1) * towers
-    weights = width * (layers * width + towers * vocabulary)
-    return Size(41 * layers, 2.2 * layers, weights, 4 * layers * batch * width, 0.7)
-
-
-def _message_passing(
-    depth: int, relations: int, width: int, batch: int, neighbours: int, attends: bool
-) -> Size:
-    ops, variables = 120 + relations * (128 if attends else 70), 4 + relations * (4 if attends else 2)
-    kept = batch * width * (8 + relations * (1 + 3 * neighbours))
-    return Size(depth * ops, depth * variables, depth * (relations + 2) * width**2, depth * kept, 0.55)
-
-
-SIZES: Mapping[str, Callable[..., Size]] = {
-    "cells": _cells,
-    "u_net": _u_net,
-    "recurrent": _recurrent,
-    "transformer": _transformer,
-    "mixture_of_experts": _transformer,
-    "towers": _towers,
-    "message_passing": _message_passing,
-}
 
 
 def draw(number: int, seed: int) -> Generated:
@@ -134,6 +66,11 @@ def draw(number: int, seed: int) -> Generated:
     settings |= {"optimizer": optimizer, "parts": parts, "seed": int(generator.integers(2**31))}
     machines = tuple(draw_machine(generator) for _ in range(CHOICES["machines"]))
     return Generated(family, family, settings, machines, number, round(ops))
+
+
+def build(family: str, parts: int, **settings: Any) -> Item:
+    """Traces a drawn program, with its batch in parts where there are several; variables are without values."""
+    return split(random_networks.build(family, **settings), parts).without_values()
 
 
 def draw_machine(generator: np.random.Generator) -> Machine:

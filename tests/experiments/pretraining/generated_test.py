@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from experiments.pretraining import networks
+from experiments.pretraining import generated
 from experiments.pretraining.course import scaled, without
 from experiments.pretraining.generated import (
     CHOICES,
@@ -22,6 +22,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.workloads import random_networks
 
 DRAWN = (
     "cells",
@@ -47,7 +48,7 @@ def test_a_course_is_that_of_its_seed_and_a_shorter_one_its_beginning(course):
 
 def test_all_families_are_drawn_alike_often_and_some_programs_in_parts(course):
     count = collections.Counter(program.family for program in course)
-    assert count.keys() == SIZES.keys() == CHOICES["families"].keys() == networks.FAMILIES.keys()
+    assert count.keys() == SIZES.keys() == CHOICES["families"].keys() == random_networks.FAMILIES.keys()
     assert max(count.values()) - min(count.values()) <= 1
     in_parts = {program.family for program in course if program.settings["parts"] > 1}
     assert in_parts == SIZES.keys()
@@ -85,7 +86,7 @@ def test_a_program_is_traced_as_the_same_graph_again_and_about_as_large_as_estim
     choices = CHOICES["families"][family]
     settings = {name: values[-1] if values[-1] is True else values[0] for name, values in choices.items()}
     settings["depth"] = 2
-    items = [networks.build(family, seed, "sgd", 1, **settings) for seed in (3, 3, 4)]
+    items = [generated.build(family, 1, seed=seed, optimizer="sgd", **settings) for seed in (3, 3, 4)]
     first, again, other = (item.fingerprint for item in items)
     assert first == again
     assert (first != other) == (family in DRAWN)
@@ -94,7 +95,7 @@ def test_a_program_is_traced_as_the_same_graph_again_and_about_as_large_as_estim
 
 def test_a_batch_in_parts_has_copies_and_other_digests():
     settings = {"depth": 1, "towers": 2, "width": 32, "batch": 16, "vocabulary": 50, "mixes": 1}
-    whole, parts = (networks.build("towers", 3, "sgd", count, **settings) for count in (1, 2))
+    whole, parts = (generated.build("towers", count, seed=3, optimizer="sgd", **settings) for count in (1, 2))
     assert whole.splitting is None and parts.splitting.parts == 2
     assert whole.index.num_ops < parts.index.num_ops < 2.5 * whole.index.num_ops
     assert whole.fingerprint != parts.fingerprint
@@ -104,7 +105,7 @@ def test_a_batch_in_parts_has_copies_and_other_digests():
 @pytest.mark.parametrize("family", SIZES)
 def test_a_drawn_program_is_within_the_limits_and_fits_its_machines(course, family):
     program = min((one for one in course if one.family == family), key=lambda one: one.ops)
-    item = networks.build(program.family, **program.settings)
+    item = generated.build(program.family, **program.settings)
     assert LEAST_OPS <= item.index.num_ops <= MOST_OPS
     for machine in program.machines:
         problem = analytic_problem(item, machine.build())

@@ -1,7 +1,8 @@
-"""Training steps of the generated course: families of networks in plain TensorFlow, whose structure a seed draws."""
+"""Training steps of families that no table has, in plain TensorFlow, whose structure a seed draws, and their sizes."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,12 +12,12 @@ import tensorflow as tf
 from colocation.tensorflow_internals import gradients_forgotten
 from tf_placer.base.eager import outside_functions
 from tf_placer.graph.item import Item
-from tf_placer.transform.split.split_batch import split
 from tf_placer.workloads.spec import begin, image_batch, optimizer_named, sentence_batch
 
 _CLASSES = 100
 _IDS = 16  # that a tower looks up for an example
 _OPERATIONS = ("conv_1", "conv_3", "separable_3", "separable_5", "dilated_3", "max_3", "average_3", "same")
+_CELL_OPS = {"plain": 22, "minimal": 32, "gru": 56, "lstm": 48}  # of a recurrent layer in a step of time
 _ACTIVATIONS = (tf.nn.relu, tf.nn.gelu, tf.nn.silu, tf.tanh)
 _GATES = {
     "plain": 1,
@@ -320,8 +321,8 @@ FAMILIES: Mapping[str, tuple[Callable[..., tf.Tensor], Callable[..., tuple]]] = 
 }
 
 
-def build(family: str, seed: int, optimizer: str, parts: int, **settings: Any) -> Item:
-    """Traces a drawn program, with its batch in parts where there are several; variables are without values."""
+def build(family: str, seed: int, optimizer: str, **settings: Any) -> Item:
+    """Traces a training step of a family."""
     begin(seed)
     net, update, (network, examples) = Net(seed), optimizer_named(optimizer), FAMILIES[family]
 
@@ -336,5 +337,75 @@ def build(family: str, seed: int, optimizer: str, parts: int, **settings: Any) -
         return loss
 
     with gradients_forgotten():  # nobody else has the function
-        item = Item.from_function(step, *examples(**settings), name=family)
-    return (item if parts == 1 else split(item, parts)).without_values()
+        return Item.from_function(step, *examples(**settings), name=family)
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Estimates of a program in one part with plain SGD."""
+
+    ops: float
+    variables: float
+    weights: float  # numbers in the variables
+    activations: float  # numbers that the backward pass waits for
+    split: float  # ops in P parts are P times as many, times this
+
+
+def _size_of_cells(depth: int, nodes: int, width: int, batch: int, size: int) -> Size:
+    units, pixels = depth * (nodes + 1), batch * size**2 / 4
+    return Size(45 * units, 3.7 * units, 20 * units * width**2, 2 * units * pixels * width, 1.2)
+
+
+def _size_of_u_net(depth: int, levels: int, width: int, batch: int, size: int, **_: bool) -> Size:
+    units, widest = depth * (2 * levels + 1), width << levels
+    return Size(46 * units, 3 * units, 36 * depth * widest**2, 16 * depth * batch * size**2 * width, 1.15)
+
+
+def _size_of_recurrent(
+    depth: int, length: int, width: int, batch: int, vocabulary: int, cell: str, ways: int, attends: bool
+) -> Size:
+    layers = depth * (1 if ways == 1 else 2.4)
+    ops = length * (_CELL_OPS[cell] * layers + 90 * attends) + 120
+    weights = width * (5 * ways**2 * width * depth + 4 * vocabulary)
+    return Size(ops, 3 * layers, weights, length * batch * (12 * layers * width + 3 * vocabulary), 0.82)
+
+
+def _size_of_transformer(
+    depth: int, width: int, batch: int, vocabulary: int, experts: int = 0, **others: int
+) -> Size:
+    length, hidden, is_gated = others["length"], others["hidden"], others["is_gated"]
+    made = (depth + 1) // 2 * experts
+    dense = depth // 2 + made if experts else depth
+    tokens = depth * (width * (14 + 4 * hidden) + 3 * others["heads"] * length) + 3 * vocabulary
+    return Size(
+        390 * depth + 130 * made + 150,
+        depth * (12 - 2 * others["is_parallel"]) + dense * (4 + 2 * is_gated) + 6,
+        width * (width * (4 * depth + dense * hidden * (2 + is_gated)) + 2 * vocabulary),
+        batch * length * tokens,
+        0.7,
+    )
+
+
+def _size_of_towers(depth: int, towers: int, width: int, batch: int, vocabulary: int, **_: int) -> Size:
+    layers = (depth + 1) * towers
+    weights = width * (layers * width + towers * vocabulary)
+    return Size(41 * layers, 2.2 * layers, weights, 4 * layers * batch * width, 0.7)
+
+
+def _size_of_message_passing(
+    depth: int, relations: int, width: int, batch: int, neighbours: int, attends: bool
+) -> Size:
+    ops, variables = 120 + relations * (128 if attends else 70), 4 + relations * (4 if attends else 2)
+    kept = batch * width * (8 + relations * (1 + 3 * neighbours))
+    return Size(depth * ops, depth * variables, depth * (relations + 2) * width**2, depth * kept, 0.55)
+
+
+SIZES: Mapping[str, Callable[..., Size]] = {
+    "cells": _size_of_cells,
+    "u_net": _size_of_u_net,
+    "recurrent": _size_of_recurrent,
+    "transformer": _size_of_transformer,
+    "mixture_of_experts": _size_of_transformer,
+    "towers": _size_of_towers,
+    "message_passing": _size_of_message_passing,
+}
