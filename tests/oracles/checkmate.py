@@ -38,13 +38,11 @@ def least_again(
       inputs: of each op, the ops that it reads.
       into: [N] input that it may write into, -1 for none.
       may: [N] whether it may be computed more than once.
-      budget_bytes: at each moment.
-      most: computations of one op.
+      budget_bytes, most: at each moment; computations of one op.
       seconds: of the solver.
 
     Returns:
-      The status, the time and a proven bound, and the ops in the order in which they are computed; without those where
-      there is no solution, or none is found.
+      The status, and where a solution is found the time, a proven bound, and the ops in their order.
     """
     num_ops, model = len(ns), cp_model.CpModel()
     no, yes = model.new_constant(0), model.new_constant(1)

@@ -185,9 +185,9 @@ class Recomputation:
         again = f"{len(self.ops)} ops are done again in the backward pass" if self.ops else ""
         parked = f"outputs of {len(self.parked)} ops are parked on the host" if self.parked else ""
         how = " and ".join(filter(None, (again, parked)))
-        more = f"{percentage(self.more)} more" if self.more > 0 else "no more"
+        slower = f"{percentage(self.more)} more" if self.more > 0 else "no more"
         return (
-            f"{how}, {more} time: the fullest device needs {percentage(self.after)} of its memory, and "
+            f"{how}, {slower} time: the fullest device needs {percentage(self.after)} of its memory, and "
             f"{percentage(self.before)} without."
         )
 
@@ -241,11 +241,11 @@ def recomputation(
     ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
-    front = [choice for (share, _, choice), other in zip(fastest_first, least, strict=False) if share < other]
+    front = [choice for (share, _, choice), bound in zip(fastest_first, least, strict=False) if share < bound]
     read = _read_bytes(problem, passes) * (held > 0)
     is_large = may_park & (read > _LEAST_PARKED)
-    for some in _parked_sets(step, ranked[0][2], read, np.flatnonzero(is_large)):
-        ranked += [judged(choice.parking(some)) for choice in front]
+    for parked_set in _parked_sets(step, ranked[0][2], read, np.flatnonzero(is_large)):
+        ranked += [judged(choice.parking(parked_set)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -364,8 +364,8 @@ class _Step:
         assert host is not None  # of a cluster where outputs are parked
         late = np.flatnonzero(passes.is_late)
         late = late[np.argsort(self.end_ns[late], kind="stable")]
-        first, ended_ns = int(late[passes.depth[late].argmin()]), self.end_ns[late]
-        copies = passes.copies(choice.ops, dict.fromkeys(choice.parked, first))
+        earliest, ended_ns = int(late[passes.depth[late].argmin()]), self.end_ns[late]
+        copies = passes.copies(choice.ops, dict.fromkeys(choice.parked, earliest))
         reader = {op: copies[op][0] for op in choice.parked if op in copies}
         num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
         device, transfer = self.plan[problem.unit_of_op], TransferTimes.of(problem.cluster)

@@ -239,7 +239,7 @@ def recompute(
     how = item.splitting or Splitting(item.fingerprint)
     how = dataclasses.replace(how, recomputed=tuple(ops), parked=tuple(wait_of.items()))
     result = rewritten(item, program, origin_of, sizes, how)
-    asking = {name: asked for name, asked in result.requested_devices.items() if name not in on_host}
+    asking = {name: devices for name, devices in result.requested_devices.items() if name not in on_host}
     origin_of = {name: origin_of[name] for name in result.index.names}
     return dataclasses.replace(result, requested_devices=asking), origin_of
 
@@ -265,20 +265,20 @@ def with_copies(
     rows, read_again = _edges_with_copies(problem, passes, copies, is_parked)
     is_absent = np.concatenate([is_gone, ~has_copy])
     rows = rows[~(is_absent[rows[:, 0]] | is_absent[rows[:, 2]])]
-    kept = np.flatnonzero(~is_gone)
-    source = np.concatenate([kept, copied])
+    present = np.flatnonzero(~is_gone)
+    source = np.concatenate([present, copied])
     # A copy runs right before what first needs it, and what is parked before what comes after its wait.
     at = [
         2 * passes.depth[copies[op][1][0]] + 1 if is_parked[op] else 2 * passes.depth[copies[op][0]] - 1
         for op in copied.tolist()
     ]
-    order = np.lexsort((source, np.concatenate([2 * passes.depth[kept], np.array(at, int)])))
+    order = np.lexsort((source, np.concatenate([2 * passes.depth[present], np.array(at, int)])))
     rank = np.full(2 * num_ops, -1)
-    rank[np.concatenate([kept, num_ops + copied])] = np.argsort(order)
+    rank[np.concatenate([present, num_ops + copied])] = np.argsort(order)
     num_bytes = np.concatenate([problem.tensor_bytes, problem.tensor_bytes, [0]])
     table = tensor_table(rank[rows[:, ::2]], rows[:, 1], num_bytes[rows[:, 1]])
     unit, compute_ns = problem.unit_of_op[source], problem.compute_ns[source]
-    on_host = len(kept) + np.flatnonzero(is_parked[copied])
+    on_host = len(present) + np.flatnonzero(is_parked[copied])
     unit[on_host] = problem.num_units + np.arange(len(on_host))
     compute_ns[on_host] = 0
     allowed = np.repeat(~problem.cluster.accelerators()[np.newaxis], len(on_host), axis=0)
@@ -333,12 +333,12 @@ def _edges_with_copies(
         if op not in held_back
         for wait in before
     ]
-    own = np.stack([problem.tensor_producer, np.arange(num_tensors), problem.tensor_producer], axis=1)
+    self_edges = np.stack([problem.tensor_producer, np.arange(num_tensors), problem.tensor_producer], axis=1)
     edges, step = np.stack([producer, tensor, consumer], axis=1), np.array([num_ops, num_tensors, num_ops])
     from_copies = step * [1, 1, 0]
     rows = (
-        own,
-        own[has_copy[problem.tensor_producer]] + step,
+        self_edges,
+        self_edges[has_copy[problem.tensor_producer]] + step,
         edges + late_copy[:, np.newaxis] * from_copies,
         (edges + of_copy[:, np.newaxis] * from_copies + step * [0, 0, 1])[is_again],
         edges[crosses][:, [0, 1, 0]] + step * [0, 0, 1],
@@ -364,11 +364,11 @@ def _aliases(
     has_copy = position[num_tensors + target] >= 0
     nearest = np.where(has_copy, num_tensors + target, target)
     # What is not a view and whose input is read again does not write over that input.
-    for made, read, may in (
+    for tensors_made, read, may in (
         (num_tensors + tensor, nearest, ~is_parked[op] & (is_view | has_copy)),
         (tensor, nearest, passes.is_late[op]),
         (tensor, target, ~passes.is_late[op] & (is_view | ~read_again[target])),
     ):
-        may &= position[made] >= 0
-        alias[position[made[may]]] = position[read[may]]
+        may &= position[tensors_made] >= 0
+        alias[position[tensors_made[may]]] = position[read[may]]
     return alias

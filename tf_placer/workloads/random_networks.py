@@ -160,13 +160,14 @@ def recurrent(
     """Next words, by layers of several widths, one way or both ways, with skips and attention."""
     states = [tf.unstack(tf.gather(net.weight(vocabulary, width), x), axis=1)]
     for number in range(depth):
-        read, own = states[-1], int(width * net.choice((0.5, 1, 1, 2)))
+        read, units = states[-1], int(width * net.choice((0.5, 1, 1, 2)))
         kind = "gru" if cell == "lstm" and not number else cell  # layers of LSTM alone are a table's family
         with tf.name_scope(f"layer_{number}"):
             if number > 1 and net.random.random() < 0.5:
                 read = [tf.concat(pair, 1) for pair in zip(read, net.choice(states[:-1]), strict=True)]
             ends = [
-                _recurrent_layer(net, read[:: 1 - 2 * way], kind, own)[:: 1 - 2 * way] for way in range(ways)
+                _recurrent_layer(net, read[:: 1 - 2 * way], kind, units)[:: 1 - 2 * way]
+                for way in range(ways)
             ]
             states.append([tf.concat(pair, 1) for pair in zip(*ends, strict=True)] if ends[1:] else ends[0])
     top = tf.stack(states[-1], 1)
@@ -186,15 +187,15 @@ def _recurrent_layer(net: Net, words: list[tf.Tensor], kind: str, width: int) ->
     h = c = tf.zeros([batch, width])
     outputs = []
     for x in words:
-        made = tf.nn.bias_add(tf.concat([x, h], 1) @ weights[0][0], weights[0][1])
+        gates = tf.nn.bias_add(tf.concat([x, h], 1) @ weights[0][0], weights[0][1])
         if kind == "plain":
-            h = tf.tanh(made)
+            h = tf.tanh(gates)
         else:
-            first, second, *others = tf.split(made, _GATES[kind], 1)
-            gate = tf.sigmoid(first)
+            reset, second, *rest = tf.split(gates, _GATES[kind], 1)
+            gate = tf.sigmoid(reset)
             if kind == "lstm":
-                c = tf.sigmoid(second + 1.0) * c + gate * tf.tanh(others[0])
-                h = tf.sigmoid(others[1]) * tf.tanh(c)
+                c = tf.sigmoid(second + 1.0) * c + gate * tf.tanh(rest[0])
+                h = tf.sigmoid(rest[1]) * tf.tanh(c)
             else:
                 if kind == "gru":
                     reset = tf.concat([x, tf.sigmoid(second) * h], 1)
@@ -230,8 +231,8 @@ def transformer(
         tokens = flat.shape[0]
         shares = tf.transpose(tf.nn.softmax(net.dense(flat, experts)))
         for share, places in zip(*map(tf.unstack, tf.math.top_k(shares, tokens // experts)), strict=True):
-            made = dense(tf.gather(flat, places)) * share[:, tf.newaxis]
-            parts.append(tf.math.unsorted_segment_sum(made, places, tokens))
+            outputs = dense(tf.gather(flat, places)) * share[:, tf.newaxis]
+            parts.append(tf.math.unsorted_segment_sum(outputs, places, tokens))
         return tf.reshape(tf.add_n(parts), y.shape)
 
     x = tf.gather(net.weight(vocabulary, width), x) + net.weight(x.shape[1], width)
@@ -252,17 +253,19 @@ def towers(
     """Classes of rows and ids, by towers of several widths that read each other each ``mixes`` layers."""
     rows, ids = x
     widths = [int(width * net.choice((0.25, 0.5, 1, 2))) for _ in range(towers)]
-    ends = [net.dense(rows, own) for own in widths]
-    for tower, own in enumerate(widths):
+    ends = [net.dense(rows, units) for units in widths]
+    for tower, units in enumerate(widths):
         if net.random.random() < 0.5:
-            ends[tower] += tf.reduce_mean(tf.gather(net.weight(vocabulary, own), ids), 1)
+            ends[tower] += tf.reduce_mean(tf.gather(net.weight(vocabulary, units), ids), 1)
     for level in range(depth):
-        others = net.random.permutation(towers) if level % mixes == mixes - 1 else range(towers)
+        partners = net.random.permutation(towers) if level % mixes == mixes - 1 else range(towers)
         activation, before = net.choice(_ACTIVATIONS), ends
         with tf.name_scope(f"level_{level}"):
             ends = [
-                net.dense(tf.concat([end, before[other]], 1) if other != tower else end, own, activation)
-                for tower, (end, own, other) in enumerate(zip(before, widths, others, strict=True))
+                net.dense(
+                    tf.concat([end, before[partner]], 1) if partner != tower else end, units, activation
+                )
+                for tower, (end, units, partner) in enumerate(zip(before, widths, partners, strict=True))
             ]
             if level % 2:
                 ends = [end + old for end, old in zip(ends, before, strict=True)]
@@ -374,11 +377,11 @@ def _size_of_transformer(
     depth: int, width: int, batch: int, vocabulary: int, experts: int = 0, **others: int
 ) -> Size:
     length, hidden, is_gated = others["length"], others["hidden"], others["is_gated"]
-    made = (depth + 1) // 2 * experts
-    dense = depth // 2 + made if experts else depth
+    layers = (depth + 1) // 2 * experts
+    dense = depth // 2 + layers if experts else depth
     tokens = depth * (width * (14 + 4 * hidden) + 3 * others["heads"] * length) + 3 * vocabulary
     return Size(
-        390 * depth + 130 * made + 150,
+        390 * depth + 130 * layers + 150,
         depth * (12 - 2 * others["is_parallel"]) + dense * (4 + 2 * is_gated) + 6,
         width * (width * (4 * depth + dense * hidden * (2 + is_gated)) + 2 * vocabulary),
         batch * length * tokens,
@@ -396,8 +399,8 @@ def _size_of_message_passing(
     depth: int, relations: int, width: int, batch: int, neighbours: int, attends: bool
 ) -> Size:
     ops, variables = 120 + relations * (128 if attends else 70), 4 + relations * (4 if attends else 2)
-    kept = batch * width * (8 + relations * (1 + 3 * neighbours))
-    return Size(depth * ops, depth * variables, depth * (relations + 2) * width**2, depth * kept, 0.55)
+    held = batch * width * (8 + relations * (1 + 3 * neighbours))
+    return Size(depth * ops, depth * variables, depth * (relations + 2) * width**2, depth * held, 0.55)
 
 
 SIZES: Mapping[str, Callable[..., Size]] = {
