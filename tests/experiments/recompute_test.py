@@ -92,11 +92,11 @@ def test_a_chain_of_three_by_hand(
 ) -> None:
     """A byte for each output; of the backward pass each op reads one of the forward pass, and writes into the last.
 
-    The first backward op has 4 bytes alive. In 3 bytes one output less is kept: the first, which takes 2 ns, or the
-    second, which takes 3. In 2 bytes none is kept, and to make the second again takes 3: the first, it and a gradient.
+    The first backward op has 4 bytes alive. In 3 bytes one output less is kept: the second, made again of the first in
+    2 ns when a gradient alone is there too, or the first, which takes 3. In 2 bytes that does not fit.
     """
     graph = {
-        "ns": [2, 3, 4, 5, 5, 5],
+        "ns": [3, 2, 4, 5, 5, 5],
         "num_bytes": [1] * 6,
         "inputs": [[], [0], [1], [2], [1, 3], [0, 4]],
         "into": [-1, -1, -1, -1, 3, 4],
