@@ -130,7 +130,7 @@ class Recorder:
     proven_s: float = 0.0  # no placement takes less
     evaluations: int = 0
     history: list[HistoryEntry] = dataclasses.field(default_factory=list)
-    _start: float = dataclasses.field(default_factory=time.monotonic)
+    _start: float = dataclasses.field(default_factory=lambda: time.monotonic())  # the clock of the moment
 
     def state(self) -> dict[str, Any]:
         """JSON data for ``restore``."""
