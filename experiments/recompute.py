@@ -202,7 +202,10 @@ def fitted_to(item: Item, share: float, seconds: float) -> tuple[float, dict[str
     _, choice = recomputation(item, limited)
     assert choice is not None  # less than the step takes
     graph = coarse_graph(problem, recomputable(item, Passes.of(problem.op_names, item.index.edges)))
-    room_bytes, step_ns = budget_bytes - int(problem.resident_bytes.sum()), sum(graph["ns"])
+    room_bytes, step_ns = (
+        budget_bytes - int((problem.resident_bytes + problem.staying_bytes()).sum()),
+        sum(graph["ns"]),
+    )
     optimum = twice = checkmate(graph, room_bytes, len(graph["ns"]), seconds)
     if max(collections.Counter(optimum.get("order", ())).values(), default=0) > 2:
         twice = checkmate(graph, room_bytes, 2, seconds)
