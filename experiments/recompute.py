@@ -42,8 +42,7 @@ out_flag("docs/results", "Folder for the page.")
 _SHARES = (0.8, 0.65, 0.5, 0.4)
 _SMALL_SHARES = (0.8, 0.65, 0.5)
 _EXAMPLES, _FEATURES = 1 << 16, 32  # of a small network
-_NEGLIGIBLE = 1e-3  # of the largest tensor, and of the work of a step
-_SECONDS = 60.0  # of each solver
+_NEGLIGIBLE, _SECONDS = 1e-3, 60.0  # of the largest tensor, and of the work of a step; of each solver
 _CHECKMATE = pathlib.Path(__file__).parents[1] / "tests" / "oracles" / "checkmate.py"
 
 Dense = Callable[[tf.Tensor, int], tf.Tensor]
@@ -202,10 +201,8 @@ def fitted_to(item: Item, share: float, seconds: float) -> tuple[float, dict[str
     _, choice = recomputation(item, limited)
     assert choice is not None  # less than the step takes
     graph = coarse_graph(problem, recomputable(item, Passes.of(problem.op_names, item.index.edges)))
-    room_bytes, step_ns = (
-        budget_bytes - int((problem.resident_bytes + problem.staying_bytes()).sum()),
-        sum(graph["ns"]),
-    )
+    resident_bytes = int((problem.resident_bytes + problem.staying_bytes()).sum())
+    room_bytes, step_ns = budget_bytes - resident_bytes, sum(graph["ns"])
     optimum = twice = checkmate(graph, room_bytes, len(graph["ns"]), seconds)
     if max(collections.Counter(optimum.get("order", ())).values(), default=0) > 2:
         twice = checkmate(graph, room_bytes, 2, seconds)
