@@ -109,14 +109,14 @@ def chain(layers: int, seed: int = 0) -> Item:
     return training_step(forward)
 
 
-def residual(dense: Dense, x: tf.Tensor) -> tf.Tensor:
+def _residual(dense: Dense, x: tf.Tensor) -> tf.Tensor:
     x = dense(x, 128)
     for width in (224, 64, 160, 32, 96, 256, 128, 192):
         x += dense(tf.tanh(dense(x, width)), 128)
     return x
 
 
-def u_net(dense: Dense, x: tf.Tensor) -> tf.Tensor:
+def _u_net(dense: Dense, x: tf.Tensor) -> tf.Tensor:
     skips = []
     for width in (256, 128, 64, 32):
         x = tf.tanh(dense(tf.tanh(dense(x, width)), width))
@@ -126,7 +126,7 @@ def u_net(dense: Dense, x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-def dense_net(dense: Dense, x: tf.Tensor) -> tf.Tensor:
+def _dense_net(dense: Dense, x: tf.Tensor) -> tf.Tensor:
     every = [dense(x, 64)]
     for width in (96, 80, 64, 48, 48, 32):
         every.append(tf.tanh(dense(tf.concat(every, 1), width)))
@@ -233,7 +233,7 @@ def beside_the_optimum(name: str) -> list[str]:
 
 SMALL: Mapping[str, Callable[[], Item]] = {
     **{f"chain of {layers}": functools.partial(chain, layers) for layers in (8, 16, 24)},
-    **{made.__name__: functools.partial(training_step, made) for made in (residual, u_net, dense_net)},
+    **{f.__name__[1:]: functools.partial(training_step, f) for f in (_residual, _u_net, _dense_net)},
 }
 
 
