@@ -115,24 +115,25 @@ class References:
 
 def references_of(index: GraphIndex) -> References:
     """References of a graph; functions that ops call by name have none."""
-
-    def of_side(side: str) -> frozenset[tuple[int, int]]:
-        definitions = {op_type: op_definition(op_type) for op_type in set(index.op_types)}
+    definitions = {op_type: op_definition(op_type) for op_type in set(index.op_types)}
+    of_side = []
+    for side in ("output_arg", "input_arg"):
         with_references = {
             op_type
             for op_type, definition in definitions.items()
             if definition is not None and any(argument.is_ref for argument in getattr(definition, side))
         }
-        return frozenset(
-            (op, position)
-            for op, node in enumerate(index.graph_def.node)
-            if node.op in with_references
-            for position, dtype in enumerate(_types(node, side))
-            if is_ref(dtype)
+        of_side.append(
+            frozenset(
+                (op, position)
+                for op, node in enumerate(index.graph_def.node)
+                if node.op in with_references
+                for position, dtype in enumerate(_types(node, side))
+                if is_ref(dtype)
+            )
         )
-
-    outputs = of_side("output_arg")
-    return References(outputs, of_side("input_arg") if outputs else frozenset())
+    outputs, inputs = of_side
+    return References(outputs, inputs if outputs else frozenset())
 
 
 @dataclasses.dataclass(frozen=True)

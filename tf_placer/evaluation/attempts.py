@@ -137,12 +137,14 @@ def try_programs_as_called(
 
     They have the whole machine, this process's graph optimizations, and the device ``UNPLACED_DEVICE``.
     """
-
-    def run(target: str) -> _Value:
-        return function(lambda program: open_program(target, program, deadline_s, process_session_config))
-
     with contextlib.closing(whole_machine(cluster)) as workers:
-        return try_on(workers, deadline_s, run)
+        return try_on(
+            workers,
+            deadline_s,
+            lambda target: function(
+                lambda program: open_program(target, program, deadline_s, process_session_config)
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -201,10 +201,6 @@ class StepTimeline:
         def has(kind: Kind, transfer: int) -> bool:
             return bool(times_ns[kind][1][transfer] != NEVER_NS)
 
-        def crossing(transfer: int) -> Event:
-            """The last part of a transfer before the work of its target."""
-            return "hand_over" if has("hand_over", transfer) else "transfer", transfer
-
         def inputs(kind: Kind, index: int) -> Iterator[Event]:
             if kind == "op":
                 device = int(self.device_of_op[index])
@@ -214,9 +210,10 @@ class StepTimeline:
                         yield "op", producer
                     else:
                         transfer = transfer_of[tensor, device]
-                        yield ("receive", transfer) if has("receive", transfer) else crossing(transfer)
+                        received: Event = ("receive", transfer)
+                        yield from [received] if has(*received) else inputs(*received)
             elif kind == "receive":
-                yield crossing(index)
+                yield "hand_over" if has("hand_over", index) else "transfer", index
             elif kind == "hand_over":
                 yield "transfer", index
             elif kind == "transfer" and has("send", index):

@@ -15,7 +15,6 @@ import os
 import pathlib
 import platform
 import tempfile
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -165,7 +164,12 @@ class Machine:
     def measure(self, trial: Trial, program: Program) -> Reply:
         """Times a plan, after the reference plan where that is due; the plan's program is loaded once."""
         try:
-            with _turn():
+            with contextlib.ExitStack() as turn:
+                # Keeps the other actors of this user on this machine from measuring; the lock ends with the process.
+                path = pathlib.Path(tempfile.gettempdir(), f"tf_placer-measuring-{os.getuid()}")
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                turn.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 loaded = self._load(program)
                 reference_s = self._baseline(loaded, program)
                 measurement = loaded.evaluator.evaluate(trial.plan.plain)
@@ -228,15 +232,3 @@ class Machine:
             loaded.reference_s = _KEEP * loaded.reference_s + (1 - _KEEP) * timed_s()
             loaded.plans = 0
         return loaded.reference_s
-
-
-@contextlib.contextmanager
-def _turn() -> Iterator[None]:
-    """Keeps the other actors of this user on this machine from measuring; the lock ends with the process."""
-    path = pathlib.Path(tempfile.gettempdir(), f"tf_placer-measuring-{os.getuid()}")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, types_pb2
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, types_pb2
 
 from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, op_definition
 from tf_placer.base.arguments import InputError
@@ -212,7 +212,30 @@ def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
     if signature is None:
         return None
     for attribute in signature.attr if node.op not in library else ():
-        _check_attribute(node, attribute)
+        where = f"node {node.name!r} ({node.op}): attribute {attribute.name!r}"
+        if attribute.name not in node.attr:
+            if not attribute.HasField("default_value"):
+                raise _damaged(f"{where} is missing")
+            continue
+        value = node.attr[attribute.name]
+        if not _has_type(value, attribute.type):
+            raise _damaged(f"{where} is no {attribute.type}")
+        for number in [value.type] if attribute.type == "type" else value.list.type:
+            if number not in _DTYPES:
+                raise _damaged(f"{where} has the unknown dtype {number}")
+        if attribute.type == "tensor":
+            tensor = value.tensor
+            dtype = checked_dtype(tensor.dtype, where)
+            sizes = [dim.size for dim in tensor.tensor_shape.dim]
+            if tensor.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
+                raise _damaged(f"{where} is a tensor of no static shape")
+            num_bytes = math.prod(sizes) * max(dtype.size or 0, 1)
+            if num_bytes > MAX_CONSTANT_BYTES:
+                raise InputError(
+                    f"{where} is a constant of {num_bytes} bytes; make a tensor of that size with tf.fill"
+                )
+            if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
+                raise _damaged(f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes")
     expected = sum(num_tensors(argument, node) for argument in signature.input_arg)
     count = sum(not text.startswith("^") for text in node.input)
     if count != expected:
@@ -224,33 +247,6 @@ def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
             f"node {node.name!r} ({node.op}) has {total} outputs; 0 to {MAX_OUTPUTS} are possible, the graph is damaged"
         )
     return lengths
-
-
-def _check_attribute(node: node_def_pb2.NodeDef, attribute: op_def_pb2.OpDef.AttrDef) -> None:
-    where = f"node {node.name!r} ({node.op}): attribute {attribute.name!r}"
-    if attribute.name not in node.attr:
-        if not attribute.HasField("default_value"):
-            raise _damaged(f"{where} is missing")
-        return
-    value = node.attr[attribute.name]
-    if not _has_type(value, attribute.type):
-        raise _damaged(f"{where} is no {attribute.type}")
-    for number in [value.type] if attribute.type == "type" else value.list.type:
-        if number not in _DTYPES:
-            raise _damaged(f"{where} has the unknown dtype {number}")
-    if attribute.type == "tensor":
-        tensor = value.tensor
-        dtype = checked_dtype(tensor.dtype, where)
-        sizes = [dim.size for dim in tensor.tensor_shape.dim]
-        if tensor.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
-            raise _damaged(f"{where} is a tensor of no static shape")
-        num_bytes = math.prod(sizes) * max(dtype.size or 0, 1)
-        if num_bytes > MAX_CONSTANT_BYTES:
-            raise InputError(
-                f"{where} is a constant of {num_bytes} bytes; make a tensor of that size with tf.fill"
-            )
-        if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
-            raise _damaged(f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes")
 
 
 def _has_type(value: attr_value_pb2.AttrValue, attribute_type: str) -> bool:

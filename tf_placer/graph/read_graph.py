@@ -401,13 +401,13 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
         raise InputError(f"{file} is damaged; export the model again")
     graph = next((graph for graph in proto.meta_graphs if set(graph.meta_info_def.tags) == set(tags)), None)
     if graph is None:
-        sets = ", ".join(_shown_tags(graph.meta_info_def.tags) for graph in proto.meta_graphs)
+        sets = ", ".join(f"{{{', '.join(sorted(graph.meta_info_def.tags))}}}" for graph in proto.meta_graphs)
         remedy = (
             f"it has {sets}; give one of these sets, --tags={','.join(proto.meta_graphs[0].meta_info_def.tags)} say"
             if sets
             else "it has none at all; give the folder of a SavedModel"
         )
-        raise InputError(f"{file} has no graph tagged {_shown_tags(tags)}; {remedy}")
+        raise InputError(f"{file} has no graph tagged {{{', '.join(sorted(tags))}}}; {remedy}")
     try:
         check_graph(graph.graph_def)
     except InputError as error:
@@ -416,10 +416,6 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
         if not (folder / "assets" / asset.filename).is_file():
             raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")
     return SavedModel(folder, proto, hashlib.sha256(data).digest(), tags)
-
-
-def _shown_tags(tags: Iterable[str]) -> str:
-    return f"{{{', '.join(sorted(tags))}}}"
 
 
 def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:

@@ -40,7 +40,7 @@ class Net:
         return values[int(self.random.integers(len(values)))]
 
     def weight(self, *shape: int) -> tf.Tensor:
-        """A new variable, as it is read in the step."""
+        """Value of a new variable in the step."""
         with outside_functions():
             self.variables.append(tf.Variable(np.full(shape, 0.01, np.float32)))
         self.read.append(self.variables[-1].read_value())
