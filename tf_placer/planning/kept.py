@@ -20,7 +20,6 @@ from tf_placer.planning.outcome import PLAN, SINGLE, Clock, Kept, Note, Outcome,
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.pins import with_fixed_ops
 from tf_placer.problem.placement import NO_CLUSTER, UNDECIDED, Placement, PlanFile
-from tf_placer.runtime.timing import BUSY
 
 _DAY_S = 24 * 3600.0
 _OLD_S = 30 * _DAY_S
@@ -130,10 +129,12 @@ def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping
 
 def why_measured_again(kept: Outcome) -> str:
     """Reason why a verdict of the runtime holds no longer, as a clause; "" where it does."""
-    load, timed_at_s = kept.notes.get(Note.LOAD), kept.notes.get(Note.TIMED_AT_S)
+    timed_at_s = kept.notes.get(Note.TIMED_AT_S)
     if timed_at_s is None or kept.written.raced_s is None:
         return ""
-    if load is not None and load >= BUSY:
-        return f"its verdict is of a busy machine, of which other processes took {percentage(load)}"
+    if kept.busy_share:
+        return (
+            f"its verdict is of a busy machine, of which other processes took {percentage(kept.busy_share)}"
+        )
     age_s = time.time() - timed_at_s
     return f"its verdict is {age_s / _DAY_S:.0f} days old" if age_s > _OLD_S else ""

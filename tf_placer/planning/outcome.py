@@ -23,7 +23,7 @@ from tf_placer.planning.forms import Form, estimated_in_parts
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import clearly_slower, race_times_s
+from tf_placer.runtime.timing import BUSY, clearly_slower, race_times_s
 from tf_placer.search.memory import Room, room_needed
 from tf_placer.search.methods import REFERENCE
 from tf_placer.search.recorder import SIMULATED, SearchCurve, SearchResult, takes_no_more
@@ -468,6 +468,12 @@ class Outcome:
     def noted(self, notes: Mapping[Note, Any]) -> Outcome:
         """The outcome with more notes."""
         return dataclasses.replace(self, notes={**self.notes, **notes})
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the CPUs that other processes took while plans were timed; 0 where that made no machine busy."""
+        load = self.notes.get(Note.LOAD) or 0.0
+        return load if load >= BUSY else 0.0
 
     @functools.cached_property
     def room(self) -> Room | None:

@@ -26,7 +26,6 @@ from tf_placer.planning.outcome import (
 )
 from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Placement
-from tf_placer.runtime.timing import BUSY
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform.fusion.costs import savings_of
 
@@ -151,11 +150,10 @@ def doubts(outcome: Outcome) -> list[str]:
                 f"A finding: {outcome.title_of(row)} takes {_time_of(row)}, less than the lower bound of "
                 f"{milliseconds(bound_s)}: {because}."
             )
-    load = outcome.notes.get(Note.LOAD)
-    if load is not None and load >= BUSY:
+    if outcome.busy_share:
         sentences.append(
-            f"The machine was busy: other processes took {percentage(load)} of its CPUs while plans were timed. "
-            "Time them again when it is idle."
+            f"The machine was busy: other processes took {percentage(outcome.busy_share)} of its CPUs while plans "
+            "were timed. Time them again when it is idle."
         )
     return sentences
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import itertools
 import re
 import weakref
@@ -26,11 +27,11 @@ from tf_placer.ops.library import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import functions
-from tf_placer.rewrite.random_state import RandomState, attach_and_tell, mark_as_kept
+from tf_placer.rewrite.random_state import RandomState, mark_as_kept, tell_of_lost_state
 from tf_placer.rewrite.rewrite import check_clusters_of, check_placement, program_of_plan, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
 from tf_placer.transform.fusion.clusters import PREFIX
-from tf_placer.workers.connection import is_attached
+from tf_placer.workers.connection import attach, is_attached
 
 
 def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:
@@ -206,8 +207,14 @@ def run_by_plan(
 
 
 def devices_here(placement: Placement, cluster: Cluster) -> dict[str, str]:
-    """Op -> device under its name in this process, which is connected to the cluster's workers if need be."""
-    name_of = attach_and_tell(cluster, set(placement.device_names.values()))
+    """Op -> device under its name in this process, which is connected to the cluster's workers if need be.
+
+    Connecting makes kernels anew: a warning names the functions whose random numbers begin anew with them.
+    """
+    if cluster.is_live and not is_attached(cluster):
+        concretes = [entry for entry in gc.get_objects() if issubclass(type(entry), ConcreteFunction)]
+        tell_of_lost_state(concretes, "this process is connected to workers")
+    name_of = attach(cluster, set(placement.device_names.values()))
     return {op: name_of[device] for op, device in placement.device_names.items()}
 
 

@@ -8,11 +8,10 @@ where another was.
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import warnings
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
@@ -21,10 +20,8 @@ from colocation import tensorflow_internals as internals
 from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs, new_node
 from colocation.tensorflow_internals import ConcreteFunction, is_dataset_function
 from tf_placer.base.eager import outside_functions
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.program import fresh_name, functions_in, functions_of, is_compiled
 from tf_placer.graph.read_function import function_name
-from tf_placer.workers.connection import attach, is_attached
 
 # Op type -> the one that draws the same numbers from a variable, bit for bit.
 _WITH_VARIABLE = {
@@ -95,14 +92,6 @@ def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
         warnings.warn(
             f"{why}: numbers that {names} may have drawn with a seed before begin anew", stacklevel=2
         )
-
-
-def attach_and_tell(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:
-    """Does what ``attach`` does, and warns where that makes kernels anew."""
-    if cluster.is_live and not is_attached(cluster):
-        functions = [held for held in gc.get_objects() if issubclass(type(held), ConcreteFunction)]
-        tell_of_lost_state(functions, "this process is connected to workers")
-    return attach(cluster, devices)
 
 
 class RandomState:

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_placer
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.base.arguments import InputError
-from tf_placer.planning import kept
+from tf_placer.planning import outcome
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.own_process]
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {"cluster": "local:1", "fuse": True, "budget_s": 20.0
 @pytest.fixture(scope="module", autouse=True)
 def settings(tmp_path_factory: pytest.TempPathFactory) -> None:
     SETTINGS["cache_dir"] = tmp_path_factory.mktemp("plans")
-    kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
+    outcome.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
 
 
 class Chain(tf.Module):

@@ -23,7 +23,7 @@ from tests.tf_placer.workers.remote_workers_test import cluster_file
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.local import local_devices
-from tf_placer.planning import kept
+from tf_placer.planning import outcome
 from tf_placer.workers import fork_server
 from tf_placer.workers.fork_server import _listeners
 from tf_placer.workers.local_workers import LocalWorkers
@@ -304,7 +304,7 @@ def cluster_of(kind: str, folder: pathlib.Path) -> Iterator[tf_placer.Cluster]:
 
 
 def main() -> None:
-    kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
+    outcome.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)

@@ -25,7 +25,7 @@ from tests.logical_devices import report
 from tests.tf_placer.rewrite.placing import are_close, refusal
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.cluster.local import local_devices
-from tf_placer.planning import find, kept
+from tf_placer.planning import find, outcome
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
 
@@ -446,7 +446,7 @@ AGAIN: tuple[Callable[[], bool], ...] = (plans_of_an_earlier_process_need_no_sea
 
 
 def main() -> None:
-    kept.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
+    outcome.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     if kind == "local":
         cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")
