@@ -178,22 +178,19 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
             workers_of(request.cluster).start()  # before hours of search, not after
         item, unfit = request.source.item(), None
         if not (request.is_made_to_fit or request.is_profiled):
-            return _described(request, item, log, check)
+            return _described(request, item, log, check, unfit)
     if request.is_made_to_fit:
         with log.phase(RECOMPUTE):
             item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)
             if not request.is_profiled:
-                return _made_to_fit(_described(request, item, log, check), unfit)
+                return _described(request, item, log, check, unfit)
     with log.phase(PROFILE):
-        return _made_to_fit(_described(request, item, log, check), unfit)
+        return _described(request, item, log, check, unfit)
 
 
-def _made_to_fit(form: Form, unfit: Unfit | None) -> Form:
-    """The form of a program that may have been made to fit."""
-    return form if unfit is None else dataclasses.replace(form, why_recomputed=str(unfit.choice), unfit=unfit)
+def _described(request: Request, item: Item, log: Log, check: Check, unfit: Unfit | None) -> Form:
+    """The program, which may have been made to fit, and its problem."""
 
-
-def _described(request: Request, item: Item, log: Log, check: Check) -> Form:
     def checked(problem: Problem) -> None:
         _decided(request, item, problem)
         check(item, problem)
@@ -223,7 +220,7 @@ def _described(request: Request, item: Item, log: Log, check: Check) -> Form:
             if requests.num_dropped:
                 line += f", placed freely: {requests.num_dropped} ({requests.reasons})"
         log.console.print(rich.text.Text(line), soft_wrap=True)
-    return Form(problem, item)
+    return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

@@ -225,14 +225,12 @@ class WholeLayers:
     slower: float  # the share of that step that whole layers take more
 
 
-def whole_layers(
-    problem: Problem, layers: Layers, plan: Decisions, seed: int = 0, most_ops: int = SECOND
-) -> WholeLayers | None:
+def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 0) -> WholeLayers | None:
     """Puts every layer on one device: where most of its time is in ``plan``, then better by a short local search.
 
     Units that may not be where the others of their layer are, such as those that stay on the host, do not count: what
     is whole is the rest. The search is of layers, within memory, and also begins at every single device. It simulates
-    ``most_ops`` ops. What the plan decides beyond devices counts for its step time alone.
+    ``SECOND`` ops. What the plan decides beyond devices counts for its step time alone.
 
     Returns:
       None where no plan of whole layers that fits in memory was found.
@@ -245,7 +243,7 @@ def whole_layers(
     simulator, config = SimulatedEvaluator(coarse), LocalSearchConfig(chains=_CHAINS)
     start = starts[np.argmin(simulator.evaluate(starts).runtime_s)]
     search = SimulatedLocalSearch(coarse, config, start, seed, simulator)
-    burst = search.advance(int(np.clip(most_ops // problem.num_ops, _FEWEST_PASSES, _MOST_PASSES)))
+    burst = search.advance(int(np.clip(SECOND // problem.num_ops, _FEWEST_PASSES, _MOST_PASSES)))
     best = int(np.argmin(burst.runtime_s))
     if not np.isfinite(burst.runtime_s[best]):
         return None

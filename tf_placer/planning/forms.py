@@ -292,13 +292,13 @@ def in_parts(
     return dataclasses.replace(split_form(split, problem, whole), why_recomputed=why)
 
 
-def estimated_in_parts(whole: Form, batch_statistics: str = WHOLE) -> Form | str:
+def estimated_in_parts(whole: Form) -> Form | str:
     """The same with costs for which nothing is profiled.
 
     An op takes as much more than its estimate as the op that it was made of does; on described devices that is the
     estimate.
     """
-    form = in_parts(whole, batch_statistics, "analytic")
+    form = in_parts(whole, WHOLE, "analytic")
     cluster, item = whole.problem.cluster, whole.item
     if isinstance(form, str) or not cluster.is_live or item is None or form.split is None:
         return form

@@ -16,6 +16,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from colocation.op_facts import (
     NEXT_ITERATIONS,
     GraphIndex,
+    alone,
     control_inputs,
     copy_of,
     data_inputs,
@@ -347,8 +348,8 @@ class _Writer:
                     inputs.append(text)
                 else:
                     inputs.append(arguments.setdefault((producer, output), f"argument_{len(arguments)}"))
-            body.node.append(self._inside(node, inputs))
-        body.node.extend(self._inside(self._node_of_name[name], []) for name in sorted(copied))
+            body.node.append(alone(node, inputs))  # the device is the call's
+        body.node.extend(alone(self._node_of_name[name], []) for name in sorted(copied))
         results = {f"result_{number}": tensor for tensor, number in self._results[cluster].items()}
         function = function_pb2.FunctionDef()
         function.signature.name = self._call_of[cluster]
@@ -364,12 +365,6 @@ class _Writer:
         inputs = [*(self._text(f"{op}:{output}") for op, output in arguments), *waited]
         attributes = {"f": name, "Tin": types_in, "Tout": types_out, _MUST_COMPILE: True}
         return new_node("PartitionedCall", name, inputs, device, **attributes)
-
-    def _inside(self, node: node_def_pb2.NodeDef, inputs: list[str]) -> node_def_pb2.NodeDef:
-        copy = copy_of(node, inputs)
-        copy.device = ""  # the call's
-        copy.attr.pop(_CLASS, None)
-        return copy
 
     def _type(self, tensor: Tensor) -> tf.DType:
         name, output = tensor
