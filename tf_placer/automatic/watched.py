@@ -314,15 +314,11 @@ class _Watched:
         problem = analytic_problem(item, cluster)
         placement = Placement.from_plan(plan, problem)
         held = why_variables_stay(captured_handles(part, item))
-        item = dataclasses.replace(
-            item,
-            variables=tuple(
-                dataclasses.replace(variable, stays=held[variable.node])
-                if variable.node in held
-                else variable
-                for variable in item.variables
-            ),
+        variables = (
+            dataclasses.replace(variable, stays=held.get(variable.node, variable.stays))
+            for variable in item.variables
         )
+        item = dataclasses.replace(item, variables=tuple(variables))
         run_by_plan(part, item, placement, cluster, self._write)
         self._tell_placed(name, plan.source)
 
@@ -342,17 +338,12 @@ class _Watched:
         devices, names = with_host_ops_here(item, devices), item.index.names
         types = {node.name: node.op for node in item.graph_def.node}
         clusters = placement.cluster_of_op
+        fused = () if clusters is None else zip(names, clusters, strict=True)
         plan = FunctionPlan(
             tf.compat.as_str(copy.name),
             {name: (types[name], devices[name]) for name in names},
             [(names[before], names[after]) for before, after in order_edges(placement, item).tolist()],
-            {}
-            if clusters is None
-            else {
-                name: int(cluster)
-                for name, cluster in zip(names, clusters, strict=True)
-                if cluster != NO_CLUSTER
-            },
+            {name: int(cluster) for name, cluster in fused if cluster != NO_CLUSTER},
         )
         self._label = self._watcher.plug_in.add(plan)
         self._copies[id(self._concrete)] = _Copy(copy, state)

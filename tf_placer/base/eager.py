@@ -37,14 +37,6 @@ def eagerly() -> Iterator[None]:
         yield
 
 
-_for_good = contextlib.ExitStack()
-
-
-def eagerly_from_here() -> None:
-    """As ``eagerly``, for the rest of this thread, in which a script may have switched all of this off."""
-    _for_good.enter_context(eagerly())
-
-
 @contextlib.contextmanager
 def outside_functions() -> Iterator[None]:
     """Runs the block as in ``tf.init_scope``, and hides its variables from a function that is being traced.

@@ -39,7 +39,7 @@ from tf_placer.problem.pins import (
     with_pins,
     with_requested_devices,
 )
-from tf_placer.problem.placement import PlanFile, device_positions
+from tf_placer.problem.placement import device_positions
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
@@ -224,27 +224,24 @@ def _described(request: Request, item: Item, log: Log, check: Check, unfit: Unfi
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:
-    """The problem with what is held, pinned or planned allowed only where it is to be."""
-    held = with_fixed_ops(item, problem, device_positions(problem, request.held))
-    problem = with_pins(item, held, request.pins)
-    return problem if request.plan is None else _with_plan(item, problem, request.plan, request.complete_plan)
-
-
-def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> Problem:
-    """The problem with the ops that a plan names allowed only where it puts them.
+    """The problem with what is held, pinned or planned allowed only where it is to be.
 
     Raises InputError where the plan does not fit the graph, or has an order or clusters and the rest is searched.
     """
-    if complete:
-        plan = plan.op_by_op(problem, is_part=True)
+    held = with_fixed_ops(item, problem, device_positions(problem, request.held))
+    problem = with_pins(item, held, request.pins)
+    if request.plan is None:
+        return problem
+    if request.complete_plan:
+        plan = request.plan.op_by_op(problem, is_part=True)
     else:
         try:
-            plan = plan.op_by_op(problem)
+            plan = request.plan.op_by_op(problem)
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
     for name, values in zip(("priorities", "clusters"), plan.per_op(problem), strict=True):
-        if values is not None and complete:
+        if values is not None and request.complete_plan:
             raise InputError(
                 f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "
                 "--complete_plan"

@@ -20,7 +20,7 @@ from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer import workloads
 from tf_placer.automatic.auto_placed import AutoPlaced
 from tf_placer.base.arguments import InputError, named, shown
-from tf_placer.base.eager import eagerly_from_here
+from tf_placer.base.eager import eagerly
 from tf_placer.command_line.script import Called, Script
 from tf_placer.graph.item import Item
 from tf_placer.graph.read_graph import (
@@ -37,6 +37,7 @@ from tf_placer.transform.split import split
 from tf_placer.workloads.registry import is_kept
 
 _EXAMPLE_ARGS = "example_args"
+_FOR_GOOD = contextlib.ExitStack()  # for the rest of the process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +128,8 @@ def script_item(script: Script, args: str | None, batch_size: int) -> Item:
         module = script.imported()
         if first_call.may_be_in_main(module):
             module = script.run_as_main()
-    eagerly_from_here()  # what comes after the program, up to the last file, is ours
+    # What comes after the program, up to the last file, is ours, and the script may have switched all of this off.
+    _FOR_GOOD.enter_context(eagerly())
     program = script.find(module)
     if isinstance(program, AutoPlaced):
         program = program.unplaced

@@ -155,20 +155,13 @@ class WorkClass(enum.IntEnum):
     @property
     def kind(self) -> Kind:
         """The kind of work that the class is."""
-        return _KIND_OF_CLASS[self]
-
-
-_KIND_OF_CLASS: dict[WorkClass, Kind] = {}
-for work_class in WorkClass:
-    if work_class.name in Kind.__members__:
-        _KIND_OF_CLASS[work_class] = Kind[work_class.name]
-    elif work_class.name.startswith("CONVOLUTION"):
-        _KIND_OF_CLASS[work_class] = Kind.CONVOLUTION
-    elif "PRODUCT" in work_class.name:
-        _KIND_OF_CLASS[work_class] = Kind.MATRIX_PRODUCT
-    else:
-        is_unclassified = work_class is WorkClass.UNCLASSIFIED
-        _KIND_OF_CLASS[work_class] = Kind.STREAMING if is_unclassified else Kind.REDUCTION
+        if self.name in Kind.__members__:
+            return Kind[self.name]
+        if self.name.startswith("CONVOLUTION"):
+            return Kind.CONVOLUTION
+        if "PRODUCT" in self.name:
+            return Kind.MATRIX_PRODUCT
+        return Kind.STREAMING if self is WorkClass.UNCLASSIFIED else Kind.REDUCTION
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,7 +90,7 @@ def runs_live(request: Request, whole: Form | None) -> bool:
 def is_given(request: Request, whole: Form | None) -> bool:
     """True if every op has its place, by a plan or by pins; of pins that is known with the problem."""
     if whole is None:
-        return request.is_applied
+        return request.plan is not None and not request.complete_plan
     is_narrowed = request.plan is not None or bool(request.pins) or bool(request.respect_devices)
     if request.is_call or whole.item is None or not is_narrowed:
         return False

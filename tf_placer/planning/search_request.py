@@ -99,11 +99,6 @@ class Request:
         return not (self.pins or self.held or self.plan or self.respect_devices)
 
     @property
-    def is_applied(self) -> bool:
-        """A plan is given that says where all goes."""
-        return self.plan is not None and not self.complete_plan
-
-    @property
     def whole_s(self) -> float:
         """Seconds of everything together."""
         return self.budget.seconds if self.budget_of == WHOLE else math.inf

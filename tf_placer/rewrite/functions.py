@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -318,8 +318,19 @@ def place_object_functions(
         and variables & _variables(objects, name)
     }
     if shared:
+        # The bodies of other signatures get copies of the functions that are given devices.
         bodies = [name for name in of_signatures - {body} if name in library]
-        _copy_for_others(graph_def.library, library, bodies, set(paths_called), reached_from)
+        needed = set().union(*(reached_from[name] for name in bodies)) - set(bodies)
+        copied = sorted(name for name in needed if not reached_from[name].isdisjoint(paths_called))
+        in_use = set(library)
+        new_name = {name: program.fresh_name(f"{name}__unplaced", in_use) for name in copied}
+        for name, new in new_name.items():
+            copy = graph_def.library.function.add()
+            copy.CopyFrom(library[name])
+            copy.signature.name = new
+            rename_references(copy.node_def, new_name)
+        for name in bodies:
+            rename_references(library[name].node_def, new_name)
         mixed = set()  # functions with an op that has several devices
         for name, paths in paths_called.items():
             for node in library[name].node_def:
@@ -332,27 +343,6 @@ def place_object_functions(
                     node.attr[_MARK].s, node.attr[_OP].s = signature.encode(), names[0].encode()
         unplaced |= {name for name in shared if is_split or not reached_from[name].isdisjoint(mixed)}
     return sorted({path_of[name] for name in unplaced})
-
-
-def _copy_for_others(
-    written: function_pb2.FunctionDefLibrary,
-    library: Mapping[str, function_pb2.FunctionDef],
-    bodies: Sequence[str],
-    placed: set[str],
-    reached_from: Mapping[str, set[str]],
-) -> None:
-    """Gives the bodies of other signatures copies of the functions that are given devices."""
-    needed = set().union(*(reached_from[name] for name in bodies)) - set(bodies)
-    in_use = set(library)
-    copied = sorted(name for name in needed if reached_from[name] & placed)
-    new_name = {name: program.fresh_name(f"{name}__unplaced", in_use) for name in copied}
-    for name, new in new_name.items():
-        copy = written.function.add()
-        copy.CopyFrom(library[name])
-        copy.signature.name = new
-        rename_references(copy.node_def, new_name)
-    for name in bodies:
-        rename_references(library[name].node_def, new_name)
 
 
 def _variables(objects: Any, function: str) -> set[int]:

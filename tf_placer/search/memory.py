@@ -117,8 +117,13 @@ def device_peaks(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _plain_plans(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """[B, U] plans, and [B, D] bytes at their peaks; the first D have everything on each device."""
-    offloaded = _off_the_host(problem)
+    """[B, U] plans, and [B, D] bytes at their peaks; the first D have everything on each device.
+
+    Every unit that may run on an accelerator is kept off the host.
+    """
+    on_accelerators = problem.allowed & problem.cluster.accelerators()
+    allowed = np.where(on_accelerators.any(axis=1, keepdims=True), on_accelerators, problem.allowed)
+    offloaded = dataclasses.replace(problem, allowed=allowed)
     planners = single_device_placements, topological_fill, metis
     plans = np.concatenate([planner(offloaded) for planner in planners])
     peaks = SimulatedEvaluator(offloaded).evaluate(plans).peak_bytes
@@ -159,14 +164,6 @@ def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
             tried = min(2 * fitting, middle) if fitting else middle  # simulating a huge batch takes longer
         most[case] = fitting
     return program.batch, most[0], most[1], most[2]
-
-
-def _off_the_host(problem: Problem) -> Problem:
-    """The problem with every unit kept to accelerators that may run there."""
-    counted = problem.cluster.accelerators()
-    may = (problem.allowed & counted).any(axis=1)
-    allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)
-    return dataclasses.replace(problem, allowed=allowed)
 
 
 @dataclasses.dataclass(frozen=True)

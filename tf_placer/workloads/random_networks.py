@@ -289,10 +289,6 @@ def message_passing(net: Net, x: Any, depth: int, width: int, attends: bool, **_
     return net.dense(h, _CLASSES)
 
 
-def _images(batch: int, size: int, **_: Any) -> tuple:
-    return image_batch(batch, size, _CLASSES, 0)
-
-
 def _pixels(batch: int, size: int, **_: Any) -> tuple:
     return image_batch(batch, size, _CLASSES, 0)[0], tf.zeros([batch, size, size], tf.int32)
 
@@ -314,7 +310,7 @@ def _graph(batch: int, width: int, relations: int, neighbours: int, **_: Any) ->
 
 # Family -> network, and what it is called with.
 FAMILIES: Mapping[str, tuple[Callable[..., tf.Tensor], Callable[..., tuple]]] = {
-    "cells": (cells, _images),
+    "cells": (cells, lambda batch, size, **_: image_batch(batch, size, _CLASSES, 0)),
     "u_net": (u_net, _pixels),
     "recurrent": (recurrent, _words),
     "transformer": (transformer, _words),

@@ -293,16 +293,12 @@ def gnmt(
     attention = Attention(weights, "decoder/attention", width)
     softmax = Softmax(weights, "softmax", width, vocabulary)
 
-    def encoded(x: tf.Tensor) -> list[tf.Tensor]:
+    def loss(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         words = source(x)
         pairs = list(zip(forth(words), reversed(back(words[::-1])), strict=True))
         states = _joined(f"{forth.name}/join/", pairs)
         for n, layer in enumerate(encoder, 1):
             states = _added(layer, n, states, layer(states))
-        return states
-
-    def loss(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        states = encoded(x)
         with tf.name_scope("decoder/attention/memory/"):
             memory = tf.stack(states)
         words, keys, layer = target(y), attention.keys(memory), decoder[0]

@@ -96,13 +96,8 @@ def is_kept(name: str) -> bool:
 
 
 def _path(which: str, sources: str) -> pathlib.Path:
-    """In ``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
-    return files.user_cache_folder() / "workloads" / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
-
-
-def _made_with(sources: str) -> dict[str, str]:
-    """All that an item depends on beside its settings."""
-    return {
+    """In ``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``, by all that an item depends on."""
+    made_with = {
         "schema": str(SCHEMA_VERSION),
         "sources": sources,
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -116,6 +111,7 @@ def _made_with(sources: str) -> dict[str, str]:
         "kernels": f"{bool(tf.config.list_physical_devices('GPU'))} {keras.config.is_flash_attention_enabled()}",
         "deterministic": str(is_deterministic()),
     }
+    return files.user_cache_folder() / "workloads" / f"{which}-{_digest(made_with)[:20]}{_SUFFIX}"
 
 
 def digest_of_settings(settings: Mapping[str, Any]) -> str:
