@@ -154,7 +154,7 @@ def test_constants_are_folded():
     assert unknown is None
 
 
-def test_handles_tell_their_variables():
+def test_handles_tell_their_variables_and_are_told_them():
     variable = tf.Variable(tf.zeros([2, 3]))
     concrete = concrete_of(lambda: variable + 1.0)
     data = internals.get_resource_handle_data(concrete.inputs[0])
@@ -162,11 +162,6 @@ def test_handles_tell_their_variables():
     assert [(one.dtype, [d.size for d in one.shape.dim]) for one in data.shape_and_type] == [
         (tf.float32.as_datatype_enum, [2, 3])
     ]
-
-
-def test_handles_are_told_their_variables():
-    variable = tf.Variable(tf.zeros([2, 3]))
-    concrete = concrete_of(lambda: variable + 1.0)
     with tf.Graph().as_default():
         placeholder = tf.compat.v1.placeholder(tf.resource, [])
         assert not internals.get_resource_handle_data(placeholder).is_set

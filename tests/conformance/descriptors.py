@@ -212,10 +212,6 @@ def _read_hdp(problem: Problem) -> Any:
     return hdp_inputs(problem, _HDP, groups, groups.legal.argmax(axis=1), seed=0)
 
 
-def _read_post(problem: Problem) -> Any:
-    return GroupedPlans(problem, parts=4, levels=1, one_kind=True)
-
-
 def _read_tabular(problem: Problem) -> Any:
     groups = unit_groups(problem, 6)
     return tabular_inputs(groups, np.zeros(groups.count, np.int32), start_probability=0.0)
@@ -354,7 +350,7 @@ POLICIES = (
     ),
     PolicyDescriptor(
         "post",
-        _read_post,
+        lambda problem: GroupedPlans(problem, parts=4, levels=1, one_kind=True),
         _make_post,
         _sample_post,
         score=lambda policy, plans, actions: tf.reduce_sum(

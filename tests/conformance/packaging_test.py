@@ -38,23 +38,18 @@ def test_every_import_is_declared(root, project):
     for module in source_modules(root).values():
         if module.name.startswith("tools"):
             continue  # not installed
-        for package in imported_packages(module.tree):
+        packages: set[str] = set()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                packages.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                packages.add(node.module.partition(".")[0])
+        for package in packages:
             if package in SOURCE_ROOTS or package in sys.stdlib_module_names:
                 continue
             if not declared & {canonicalize_name(name) for name in distributions_of.get(package, ())}:
                 undeclared.append(f"{module.path} imports {package}, which pyproject.toml does not name")
     assert undeclared == [], "\n".join(undeclared)
-
-
-def imported_packages(tree: ast.Module) -> set[str]:
-    """The top-level names a module imports."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
 
 
 def test_every_requirement_is_pinned_within_its_range(project, pins):

@@ -64,12 +64,9 @@ def folder(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> path
 
 def lines_of(root: pathlib.Path) -> list[list[str]]:
     """Each line once; those that are made of others come after them."""
-    found = [line for page in pages_with_commands(root) for line in command_lines(read(page))]
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    found = [line for page in pages for line in command_lines(read(page))]
     return [list(line) for line in dict.fromkeys(map(tuple, found)) if line[0] != "COMMAND"]
-
-
-def pages_with_commands(root: pathlib.Path) -> list[pathlib.Path]:
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
 
 def in_small(words: list[str], number: int) -> list[str]:

@@ -33,7 +33,9 @@ def main() -> None:
         good.mkdir()
         make_originals(good)
     problem = plan_problem(good)
-    _limit_memory()
+    pages = int(pathlib.Path("/proc/self/statm").read_text(encoding="utf8").split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for line in sys.stdin:
         kind, seed = line.split()
         json.dump(_answer(kind, int(seed), good, problem), answers)
@@ -70,12 +72,6 @@ def _status(kind: str, argv: tuple[str, ...], problem: Any) -> int | None:
         traceback.print_exc()
         return None
     return 0
-
-
-def _limit_memory() -> None:
-    pages = int(pathlib.Path("/proc/self/statm").read_text(encoding="utf8").split()[0])
-    limit = pages * resource.getpagesize() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

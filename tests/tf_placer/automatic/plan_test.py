@@ -53,14 +53,6 @@ def deciding(kept, **more):
     return {**kept, "decided": {**kept["decided"], **more}}
 
 
-def on_a_device_that_is_not_there(kept):
-    return deciding(kept, device_of_op=[9] * len(kept["decided"]["device_of_op"]))
-
-
-def of_a_smaller_program(kept):
-    return deciding(kept, device_of_op=kept["decided"]["device_of_op"][:-1])
-
-
 def kept_in(folder):
     """The file of the one plan in a folder, with its key and value."""
     (file,) = folder.glob("outcome-*.json")
@@ -72,8 +64,8 @@ def kept_in(folder):
 @pytest.mark.parametrize(
     "change",
     [
-        on_a_device_that_is_not_there,
-        of_a_smaller_program,
+        lambda kept: deciding(kept, device_of_op=[9] * len(kept["decided"]["device_of_op"])),  # not there
+        lambda kept: deciding(kept, device_of_op=kept["decided"]["device_of_op"][:-1]),  # a smaller program
         lambda kept: {**kept, "decided": without("device_of_op")(kept["decided"])},
         *(functools.partial(deciding, priority_of_op=order) for order in ([1], "first", [0.5] * 99)),
         without("rows"),

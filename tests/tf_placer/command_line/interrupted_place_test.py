@@ -15,14 +15,6 @@ ROOT = pathlib.Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
 
 
-def wait_for(process: subprocess.Popen[bytes], file: pathlib.Path, text: str) -> None:
-    """Until the process has written it, or has ended."""
-    for _ in range(1200):
-        if text in file.read_text() or process.poll() is not None:
-            return
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize(
     ("first_s", "second_s"), [(0.0, 0.05), (3.0, 0.2), (12.0, 0.0), (12.0, 1.0)]
 )  # while it traces, and while it learns
@@ -33,7 +25,10 @@ def test_the_best_of_a_search_is_written(first_s, second_s, tmp_path):
     with open(out, "wb") as stdout, open(error, "wb") as stderr:
         process = subprocess.Popen(command, cwd=ROOT, stdout=stdout, stderr=stderr, env=dict(os.environ))
     try:
-        wait_for(process, out, "hdp on k40x2")  # its first round is over
+        for _ in range(1200):  # until its first round is over
+            if "hdp on k40x2" in out.read_text() or process.poll() is not None:
+                break
+            time.sleep(0.1)
         time.sleep(first_s)
         process.send_signal(signal.SIGINT)
         time.sleep(second_s)

@@ -78,12 +78,6 @@ def test_a_signature_that_is_not_there(model, place, tmp_path):
     )
 
 
-def a_frozen_graph(folder: pathlib.Path) -> pathlib.Path:
-    graph = Doubling().double.get_concrete_function().graph
-    (folder / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    return folder / "frozen.pb"
-
-
 def test_results_are_not_written_into_the_model(model, place):
     for out in (model, model / "placed"):
         assert_refused(
@@ -148,14 +142,10 @@ def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once(model,
     assert counted == {"check_graph": 1, "program_of_saved_model": 2, "clean": 2}
 
 
-def names_in(model: pathlib.Path, *signatures: str) -> list[list[str]]:
-    return [list(Item.from_saved_model(model, name).index.names) for name in signatures]
-
-
 def test_a_pin_may_be_about_one_of_several_signatures(tmp_path, place):
     model = several_signatures(tmp_path).path
-    power, scaled = names_in(model, "power", "scaled")
-    (only_scaled, *_) = sorted(set(scaled) - set(power))
+    power, scaled = (set(Item.from_saved_model(model, name).index.names) for name in ("power", "scaled"))
+    (only_scaled, *_) = sorted(scaled - power)
     assert place(model, "--signature=power,scaled", f"--pin={only_scaled}=GPU:1") == (0, "")
     plan = json.loads((tmp_path / "out/scaled/placement.json").read_text())
     assert plan["devices"][only_scaled].endswith("GPU:1")
@@ -179,7 +169,9 @@ def test_nothing_is_written_before_all_signatures_are_placed(tmp_path, place, mo
 
 
 def test_a_meta_graph_is_checked_and_cleaned_up_once(tmp_path, counted):
-    flags = [f"--meta_graph={a_frozen_graph(tmp_path)}", "--fetches=Identity:0", "--cluster=k40x2"]
+    graph = Doubling().double.get_concrete_function().graph
+    (tmp_path / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    flags = [f"--meta_graph={tmp_path / 'frozen.pb'}", "--fetches=Identity:0", "--cluster=k40x2"]
     assert run(["place", *flags, "--method=single", f"--out={tmp_path / 'out'}"]) == 0
     assert counted == {"check_graph": 1, "program_of_meta_graph": 1, "clean": 1}
 

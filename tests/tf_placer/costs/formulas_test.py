@@ -27,15 +27,11 @@ def _spec(tensor) -> OutputSpec:
     return OutputSpec.of(shape, tensor.dtype)
 
 
-def _view(tensor: tf.Tensor) -> OpView:
-    op = tensor.op
-    return OpView(op.node_def, tuple(map(_spec, op.inputs)), tuple(map(_spec, op.outputs)))
-
-
 def _work(make) -> Work:
     """Work of the op whose output ``make`` returns."""
     with tf.Graph().as_default():
-        return work_of(_view(make()))
+        op = make().op
+        return work_of(OpView(op.node_def, tuple(map(_spec, op.inputs)), tuple(map(_spec, op.outputs))))
 
 
 def _x(*shape, dtype=tf.float32):

@@ -19,20 +19,15 @@ SEEDS = range(400)
 NOT = -1
 
 
-def random_step(seed):
-    """A timeline, and the slow simulator's answer."""
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng)
-    device_of_unit = rng.integers(0, problem.num_devices, problem.num_units, np.int32)
-    inputs = SimulatedEvaluator(problem).inputs
-    return simulated_timeline(problem, [device_of_unit]), reference_simulate(inputs, device_of_unit)
-
-
 @pytest.mark.medium
 def test_spans_memory_and_path_of_random_steps():
     kinds, causes, cut, waited = set(), set(), 0, 0
     for seed in SEEDS:
-        timeline, expected = random_step(seed)
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng)
+        device_of_unit = rng.integers(0, problem.num_devices, problem.num_units, np.int32)
+        timeline = simulated_timeline(problem, [device_of_unit])
+        expected = reference_simulate(SimulatedEvaluator(problem).inputs, device_of_unit)
         assert timeline.runtime_ns == expected.runtime_ns
         assert timeline.start_ns.tolist() == expected.start_ns
         check_transfers(timeline, expected)

@@ -97,7 +97,9 @@ def test_damage_to_the_main_graph(graph_def, damage, message):
     [
         (lambda f: f.node_def.add(name="x", op="NoOp"), "two of argument or node 'x'"),
         (
-            lambda f: f.node_def.add(name="n", op="Identity", input=["nowhere"]).attr["T"].CopyFrom(_float()),
+            lambda f: setattr(
+                f.node_def.add(name="n", op="Identity", input=["nowhere"]).attr["T"], "type", 1
+            ),
             "'nowhere'",
         ),
         (
@@ -114,12 +116,6 @@ def test_damage_to_a_function_names_the_function(graph_def, damage, message):
     damage(damaged)
     with pytest.raises(InputError, match=f"function '{damaged.signature.name}': .*{message}"):
         check_graph(graph_def)
-
-
-def _float():
-    node_def = tf.compat.v1.NodeDef()
-    node_def.attr["T"].type = 1
-    return node_def.attr["T"]
 
 
 @pytest.mark.parametrize("text", ["x", "x:0", "a/b:12"])

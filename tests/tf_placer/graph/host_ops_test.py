@@ -134,7 +134,11 @@ def test_prints_are_on_the_host_and_run_anywhere():
 
 
 def test_a_table_that_somebody_else_fills(tmp_path):
-    module = a_table_of_words()
+    module = tf.Module()
+    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    module.table = tf.lookup.StaticHashTable(entries, -1)
+    signature = [tf.TensorSpec([None], tf.string, name="words")]
+    module.find = tf.function(lambda words: {"ids": module.table.lookup(words)}, input_signature=signature)
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.find)
     item = Item.from_saved_model(tmp_path / "model")
     assert item.host_ops == {}  # it can be on any device with a kernel
@@ -145,15 +149,6 @@ def test_a_table_that_somebody_else_fills(tmp_path):
     table = next(node.name for node in filled.node if node.op == "HashTableV2")
     filled.node.add(name="fill", op="LookupTableImportV2", input=[table, "keys", "values"])
     assert dataclasses.replace(item, graph_def=filled).why_not_standalone == ""
-
-
-def a_table_of_words() -> tf.Module:
-    module = tf.Module()
-    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
-    module.table = tf.lookup.StaticHashTable(entries, -1)
-    signature = [tf.TensorSpec([None], tf.string, name="words")]
-    module.find = tf.function(lambda words: {"ids": module.table.lookup(words)}, input_signature=signature)
-    return module
 
 
 def test_a_program_of_tensors_needs_no_host():

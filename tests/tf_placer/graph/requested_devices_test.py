@@ -6,18 +6,13 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import all_nodes
 
 X = tf.constant([1.0, 2.0])
 
 
 def item_of(function: Callable, *args) -> Item:
     return Item.from_function(tf.function(function), *(args or (X,)))
-
-
-def nodes_of(item: Item):
-    yield from item.graph_def.node
-    for function in item.graph_def.library.function:
-        yield from function.node_def
 
 
 def test_an_op_keeps_what_it_asks_for_and_the_graph_has_no_device():
@@ -28,7 +23,7 @@ def test_an_op_keeps_what_it_asks_for_and_the_graph_has_no_device():
 
     item = item_of(f)
     assert item.requested_devices == {"asks": ("/device:GPU:1",)}
-    assert {node.device for node in nodes_of(item)} == {""}
+    assert {node.device for node in all_nodes(item.graph_def)} == {""}
 
 
 def test_a_program_that_asks_for_nothing_has_none():

@@ -56,17 +56,6 @@ def mixed_problem():
     return problem_of([10] * 10, edges, 100, cluster=small_cluster(3), allowed=allowed)
 
 
-def slack_problem():
-    """Four pairs in a chain, 100 ns an op; the second of each pair is of 1 ns and nobody waits for it.
-
-    Heavy edges keep the pairs together in a min cut; the critical path is 400 ns, and the second ones can wait for
-    all of it that is behind them, less 1 ns: 299, 199, 99 and (beside the end) -1 + 0 ns.
-    """
-    edges = [(0, 1), (1, 2), (2, 3), (0, 4), (1, 5), (2, 6)]
-    edge_bytes = np.array([1, 1, 1, 10**6, 10**6, 10**6])
-    return problem_of([100, 100, 100, 100, 1, 1, 1], edges, edge_bytes)
-
-
 def test_units_with_equal_keys_are_a_group_as_far_as_they_may_be_together():
     groups = Groups.of(MASKED, np.array([7, 7, 7, 0, 0]))
     # By key, then by legality: unit 3 and unit 4 of key 0, then unit 1 and the units 0 and 2 of key 7.
@@ -168,7 +157,11 @@ def test_groups_hold_units_of_one_class():
 
 
 def test_what_can_wait_has_groups_of_its_own():
-    problem = slack_problem()
+    # Four pairs in a chain, 100 ns an op; the second of each pair is of 1 ns and nobody waits for it.
+    # Heavy edges keep the pairs together in a min cut; the critical path is 400 ns, and the second ones can wait for
+    # all of it that is behind them, less 1 ns: 299, 199, 99 and (beside the end) -1 + 0 ns.
+    edges = [(0, 1), (1, 2), (2, 3), (0, 4), (1, 5), (2, 6)]
+    problem = problem_of([100, 100, 100, 100, 1, 1, 1], edges, np.array([1, 1, 1, 10**6, 10**6, 10**6]))
     cut, slack = (unit_groups(problem, 5, kind).group_of_unit for kind in ("min_cut", "slack"))
     chain, waiting = [0, 1, 2, 3], [4, 5, 6]
     assert not set(slack[chain]) & set(slack[waiting])
@@ -311,16 +304,14 @@ def test_one_part_and_no_edges():
     assert sorted(np.bincount(partition(problem_of([100] * 8, []), 2), minlength=2).tolist()) == [4, 4]
 
 
-def odd_problems():
-    star = [(0, i) for i in range(1, 200)]
-    yield "a unit heavier than all others", problem_of([2**27, *[1] * 199], star), 64
-    yield "ten units, eight parts", problem_of([2**27, *[1] * 9], [(i, i + 1) for i in range(9)]), 8
-    yield "no work at all", problem_of([0] * 9, [(i, i + 1) for i in range(8)]), 8
-    yield "no edges", problem_of([1] * 70, []), 64
-
-
 def test_metis_prints_nothing_on_the_users_terminal(capfd):
-    for name, problem, parts in odd_problems():
+    star = [(0, i) for i in range(1, 200)]
+    for name, problem, parts in (
+        ("a unit heavier than all others", problem_of([2**27, *[1] * 199], star), 64),
+        ("ten units, eight parts", problem_of([2**27, *[1] * 9], [(i, i + 1) for i in range(9)]), 8),
+        ("no work at all", problem_of([0] * 9, [(i, i + 1) for i in range(8)]), 8),
+        ("no edges", problem_of([1] * 70, []), 64),
+    ):
         part = partition(problem, parts)
         assert part.shape == (problem.num_units,) and 0 <= part.min() <= part.max() < parts, name
     ctypes.CDLL(None).fflush(None)  # what C would print as the process ends

@@ -109,13 +109,11 @@ def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
     assert [trial.name for trial in plans] == ["hdp", "local_search", "random"], "each is measured once"
     assert len({trial.placement.device_of_unit.tobytes() for trial in plans}) == 1
     for trial in plans:
-        wanted = Decisions(trial.placement.device_of_unit[np.newaxis], _one_row(orders[trial.name]))
+        order = orders[trial.name]
+        one_row = None if order is None else order[np.newaxis]
+        wanted = Decisions(trial.placement.device_of_unit[np.newaxis], one_row)
         assert trial.placement.decisions.digest(0, problem) == wanted.digest(0, problem)
         assert found.named(trial.name).placement.decisions.digest(0, problem) == wanted.digest(0, problem)
-
-
-def _one_row(order):
-    return None if order is None else order[np.newaxis]
 
 
 @pytest.mark.medium

@@ -24,7 +24,6 @@ from tf_placer.graph.item import Item
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.analytic_problem import analytic_problem, item_tensors
 from tf_placer.problem.bounds import bytes_while_running, shortage
-from tf_placer.problem.problem import Problem
 
 # The package's face has a function of the module's name.
 build_problem_module = importlib.import_module("tf_placer.problem.analytic_problem")
@@ -136,36 +135,24 @@ def test_an_output_that_nobody_reads_is_held_while_its_op_runs():
     assert problem_of([1, 1], []).held_bytes().tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_together_they_are_the_peak_of_a_chain_on_one_device(seed):
+def test_together_they_are_the_peak_of_a_chain_on_one_device(seed, is_shared):
+    """Of memory that is shared, too, which counts once: every second op writes into what the one before it made."""
     generator = np.random.default_rng(seed)
     edges = [(i, i + 1) for i in range(11)] + [(i, 11 - i) for i in range(5)]
-    problem = problem_of(
-        generator.integers(1, 9, 12), edges, generator.integers(1, 99, len(edges)), cluster=small_cluster(1)
-    )
+    edge_bytes = 8 if is_shared else generator.integers(1, 99, len(edges))
+    problem = problem_of(generator.integers(1, 9, 12), edges, edge_bytes, cluster=small_cluster(1))
+    if is_shared:
+        alias = np.full(len(problem.tensor_producer), -1)
+        for tensor, op in enumerate(problem.tensor_producer):
+            read = problem.op_graph.tensor[problem.consumer_op == op]
+            if op % 2 and len(read):
+                alias[tensor] = read[-1]
+        alias[0] = 0  # an input of the program
+        problem = dataclasses.replace(problem, alias_of_tensor=alias)
     peak = SimulatedEvaluator(problem).evaluate(np.zeros((1, 12))).peak_bytes[0, 0]
     assert problem.held_bytes().sum() == peak
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_shared_memory_counts_once(seed):
-    problem = one_device_problem(np.random.default_rng(seed))
-    assert (problem.alias_of_tensor >= 0).any()
-    peak = SimulatedEvaluator(problem).evaluate(np.zeros((1, problem.num_units))).peak_bytes[0, 0]
-    assert problem.held_bytes().sum() == peak
-
-
-def one_device_problem(generator: np.random.Generator) -> Problem:
-    """A chain with edges back to its beginning, where every second op writes into what the one before it made."""
-    edges = [(i, i + 1) for i in range(11)] + [(i, 11 - i) for i in range(5)]
-    problem = problem_of(generator.integers(1, 9, 12), edges, 8, cluster=small_cluster(1))
-    alias = np.full(len(problem.tensor_producer), -1)
-    for tensor, op in enumerate(problem.tensor_producer):
-        read = problem.op_graph.tensor[problem.consumer_op == op]
-        if op % 2 and len(read):
-            alias[tensor] = read[-1]
-    alias[0] = 0  # an input of the program
-    return dataclasses.replace(problem, alias_of_tensor=alias)
 
 
 def test_a_random_problem_holds_no_more_than_all_its_outputs():

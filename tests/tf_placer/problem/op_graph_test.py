@@ -353,12 +353,6 @@ def test_the_fastest_device_is_first_also_where_it_cannot_run_everything():
 CROSSING_NS = 5_000 + 104_858
 
 
-def half_and_half(branches, depth):
-    """[U]: source and the first half of the chains on GPU:0, the other half and the sink on GPU:1."""
-    of_chain = np.arange(branches) >= branches // 2
-    return np.concatenate([[0], np.repeat(of_chain, depth), [1]]).astype(np.int32)
-
-
 @pytest.mark.parametrize(("branches", "depth"), [(3, 1), (1, 3), (2, 1)])
 def test_no_placement_on_four_gpus_beats_the_bound_for_four(branches, depth):
     problem = multi_branch_problem(without_overheads(Cluster.preset("k40x4")), branches, depth)
@@ -372,7 +366,9 @@ def test_no_placement_on_four_gpus_beats_the_bound_for_four(branches, depth):
 def test_half_of_eight_chains_of_six_ops_exceeds_the_bound_by_one_crossing():
     problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")))
     assert problem.num_units == 50
-    [runtime_s] = SimulatedEvaluator(problem).evaluate(half_and_half(8, 6)[np.newaxis]).runtime_s
+    # Source and the first half of the chains on GPU:0, the other half and the sink on GPU:1.
+    half_and_half = np.repeat([[0, 1]], 1 + 4 * 6, axis=1)
+    [runtime_s] = SimulatedEvaluator(problem).evaluate(half_and_half).runtime_s
     bound_s = multi_branch_bound_s()
     assert bound_s == pytest.approx(24.2e-3)
     assert bound_s < runtime_s < 1.03 * bound_s

@@ -51,10 +51,6 @@ def a_persistent_tape_that_was_asked(variable: tf.Variable) -> Any:
     return tape
 
 
-def somebody_who_keeps_the_handle(variable: tf.Variable) -> Any:
-    return {"kept": [variable.handle]}
-
-
 @pytest.mark.parametrize(
     ("hold", "reason"),
     [
@@ -64,7 +60,7 @@ def somebody_who_keeps_the_handle(variable: tf.Variable) -> Any:
         (an_open_tape, "a tf.GradientTape"),
         (a_tape_that_was_told_to_watch, "a tf.GradientTape"),
         (a_persistent_tape_that_was_asked, "a tf.GradientTape"),
-        (somebody_who_keeps_the_handle, "an object of type list holds its handle"),
+        (lambda variable: {"kept": [variable.handle]}, "an object of type list holds its handle"),
     ],
 )
 def test_a_holder_is_named_and_gone_when_it_is_gone(hold, reason):

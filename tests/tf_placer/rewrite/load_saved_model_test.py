@@ -58,7 +58,8 @@ def test_missing_devices_are_named_with_those_there_and_the_remedy(unplaced, tmp
 
 def test_a_plan_for_a_described_machine_goes_where_it_is_sent(unplaced, tmp_path):
     path = placed(unplaced, Cluster.preset("p100x2"), tmp_path / "placed")
-    gpus = {f"GPU:{k}": "CPU:0" for k in range(2) if f"GPU:{k}" not in present_short_names()}
+    present = [device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices()]
+    gpus = {f"GPU:{k}": "CPU:0" for k in range(2) if f"GPU:{k}" not in present}
     if gpus:
         assert "device:GPU:1, which this process lacks" in refusal(path)
         assert "device:GPU:1, which this process lacks" in refusal(path, {"GPU:0": "CPU:0"})
@@ -66,10 +67,6 @@ def test_a_plan_for_a_described_machine_goes_where_it_is_sent(unplaced, tmp_path
     assert loaded.signatures["scaled"](scale=tf.constant(2.0))["scaled"].numpy().tolist() == [[2, 4], [6, 8]]
     if len(gpus) == 2:
         assert {op.device for op in loaded.signatures["scaled"].graph.get_operations()} <= {CPU_0, ""}
-
-
-def present_short_names() -> list[str]:
-    return [device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices()]
 
 
 def test_a_mapping_must_fit_the_model_and_the_process(unplaced, tmp_path):

@@ -116,10 +116,6 @@ def test_what_only_a_kernel_holds_is_told_where_the_kernel_is_lost(draw, types):
         tell_of_lost_state([concrete], "it moves")
 
 
-def of_a_generator(n: tf.Tensor) -> Any:
-    return _GENERATOR.normal([n])
-
-
 def of_a_dataset(n: tf.Tensor) -> Any:
     data = (
         tf.data.Dataset.range(9)
@@ -134,7 +130,7 @@ def of_a_dataset(n: tf.Tensor) -> Any:
     [
         lambda n: tf.random.stateless_uniform([n], [1, 2]),
         lambda n: tf.raw_ops.RandomUniform(shape=[n], dtype=tf.float32),
-        of_a_generator,
+        lambda n: _GENERATOR.normal([n]),
         of_a_dataset,
     ],
     ids=["stateless", "unseeded", "generator", "dataset"],

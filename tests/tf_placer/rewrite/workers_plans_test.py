@@ -1,7 +1,5 @@
 """Plans for worker processes run in a process that has not met any; a process can be attached to one cluster."""
 
-import pathlib
-
 import keras
 import numpy as np
 import pytest
@@ -18,15 +16,6 @@ pytestmark = pytest.mark.slow
 LOCAL = tf_placer.Cluster.local(2)
 
 
-def cluster_of_servers(folder: pathlib.Path) -> tf_placer.Cluster:
-    """Workers of a process that this one is not attached to, as somebody else's servers."""
-    servers = LocalWorkers(LOCAL)
-    servers.start()
-    path = folder / "servers.toml"
-    path.write_text(TWO_SERVERS.format(*servers.addresses))
-    return tf_placer.Cluster.from_file(path)
-
-
 @pytest.fixture(
     autouse=True,
     scope="module",
@@ -35,7 +24,14 @@ def cluster_of_servers(folder: pathlib.Path) -> tf_placer.Cluster:
     ],
 )
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tf_placer.Cluster:
-    return LOCAL if request.param == "local" else cluster_of_servers(tmp_path_factory.mktemp("servers"))
+    if request.param == "local":
+        return LOCAL
+    # Workers of a process that this one is not attached to, as somebody else's servers.
+    servers = LocalWorkers(LOCAL)
+    servers.start()
+    path = tmp_path_factory.mktemp("servers") / "servers.toml"
+    path.write_text(TWO_SERVERS.format(*servers.addresses))
+    return tf_placer.Cluster.from_file(path)
 
 
 def alternating(item: tf_placer.Item, cluster: tf_placer.Cluster) -> tf_placer.Placement:
@@ -53,7 +49,7 @@ def test_a_saved_model(tmp_path, cluster):
     before = answers(tf.saved_model.load(str(example.path)), "scaled", example.questions["scaled"])
     moved = tf_placer.load_saved_model(target, {device.name: "CPU:0" for device in cluster.devices})
     assert answers(moved, "scaled", example.questions["scaled"]) == before
-    assert not is_attached()
+    assert not any("/job:worker/" in device.name for device in tf.config.list_logical_devices())
     if cluster.kind == "remote":
         with pytest.raises(tf_placer.InputError, match=r"join its servers before with tf_placer\.attach\("):
             tf_placer.load_saved_model(target)
@@ -62,10 +58,6 @@ def test_a_saved_model(tmp_path, cluster):
     ran_on = {op.device for op in loaded.signatures["scaled"].graph.get_operations() if op.device}
     assert {device.name for device in cluster.devices} <= ran_on
     assert answers(loaded, "scaled", example.questions["scaled"]) == before
-
-
-def is_attached() -> bool:
-    return any("/job:worker/" in device.name for device in tf.config.list_logical_devices())
 
 
 def test_a_session(cluster):

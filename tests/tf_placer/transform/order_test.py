@@ -16,7 +16,7 @@ from tf_placer.graph.program import Splitting
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem, simulator_inputs
+from tf_placer.problem.problem import simulator_inputs
 from tf_placer.transform import order
 from tf_placer.transform.order import WITHIN, order_edges, ordered_pairs, simulate_with_edges, with_edges
 
@@ -40,11 +40,6 @@ def step_ns(placement: Placement) -> int:
     plan = placement.decisions
     inputs = simulator_inputs(placement.problem)
     return int(simulate(inputs, plan.device_of_unit, plan.priority_of_op).runtime_ns[0])
-
-
-def edges_of(problem: Problem) -> np.ndarray:
-    """[E, 2]."""
-    return np.stack([problem.op_graph.producer, problem.op_graph.consumer], axis=1)
 
 
 def test_random_plans_keep_their_step_with_few_edges():
@@ -83,7 +78,9 @@ def test_no_edge_is_implied_by_others():
         plan = random_plan(seed)
         pairs = ordered_pairs(plan)
         readers: dict[int, set[int]] = {}
-        for producer, consumer in [*edges_of(plan.problem).tolist(), *pairs.tolist()]:
+        graph = plan.problem.op_graph
+        edges = np.stack([graph.producer, graph.consumer], axis=1)  # [E, 2]
+        for producer, consumer in [*edges.tolist(), *pairs.tolist()]:
             readers.setdefault(producer, set()).add(consumer)
         for before, after in pairs.tolist():
             others = readers[before] - {after}

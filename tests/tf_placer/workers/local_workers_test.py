@@ -33,14 +33,6 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _wait_dead(pids, timeout_s: float) -> list[int]:
-    """Waits until the processes are gone; returns those that are not."""
-    deadline = time.monotonic() + timeout_s
-    while any(map(_alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return [pid for pid in pids if _alive(pid)]
-
-
 def test_described_hardware_cannot_be_started():
     cluster = Cluster("paper", _local_cluster(1).devices, (), kind="described")
     with pytest.raises(InputError, match="'paper' is described"):
@@ -99,7 +91,10 @@ def test_no_worker_survives_a_killed_parent():
     assert pids and all(map(_alive, pids))
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
-    assert not _wait_dead(pids, timeout_s=60.0)
+    deadline = time.monotonic() + 60.0
+    while any(map(_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_alive, pids))
 
 
 @pytest.mark.medium

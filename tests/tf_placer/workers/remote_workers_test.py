@@ -24,13 +24,6 @@ def cluster_file(tmp_path, *addresses) -> Cluster:
     return Cluster.from_file(path)
 
 
-def free_address() -> str:
-    """An address where nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 def test_placements_are_timed_on_servers_that_run_already(tmp_path, warm_workers):
     @tf.function
     def step(x):
@@ -52,7 +45,9 @@ def test_placements_are_timed_on_servers_that_run_already(tmp_path, warm_workers
 
 
 def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):
-    nobody = free_address()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{listener.getsockname()[1]}"
     workers = RemoteWorkers(cluster_file(tmp_path, nobody, nobody), answer_timeout_s=2.0)
     started = time.monotonic()
     with pytest.raises(InputError, match=rf"no server answers at {nobody} within 2 s"):
