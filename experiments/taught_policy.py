@@ -75,8 +75,7 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     """[9 + 6] what stands below the titles, of one seed."""
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
     simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
-    taught = pathlib.Path(row.settings[_COLUMN]["weights"])
-    of_list = LearnedListConfig(weights=str(taught.with_name(f"learned_list_{taught.name}")))
+    of_list = LearnedListConfig(weights="experiments/weights/learned_list_generated.npz")
 
     def times_s(plans: np.ndarray | Decisions) -> np.ndarray:
         legal = plans if isinstance(plans, Decisions) else problem.legalized(plans)
@@ -150,19 +149,15 @@ def _table(titles: Sequence[str], form: str, infinite: str, rows: Mapping[str, n
 
 def _head() -> list[str]:
     seeds, long_s, short_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value
-    command = (
-        f"`python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}`"
-    )
-    title, of_each = (
-        "What is a policy worth that was taught on other families?",
-        map(str, range(100, 100 + seeds)),
-    )
+    command = f"python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}"
+    title, of_each = "What is a policy worth that was taught on other families?", range(100, 100 + seeds)
     return [
-        *page_head(title, command, ", ".join(of_each)),
+        *page_head(title, f"`{command}`", ", ".join(map(str, of_each))),
         f"Step times as fractions of {long_s:g} s of plain search (`{methods.the(Role.LEAD).name}`), geometric means.",
-        "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`, *list* is",
-        "`learned_list`: its likeliest placement, and the best of 64. *Untaught list* begins with the rule that it was",
-        "taught from. *64 noisy lists* are list schedules by noisy upward ranks. *Short search* is",
+        "Neither policy was taught the program's family (`experiments/weights`; the list scheduler no family of any",
+        "table). *go* is `go_zero_shot`, *list* is `learned_list`: its likeliest placement, and the best of 64.",
+        "*Untaught list* begins with rules written by hand. *64 noisy lists* are list schedules by noisy upward ranks.",
+        "*Short search* is",
         f"{short_s:g} s of the same plain search, and *list, short search* begins at the best of the 64.",
         f"*go fine-tuned* is `go` begun with taught weights, {_UPDATES:,} placements.",
         "*Plain search there* are the seconds after which the long search was as good as what stands left of it;",

@@ -92,11 +92,13 @@ def _log_uniform(generator: np.random.Generator, least: float, most: float) -> f
 
 
 def course_named(text: str, seed: int) -> tuple[Program, ...]:
-    """``workloads``, the programs of ``course.toml``, or ``generated``, with a count after a colon.
+    """``workloads``, the programs of ``course.toml``, ``generated``, with a count after a colon, or both by a comma.
 
     Raises:
       InputError: there is no such course.
     """
+    if "," in text:
+        return tuple(itertools.chain(*(course_named(part, seed) for part in text.split(","))))
     if text == WORKLOADS:
         return read_course(seed)
     name, colon, count = text.partition(":")

@@ -14,26 +14,47 @@ def reference_place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes
 
     Nodes are decided in the order of place + sum_k order[k] order_feature_k, each on the legal device with the highest
     sum_f (sum_c rule[f, c] context_c(v)) feature_f(v, d); of equal ones on the first. What has no choice is there from
-    the beginning.
+    the beginning. In each pass a device does its nodes one after the other, in that order.
     """
     nodes, devices = inputs.legal.shape
     rule = np.reshape(coefficients[: len(FEATURES) * len(CONTEXT)], [len(FEATURES), len(CONTEXT)])
     order_rule = [1.0, *coefficients[len(FEATURES) * len(CONTEXT) :]]
     key = [sum(a * b for a, b in zip(row, order_rule, strict=True)) for row in inputs.order_features.tolist()]
-    free = [v for v in sorted(range(nodes), key=lambda v: key[v]) if inputs.legal[v].sum() > 1]
+    order = sorted(range(nodes), key=lambda v: key[v])
     device_of_node = [-1 if row.sum() > 1 else int(row.argmax()) for row in inputs.legal]
-    last = -1
+    last, last_alike, end_of_node = -1, [-1] * nodes, [0.0] * nodes
     for _ in range(passes):
-        for v in free:
+        done = [0.0] * devices
+        for v in order:
             device_of_node[v] = -1
-            scores = _scores(inputs, rule, device_of_node, v, last)
+            ready = [_ready(inputs, device_of_node, end_of_node, v, d) for d in range(devices)]
+            end = [max(ready[d], done[d]) + inputs.duration[v, d] for d in range(devices)]
+            earliest = min(end[d] for d in range(devices) if inputs.legal[v, d])
+            alike = [d for u, d in enumerate(device_of_node) if inputs.kind[u] == inputs.kind[v] and d >= 0]
+            of_schedule = [
+                {
+                    "finish": min(8 * max(end[d] - earliest, 0.0), 6.0),
+                    "any_finish": math.log1p(200 * max(end[d] - earliest, 0.0)) / 3,
+                    "idle": math.log1p(200 * max(ready[d] - done[d], 0.0)) / 3,
+                    "alike": alike.count(d) / max(len(alike), 1),
+                    "alike_last": float(d == last_alike[inputs.kind[v]]),
+                    "last": float(d == last),
+                }
+                for d in range(devices)
+            ]
+            scores = _scores(inputs, rule, device_of_node, v, of_schedule)
             last = max((d for d in range(devices) if inputs.legal[v, d]), key=lambda d: scores[d])
-            device_of_node[v] = last
+            device_of_node[v] = last_alike[inputs.kind[v]] = last
+            end_of_node[v] = done[last] = end[last]
     return device_of_node
 
 
 def _scores(
-    inputs: ListInputs, rule: np.ndarray, device_of_node: list[int], v: int, last: int
+    inputs: ListInputs,
+    rule: np.ndarray,
+    device_of_node: list[int],
+    v: int,
+    of_schedule: list[dict[str, float]],
 ) -> list[float]:
     """[D] of a node that is not decided, from where the others are."""
     devices = inputs.legal.shape[1]
@@ -74,10 +95,22 @@ def _scores(
             "memory": memory,
             "full": min(max(20 * (memory - 0.85), 0.0), 5.0),
             "unused": float(not on[d]),
-            "last": float(d == last),
+            **of_schedule[d],
         }
         scores.append(sum(float(rule[f] @ context) * features[name] for f, name in enumerate(FEATURES)))
     return scores
+
+
+def _ready(inputs: ListInputs, device_of_node: list[int], end_of_node: list[float], v: int, d: int) -> float:
+    """When all is on a device that a node reads of decided ones."""
+    ready = 0.0
+    for e in range(inputs.neighbor_offset[v], inputs.neighbor_offset[v + 1]):
+        u = inputs.neighbor[e]
+        if inputs.from_neighbor[e] and device_of_node[u] >= 0:
+            link = device_of_node[u], d
+            transfer = inputs.link_fixed[link] + inputs.neighbor_bytes[e] * inputs.link_per_byte[link]
+            ready = max(ready, end_of_node[u] + transfer)
+    return ready
 
 
 def _ends(inputs: ListInputs, v: int) -> list[tuple[int, float]]:

@@ -33,7 +33,7 @@ _LONGER = 3  # factor by which the wait of an arm grows with each turn without a
 class PortfolioConfig(Settings):
     """Settings of a portfolio."""
 
-    opening: int = setting(256, least=0)  # evaluations of the arm that opens, before anything else
+    opening: int = setting(64, least=0)  # evaluations of the arm that opens, before anything else
     # Of the budget, after which it opens no longer; its first round is made all the same.
     opening_share: float = setting(0.1, least=0, most=1)
     head: float = setting(0.75, least=0, most=1)  # share of the budget that the leading arm has to itself

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.pretraining import generated
-from experiments.pretraining.course import scaled, without
+from experiments.pretraining.course import read_course, scaled, without
 from experiments.pretraining.generated import (
     CHOICES,
     COUNT,
@@ -42,6 +42,7 @@ def course():
 def test_a_course_is_that_of_its_seed_and_a_shorter_one_its_beginning(course):
     assert len(course) == COUNT >= 500
     assert course_named("generated:30", seed=0) == course[:30]
+    assert course_named("workloads,generated:30", seed=0) == (*read_course(seed=0), *course[:30])
     other = course_named("generated:30", seed=1)
     assert len({str(program.settings) for program in (*course, *other)}) == COUNT + 30
 
@@ -144,7 +145,8 @@ def test_a_file_of_no_digests_is_new_or_refused(tmp_path, course, content):
 
 
 @pytest.mark.parametrize(
-    "name", ["generatd", "generated:", "generated:0", "generated:ten", "workloads:3", ""]
+    "name",
+    ["generatd", "generated:", "generated:0", "generated:ten", "workloads:3", "", "workloads,"],
 )
 def test_a_wrong_course_is_one_line_with_those_that_there_are(name):
     with pytest.raises(InputError, match=r"no course is called .* give workloads"):

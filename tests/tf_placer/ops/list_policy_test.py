@@ -31,13 +31,16 @@ def random_list_inputs(rng: np.random.Generator) -> ListInputs:
         legal=legal,
         work=rng.random((nodes, devices)),
         slowness=rng.random((nodes, devices)),
+        duration=rng.random((nodes, devices)) / nodes,
         memory=0.3 * rng.random((nodes, devices)),
+        kind=rng.integers(nodes, size=nodes).astype(np.int32),
         window=rng.random((nodes, bins)),
         context=rng.normal(size=(nodes, len(CONTEXT))),
         order_features=rng.normal(size=(nodes, len(ORDER))),
         neighbor_offset=offset.astype(np.int32),
         neighbor=there.astype(np.int32),
         neighbor_bytes=3 * (flow + flow.T)[here, there],
+        from_neighbor=rng.random(len(here)) < 0.5,
         link_fixed=0.01 * links[0],
         link_per_byte=0.1 * links[1],
     )
@@ -71,13 +74,16 @@ def plain(nodes: int, **changes: np.ndarray) -> ListInputs:
         legal=np.ones((nodes, 2), bool),
         work=np.full((nodes, 2), 0.5),
         slowness=np.zeros((nodes, 2)),
+        duration=np.full((nodes, 2), 0.1),
         memory=np.full((nodes, 2), 0.1),
+        kind=np.arange(nodes, dtype=np.int32),
         window=np.ones((nodes, 1)),
         context=context,
         order_features=order,
         neighbor_offset=np.zeros(nodes + 1, np.int32),
         neighbor=np.zeros(0, np.int32),
         neighbor_bytes=np.zeros(0),
+        from_neighbor=np.zeros(0, bool),
         link_fixed=np.zeros((2, 2)),
         link_per_byte=np.zeros((2, 2)),
     )
@@ -93,6 +99,10 @@ def test_a_rule_does_what_its_feature_says():
     assert placed(plain(4), of_one("last", 1.0)) == [0, 0, 0, 0]
     assert placed(plain(4), of_one("unused", 1.0)) == [0, 1, 0, 0]
     assert placed(plain(2, slowness=np.array([[1, 0], [0, 1.0]])), of_one("slowness", -1.0)) == [1, 0]
+    # 1 would be done later where 0 is; 2 is like 0, and 3 like 1.
+    assert placed(plain(2), of_one("finish", -1.0)) == [0, 1]
+    alike = plain(4, kind=np.array([0, 1, 0, 1], np.int32))
+    assert placed(alike, of_one("unused", 2.0) + of_one("alike", 1.0)) == [0, 1, 0, 1]
     # 0.9 and 0.1 of a device are more than 0.85 of it, for the second of two.
     full = plain(2, memory=np.array([[0.9, 0.9], [0.1, 0.1]]))
     assert placed(full, of_one("full", -1.0)) == [0, 1]
@@ -104,6 +114,7 @@ def test_a_node_goes_to_its_neighbor_and_comes_back_to_one_that_was_decided_late
     arrays = {
         name: np.array(value, np.float64 if "bytes" in name else np.int32) for name, value in ends.items()
     }
+    arrays["from_neighbor"] = np.array([False, True, True, False])
     legal = np.array([[1, 0], [1, 1], [1, 1]], bool)
     inputs = plain(3, legal=legal, slowness=np.array([[0, 0], [0, 0], [1, 0.0]]), **arrays)
     rule = of_one("affinity", 1.0) + of_one("slowness", -2.0)
@@ -138,9 +149,11 @@ def test_no_node_and_no_rule():
                 "neighbor_offset": np.array([0, 1, 1], np.int32),
                 "neighbor": np.array([2], np.int32),
                 "neighbor_bytes": np.ones(1),
+                "from_neighbor": np.ones(1, bool),
             },
             "neighbor: 2 at 0 is no node",
         ),
+        ({"kind": np.array([0, 2], np.int32)}, "kind: 2 at 1 is no number of a node"),
     ],
 )
 def test_what_is_wrong_is_named(changes, message):

@@ -24,7 +24,7 @@ class OneNumber(snt.Module):
         self.policy = snt.Module()
         self.policy.number = tf.Variable(0.0)
         self.kind = PolicyKind("OneNumber", {"number": 1}, {})
-        self.seen, self.rates = [], []
+        self.seen, self.rates, self.reviews = [], [], []
 
     def learn(self, lesson, rate):
         self.seen.append(lesson)
@@ -32,6 +32,9 @@ class OneNumber(snt.Module):
         loss = self.loss_of(lesson)
         self.policy.number.assign_add(0.5 * (lesson - self.policy.number))
         return loss
+
+    def review(self, lessons):
+        self.reviews.append((len(self.seen), lessons))
 
     def loss_of(self, lesson):
         return tf.square(lesson - self.policy.number)
@@ -48,6 +51,9 @@ def test_each_lesson_once_an_epoch_in_an_order_of_the_seed(tmp_path):
         epochs = np.array(student.seen).reshape(4, 3)
         np.testing.assert_array_equal(np.sort(epochs, axis=1), np.tile(LESSONS, (4, 1)))
         assert len({tuple(epoch) for epoch in epochs}) > 1
+        assert student.reviews == [(end, LESSONS) for end in (3, 6, 9, 12)], (
+            "each epoch ends with all lessons"
+        )
     assert students[0].seen == students[1].seen != students[2].seen
 
 

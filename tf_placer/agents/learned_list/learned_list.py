@@ -1,9 +1,10 @@
-"""Learned list scheduler: its rule is taught on other programs, and adapted to this one by cross-entropy."""
+"""Learned list scheduler: its rules are taught on other programs, and adapted to this one by cross-entropy."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,16 +14,17 @@ import tensorflow as tf
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.evaluation.simulated import Evaluator, search_simulator
-from tf_placer.grouper.groups import Groups, ordered_groups
+from tf_placer.grouper.groups import Groups, ordered_groups, repeated_groups
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.ops.library import library
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, made_once
 
 _MOST = 2**20
 # As tf_placer/ops/cc/list_policy.h has them, which says what each is.
 FEATURES = (
     *("slowness", "load", "overfull", "balance", "rival", "transfer", "any_transfer", "affinity"),
     *("any_affinity", "indirect", "memory", "full", "unused", "last"),
+    *("finish", "any_finish", "idle", "alike", "alike_last"),
 )
 CONTEXT = ("one", "slack", "work", "problem_traffic", "parallel", "traffic", "open", "tightness")
 ORDER = ("place", "work", "slack", "bytes")
@@ -34,14 +36,14 @@ NUM_COEFFICIENTS = len(FEATURES) * len(CONTEXT) + len(ORDER) - 1
 class LearnedListConfig(Settings):
     """Settings for drawing rules of list scheduling, and for moving the search to the best ones."""
 
-    num_groups: int = setting(320, least=1, most=_MOST)  # most groups of units that are decided one by one
+    num_groups: int = setting(4096, least=1, most=_MOST)  # most groups of units that are decided one by one
     # Decisions for each group; after the first with all others in their places.
     passes: int = setting(3, least=1, most=_MOST)
     rules: int = setting(16, least=2, most=_MOST)  # B, drawn for each batch
     elites: int = setting(3, least=1, most=_MOST)  # of a batch that the distribution moves to
-    spread: float = setting(1.0, above=0)  # factor on the prior's spread at the beginning of a search
-    # File that ``train`` wrote, whose prior it begins with, "shipped" for the one that comes with
-    # tf_placer, or "" for an untaught one.
+    spread: float = setting(0.5, above=0)  # factor on ``SPREAD`` at the beginning of a search
+    # File that ``train`` wrote, whose rules it begins with, "shipped" for the one that comes with
+    # tf_placer, or "" for untaught ones.
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
 
     step: ClassVar[float] = 0.4  # share of the way that the mean moves to the elites
@@ -56,7 +58,9 @@ class ListInputs:
     legal: np.ndarray  # [V, D] bool, at least one True in each row
     work: np.ndarray  # [V, D] float64, of a node on a device, over what a device has to do in the mean
     slowness: np.ndarray  # [V, D] float64, logarithm of a node's time on a device over that on its fastest
+    duration: np.ndarray  # [V, D] float64, of a node's work, over the time of the step
     memory: np.ndarray  # [V, D] float64, what a node needs, over what the device holds
+    kind: np.ndarray  # [V] int32 in [0, V), equal for nodes that do the same in other layers and time steps
     # [V, T] float64, when in the step the work of a node could be done. The product of the windows of two
     # nodes is how much of the one falls into the time of the other.
     window: np.ndarray
@@ -66,6 +70,7 @@ class ListInputs:
     neighbor_offset: np.ndarray  # [V + 1] int32, where each node's neighbors begin
     neighbor: np.ndarray  # [E] int32; each of two neighbors has the other
     neighbor_bytes: np.ndarray  # [E] float64, that flow between them, either way: the same at both ends
+    from_neighbor: np.ndarray  # [E] bool, whether they come from the neighbor
     # [D, D] float64, what a message takes beside its bytes, over the time of the step; 0 on the diagonal
     link_fixed: np.ndarray
     link_per_byte: np.ndarray  # [D, D] float64, what a byte takes, alike
@@ -124,13 +129,14 @@ class Rules:
         self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
 
 
-INPUTS_VERSION = 1  # of ``list_inputs``: rules that were taught with another version mean something else
+INPUTS_VERSION = 2  # of ``list_inputs``: rules that were taught with another version mean something else
 
 _BINS = 32  # T
 _FAST = 1.5  # a fast device takes at most 1.5 times as long as the fastest one for all of the work
 _SLOWEST = 4.0  # of slowness
 _WITHIN = -2.0, 2.0  # limits on the inputs of a rule's coefficients
 _LITTLE = 1e-3
+_LARGEST = 10  # nodes, and pairs of neighbors, whose share tells whether a few are most of the step
 
 
 def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
@@ -162,6 +168,7 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     order = np.lexsort((neighbor, -amount, node))
     offset = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes.count))])
     neighbor_bytes = amount[order]
+    kind = np.unique(made_once(repeated_groups, problem)[nodes.first_unit], return_inverse=True)[1]
     own_bytes = np.add.reduceat(np.append(neighbor_bytes, 0.0), offset[:-1]) * (np.diff(offset) > 0)
     # Share of the step that a node's work could wait, weighted by the time of its ops.
     op_slack = 1 - (graph.top_level_ns + graph.bottom_level_ns) / chain_ns
@@ -197,16 +204,53 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
         legal=nodes.legal,
         work=work_ns / share_ns,
         slowness=np.clip(np.log(np.maximum(work_ns, 1.0) / least_ns[:, np.newaxis]), 0.0, _SLOWEST),
+        duration=work_ns / step_ns,
         memory=need_bytes[:, np.newaxis] / capacity_bytes,
+        kind=kind.astype(np.int32),
         window=window * np.sqrt(_BINS * share_ns / chain_ns),
         context=np.stack([column * ones for column in context], axis=1),
         order_features=np.stack([place, log_work, slack, np.log1p(share)], axis=1),
         neighbor_offset=offset.astype(np.int32),
         neighbor=neighbor[order].astype(np.int32),
         neighbor_bytes=neighbor_bytes,
+        from_neighbor=order >= len(nodes.edges),
         link_fixed=link_fixed,
         link_per_byte=link_per_byte,
     )
+
+
+def gate_features(inputs: ListInputs) -> np.ndarray:
+    """[F] float64: what the choice of a rule depends on, of V nodes and D devices; finite and without units."""
+    (nodes, devices), ends = inputs.legal.shape, len(inputs.neighbor)
+    work = np.where(inputs.legal, inputs.work, np.inf).min(axis=1)
+    share = work / max(work.sum(), _LITTLE)
+    slowness = np.sort(share @ np.where(inputs.legal, inputs.slowness, _SLOWEST))  # [D], of all work
+    window = share @ inputs.window  # [T], when there is work
+    links, num_bytes = max(devices * (devices - 1), 1), inputs.neighbor_bytes.sum()
+    message, byte = (matrix.sum() / links for matrix in (inputs.link_fixed, inputs.link_per_byte))
+    of_kind = np.bincount(inputs.kind)
+    context = dict(zip(CONTEXT, inputs.context.T, strict=True))
+    sizes = [
+        *(devices, nodes, ends / nodes, (of_kind > 0).sum() / nodes, of_kind.max() / nodes, message * ends),
+        *(byte * num_bytes, (share**2).sum(), np.sort(share)[-_LARGEST:].sum()),
+        np.sort(inputs.neighbor_bytes)[-2 * _LARGEST :].sum() / max(num_bytes, 1.0),
+    ]
+    slower = slowness[1:] if devices > 1 else np.zeros(1)
+    return np.concatenate(
+        [
+            [context[name][0] for name in ("problem_traffic", "parallel", "tightness")],
+            [share @ context[name] for name in ("slack", "work", "traffic")],
+            [context["traffic"].mean(), context["work"].std()],
+            np.log(np.array(sizes) + _LITTLE**2),
+            [slower.mean(), slowness[min(1, devices - 1)], slowness[max(devices - 2, 0)], slowness.std()],
+            [np.diff(inputs.neighbor_offset).max() / nodes, window.max(), (window**2).sum()],
+            [inputs.memory.sum(axis=0).min()],
+        ]
+    )
+
+
+NUM_GATE_FEATURES = 26
+"""F."""
 
 
 class ListPlacer:
@@ -218,6 +262,7 @@ class ListPlacer:
         self._inputs = list_inputs(problem, self._groups)
         self._passes = config.passes
         self._certain, self._likely = repairs(problem)
+        self.features = gate_features(self._inputs)  # [F]
 
     def __call__(self, rules: np.ndarray) -> np.ndarray:
         """[B, U] int32 legal placements by rules [B, P]; units move from full devices to devices with room."""
@@ -228,36 +273,89 @@ class ListPlacer:
 _UNTAUGHT = {"slowness": -2.0, "load": -0.3, "rival": -0.5, "transfer": -1.0, "affinity": 1.0}
 _UNTAUGHT |= {"full": -3.0, "overfull": -0.5}  # by hand: speed of the op, crossing bytes, full devices
 _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
+_RULES = 16  # R
+_RIDGE = 0.3  # penalty of the gate
+_CENTERS = 512  # M, problems that the gate remembers
+_WIDTH = 5.0  # of its kernel, in standard deviations of a feature
+_FARTHEST = 3.0  # from the mean, in standard deviations
+
+_OF_FEATURES = np.full((len(FEATURES), len(CONTEXT)), _SPREAD_OF_CONTEXT)
+_OF_FEATURES[:, CONTEXT.index("one")] = _SPREAD_OF_FEATURES
+SPREAD = np.append(_OF_FEATURES, np.full(NUM_COEFFICIENTS - _OF_FEATURES.size, _SPREAD_OF_ORDER))
+"""[P] float64 standard deviations of a rule's coefficients."""
 
 
-class RulePrior(snt.Module):
-    """Independent normal distributions of the P coefficients of a rule.
+class RuleMixture(snt.Module):
+    """R rules, and a gate that expects how fast each is on a problem; all is taught.
 
-    The ``mean``, a [P] float64 variable, is taught; the standard deviations ``spread`` are fixed.
+    A rule that spreads a program over all devices and a rule that keeps it on one are both good, and their mean is not:
+    so there are several (a mixture of experts: Jacobs et al. 1991). The gate is a ridge regression with a Gaussian
+    kernel: a rule will do as it did on the taught problems that are like this one.
     """
 
     def __init__(self) -> None:
-        """Begins at a rule written by hand."""
-        super().__init__(name="rule_prior")
-        mean = np.zeros((len(FEATURES), len(CONTEXT)))
+        """Begins at a rule written by hand, the first for any problem, and draws around that rule."""
+        super().__init__(name="rule_mixture")
+        by_hand = np.zeros(NUM_COEFFICIENTS)
         for feature, value in _UNTAUGHT.items():
-            mean[FEATURES.index(feature), CONTEXT.index("one")] = value
-        spread = np.full_like(mean, _SPREAD_OF_CONTEXT)
-        spread[:, CONTEXT.index("one")] = _SPREAD_OF_FEATURES
-        order = NUM_COEFFICIENTS - mean.size
-        self.mean = tf.Variable(np.append(mean, np.zeros(order)), name="mean")
-        self.spread = np.append(spread, np.full(order, _SPREAD_OF_ORDER))
+            by_hand[FEATURES.index(feature) * len(CONTEXT) + CONTEXT.index("one")] = value
+        noise = np.random.default_rng(0).standard_normal((_RULES, NUM_COEFFICIENTS))
+        noise[0] = 0
+        self.rules = tf.Variable(by_hand + SPREAD * noise, name="rules")  # [R, P]
+        # Features of the taught problems: means and standard deviations [2, F].
+        self.scale = tf.Variable(
+            np.stack([np.zeros(NUM_GATE_FEATURES), np.ones(NUM_GATE_FEATURES)]), name="scale"
+        )
+        self.centers = tf.Variable(np.zeros((_CENTERS, NUM_GATE_FEATURES)), name="centers")  # [M, F], scaled
+        # [M + 1, R], of the logarithm of the time over the best single device's; the last row is for any problem.
+        gate = np.zeros((_CENTERS + 1, _RULES))
+        gate[-1, 1:] = 1.0
+        self.gate = tf.Variable(gate, name="gate")
+
+    def expected(self, features: np.ndarray) -> np.ndarray:
+        """[N, R] logarithms of times, for problems of ``features`` [N, F]."""
+        log_time: np.ndarray = self._kernel(features) @ self.gate.numpy()
+        return log_time
+
+    def ordered(self, features: np.ndarray) -> np.ndarray:
+        """[R, P] rules for a problem of ``features`` [F], the one that should be fastest first."""
+        order = np.argsort(self.expected(features[np.newaxis])[0], kind="stable")
+        rules: np.ndarray = self.rules.numpy()[order]
+        return rules
+
+    def fit(self, features: np.ndarray, log_time: np.ndarray, generator: np.random.Generator) -> None:
+        """Fits the gate to what rules took [N, R] on problems [N, F], M of which are its centers."""
+        self.scale.assign([features.mean(axis=0), features.std(axis=0) + _LITTLE])
+        centers = np.resize(generator.permutation(len(features)), _CENTERS)
+        self.centers.assign(self._scaled(features[centers]))
+        kernel, among = self._kernel(features)[:, :-1], self._kernel(features[centers])[:, :-1]
+        mean = log_time.mean(axis=0)
+        normal = kernel.T @ kernel + _RIDGE * among + _LITTLE**2 * np.eye(_CENTERS)
+        self.gate.assign(
+            np.concatenate([np.linalg.solve(normal, kernel.T @ (log_time - mean)), mean[np.newaxis]])
+        )
+
+    def _scaled(self, features: np.ndarray) -> np.ndarray:
+        mean, deviation = self.scale.numpy()
+        scaled: np.ndarray = np.clip((features - mean) / deviation, -_FARTHEST, _FARTHEST)
+        return scaled
+
+    def _kernel(self, features: np.ndarray) -> np.ndarray:
+        """[N, M + 1], how near problems are to the centers; 1 in the last column."""
+        apart = self._scaled(features)[:, np.newaxis] - self.centers.numpy()
+        near = np.exp(-(apart**2).sum(axis=2) / (2 * _WIDTH**2))
+        return np.pad(near, ((0, 0), (0, 1)), constant_values=1.0)
 
 
-RULE_VERSION = 1  # of the form of a rule: coefficients that were taught for another one cannot be used
+RULE_VERSION = 2  # of the form of a rule: coefficients that were taught for another one cannot be used
 
 
-RULE_KIND = PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
+RULE_KIND = PolicyKind(RuleMixture.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
 
 
-_BATCHES = 8  # of a search in a teaching step
-_STEP = 0.3  # share of the way to the end of a search
-_WORST = 4.0  # a step that does not fit, or takes longer, counts as 4 times the reference
+_BATCHES = 6  # of a search in a teaching step
+_WORST = 6.0  # a step that does not fit, or takes longer, counts as 6 times the reference
+_CANDIDATES = 96  # of an epoch that are tried on every problem
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -266,72 +364,99 @@ class ListLesson:
 
     placer: ListPlacer
     evaluator: Evaluator
-    reference_s: float  # seconds that losses are relative to
+    reference_s: float  # seconds that losses are relative to, of the best single device
+
+    def losses(self, rules: np.ndarray) -> np.ndarray:
+        """[B], logarithms of the times by rules [B, P] over the best single device's."""
+        runtime_s = np.nan_to_num(self.evaluator.evaluate(self.placer(rules)).runtime_s, nan=np.inf)
+        return np.log(np.minimum(runtime_s / self.reference_s, _WORST))
 
 
 class LearnedListStudent(snt.Module):
-    """Teaches a ``RulePrior`` to be near the final rules of searches; a ``Student``.
+    """Teaches a ``RuleMixture``; a ``Student``.
 
-    A step searches one problem from the prior on, and moves the prior part of the way to the end of
-    the search (Reptile: Nichol, Achiam & Schulman 2018, with the cross-entropy method for the inner
-    steps). So the prior's mean is a good rule by itself, and a few batches from the best one for a
-    program.
+    A step searches one problem from its fastest rule on, by cross-entropy. What the searches of an epoch end at are
+    candidates: each is tried on every problem, and those stay that together are the fastest, taken greedily (Hydra: Xu,
+    Hoos & Leyton-Brown 2010). So the first few placements of a new program are by rules that differ, and one of them is
+    near the final rule of its search. The gate is fitted to the times of that trial.
     """
 
     tasks = ()
     levels = 0
 
     def __init__(self, config: LearnedListConfig, seed: int):
-        """Begins with an untaught prior."""
+        """Begins with untaught rules."""
         super().__init__(name="learned_list_student")
         self._config = config
         self._seed = seed
-        self.policy = RulePrior()
+        self.policy = RuleMixture()
         self.kind = RULE_KIND
         self.updates = tf.Variable(0, trainable=False, name="updates")
+        self._candidates: list[np.ndarray] = []
 
     def meets(self, problem: Problem, plans: np.ndarray | None = None) -> ListLesson:
         """The problem with an evaluator; plans are ignored."""
         del plans
         evaluator = search_simulator(problem)
         singles = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
-        single_s = float(np.nanmin(evaluator.evaluate(singles).runtime_s))
-        return ListLesson(ListPlacer(problem, self._config), evaluator, single_s)
+        single_s = evaluator.evaluate(singles).runtime_s
+        # Where no device holds the program, what it would take there.
+        reference_s = np.nanmin([*single_s, np.inf])
+        if np.isinf(reference_s):
+            reference_s = problem.compute_ns.sum(axis=0).min() / 1e9
+        return ListLesson(ListPlacer(problem, self._config), evaluator, float(reference_s))
 
     def learn(self, lesson: ListLesson, rate: tf.Tensor) -> tf.Tensor:
-        """Searches the problem, moves the prior by ``rate`` of a step, and returns the previous ``loss_of``."""
-        mean = self.policy.mean.numpy()
-        rules, first_s = Rules(mean, self.policy.spread, self._config), np.inf
+        """Searches the problem, the wider the larger ``rate``, and returns the lesson's ``loss_of``."""
+        drawn = self.policy.ordered(lesson.placer.features)
+        losses = lesson.losses(drawn)
+        loss, least, candidate = losses[0], losses.min(), drawn[losses.argmin()]
+        rules = Rules(candidate, float(rate) * SPREAD, self._config)
         for batch in range(_BATCHES):
             drawn = rules.draw(np.random.default_rng([self._seed, 0x1E5, int(self.updates), batch]))
-            measured = lesson.evaluator.evaluate(lesson.placer(drawn))
-            times_s = np.nan_to_num(measured.runtime_s, nan=np.inf)
-            first_s = times_s[0] if not batch else first_s
-            rules.learn(drawn, times_s)
-        self.policy.mean.assign(mean + float(rate) * _STEP * (rules.mean - mean))
+            losses = lesson.losses(drawn)
+            rules.learn(drawn, losses)
+            if losses.min() < least:
+                least, candidate = losses.min(), drawn[losses.argmin()]
+        self._candidates.append(candidate)
         self.updates.assign_add(1)
-        return tf.constant(np.log(min(float(first_s) / lesson.reference_s, _WORST)), tf.float32)
+        return tf.constant(loss, tf.float32)
+
+    def review(self, lessons: Sequence[ListLesson]) -> None:
+        """Chooses among the rules and the candidates of the epoch, and fits the gate."""
+        generator = np.random.default_rng([self._seed, 0x1E6, int(self.updates)])
+        sample = generator.permutation(len(self._candidates))[:_CANDIDATES]
+        rules = np.concatenate([self.policy.rules.numpy(), np.array(self._candidates)[sample]])
+        losses = np.array([lesson.losses(rules) for lesson in lessons])
+        least, chosen = np.full((len(lessons), 1), np.log(_WORST)), []
+        for _ in range(_RULES):
+            chosen.append(int(np.minimum(losses, least).mean(axis=0).argmin()))
+            least = np.minimum(least, losses[:, chosen[-1:]])
+        self.policy.rules.assign(rules[chosen])
+        features = np.array([lesson.placer.features for lesson in lessons])
+        self.policy.fit(features, losses[:, chosen], generator)
+        self._candidates.clear()
 
     def loss_of(self, lesson: ListLesson) -> tf.Tensor:
-        """Scalar float32, log of the step's time by the prior's mean over the best single device's."""
-        measured = lesson.evaluator.evaluate(lesson.placer(self.policy.mean.numpy()[np.newaxis]))
-        runtime_s = float(np.nan_to_num(measured.runtime_s, nan=np.inf)[0])
-        return tf.constant(np.log(min(runtime_s / lesson.reference_s, _WORST)), tf.float32)
+        """Scalar float32, log of the step's time by the likeliest rule over the best single device's."""
+        rules = self.policy.ordered(lesson.placer.features)
+        return tf.constant(lesson.losses(rules[:1])[0], tf.float32)
 
 
 class LearnedList:
-    """Searches the rules of a list scheduler, from a prior that was learned on other programs.
+    """Searches the rules of a list scheduler, from rules on that were learned on other programs.
 
-    Groups of units are placed one after the other, each on the device with the largest sum of
-    features: the work of the device and its times, its contents, the traffic. The sum's
-    coefficients depend on the group and the problem. The cross-entropy method searches these
-    coefficients, not the plan: a hundred numbers express any plan by some rule, so that a few
-    hundred placements find the rule of this program. The prior is near the final rules of such
-    searches on other programs (``LearnedListStudent``): the first placement is learned alone.
+    Groups of units are placed one after the other, each on the device with the largest sum of features: the work of the
+    device and its times, its contents, the traffic, when the group would be done, and where its like in other layers
+    went. The sum's coefficients depend on the group and the problem. Features are of a device and not of its name: what
+    is equal is interchangeable, and any number of devices will do. The cross-entropy method searches the coefficients,
+    not the plan: some hundred numbers express any plan by some rule, so that a few hundred placements find the rule of
+    this program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``); the
+    first of these is the one that should be, by features of the problem alone.
 
-    A learned rule over the state of a list schedule is used by DOPPLER (2025) and by dispatching
-    rules of job shops; the search in the space of a policy's parameters is that of evolution
-    strategies (Salimans et al. 2017). It is no ``Learner``: it draws rules, not decisions.
+    A learned rule over the state of a list schedule is used by DOPPLER (2025) and by dispatching rules of job shops;
+    the search in the space of a policy's parameters is that of evolution strategies (Salimans et al. 2017). It is no
+    ``Learner``: it draws rules, not decisions.
     """
 
     def __init__(
@@ -340,30 +465,37 @@ class LearnedList:
         config: LearnedListConfig,
         start: np.ndarray | None,
         seed: int,
-        prior: RulePrior | None = None,
+        mixture: RuleMixture | None = None,
     ) -> None:
-        """Describes the problem, and takes a given prior or the weights' one; ``start`` is ignored."""
+        """Describes the problem, and takes given rules or the weights' ones; ``start`` is ignored."""
         del start
-        if prior is None:
-            prior = RulePrior()
+        if mixture is None:
+            mixture = RuleMixture()
             if config.weights:
-                restore_weights(weights_path(config.weights, __file__), RULE_KIND, prior)
+                restore_weights(weights_path(config.weights, __file__), RULE_KIND, mixture)
         self._placer = ListPlacer(problem, config)
-        self._rules = Rules(prior.mean.numpy(), config.spread * prior.spread, config)
+        self._taught = mixture.ordered(self._placer.features)
+        self._rules = Rules(self._taught[0], config.spread * SPREAD, config)
         self._seed, self._updates = seed, 0
 
     def propose(self) -> np.ndarray:
-        """[B, U] int32 legal placements; at first the one by the mean of the prior, then by draws."""
+        """[B, U] int32 legal placements: at first by the R taught rules, the likeliest first, then by draws."""
         return self._placer(self._drawn())
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Moves towards the rules of the fastest placements."""
+        """Moves towards the rules of the fastest placements; after the taught ones to the fastest of them."""
         del device_of_unit
-        self._rules.learn(self._drawn(), np.asarray(runtime_s, np.float64))
+        runtime_s = np.asarray(runtime_s, np.float64)
+        if self._updates:
+            self._rules.learn(self._drawn(), runtime_s)
+        else:
+            self._rules.mean = self._taught[runtime_s.argmin()]
         self._updates += 1
 
     def _drawn(self) -> np.ndarray:
         """[B, P] rules of this batch, the same until ``learn``."""
+        if not self._updates:
+            return self._taught
         return self._rules.draw(np.random.default_rng([self._seed, 0x115, self._updates]))
 
     def state(self) -> dict[str, Any]:
@@ -380,11 +512,11 @@ class LearnedList:
 SPEC = MethodSpec(
     name="learned_list",
     kind=Kind.IMPROVING,
-    summary="A list scheduler; its rule was learned on other programs, and is searched for on this one.",
+    summary="A list scheduler; its rules were learned on other programs, and are searched for on this one.",
     build=LearnedList,
     config=LearnedListConfig,
     ignores=("single units of a group", "the simulator's order", "peaks of memory"),
     roles=frozenset({Role.MEMBER, Role.OPENING}),
-    versions={"rules": 1},
+    versions={"rules": 2},
     student=LearnedListStudent,
 )

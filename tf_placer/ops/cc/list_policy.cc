@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace tf_placer {
@@ -22,6 +23,9 @@ std::string CheckListArrays(const ListArrays& arrays) {
     if (std::none_of(legal, legal + devices, [](bool one) { return one; })) {
       return "legal: node " + std::to_string(v) + " has no device";
     }
+    if (arrays.kind[v] < 0 || arrays.kind[v] >= arrays.num_nodes) {
+      return "kind: " + std::to_string(arrays.kind[v]) + " at " + std::to_string(v) + " is no number of a node";
+    }
     if (arrays.neighbor_offset[v] > arrays.neighbor_offset[v + 1]) {
       return "neighbor_offset: not ascending at " + std::to_string(v);
     }
@@ -40,21 +44,23 @@ std::string CheckListArrays(const ListArrays& arrays) {
 ListPolicy::ListPolicy(const ListArrays& arrays)
     : arrays_(arrays),
       total_bytes_(arrays.num_nodes),
-      free_(arrays.num_nodes),
       load_(arrays.num_devices),
       memory_(arrays.num_devices),
       busy_(arrays.num_devices * arrays.num_bins),
       near_bytes_(arrays.num_nodes * arrays.num_devices),
       near_count_(arrays.num_nodes * arrays.num_devices),
       nodes_on_(arrays.num_devices),
+      alike_(arrays.num_nodes * arrays.num_devices),
+      last_alike_(arrays.num_nodes),
+      done_(arrays.num_devices),
+      end_(arrays.num_devices),
+      end_of_node_(arrays.num_nodes),
       coefficients_of_node_(kFeatures),
       scores_(arrays.num_devices),
       features_(arrays.num_devices * kFeatures),
       order_(arrays.num_nodes),
       keys_(arrays.num_nodes) {
   for (int64_t v = 0; v < arrays.num_nodes; ++v) {
-    const bool* const legal = arrays.legal + v * arrays.num_devices;
-    free_[v] = std::count(legal, legal + arrays.num_devices, true) > 1;
     double total = 0;
     for (int32_t e = arrays.neighbor_offset[v]; e < arrays.neighbor_offset[v + 1]; ++e) {
       total += arrays.neighbor_bytes[e];
@@ -66,24 +72,29 @@ ListPolicy::ListPolicy(const ListArrays& arrays)
 void ListPolicy::Place(const double* coefficients, int passes, int32_t* device_of_node_v) {
   device_of_node_ = device_of_node_v;
   last_ = kNowhere;
-  for (auto* state : {&load_, &memory_, &busy_, &near_bytes_, &near_count_}) std::fill(state->begin(), state->end(), 0);
+  for (auto* state : {&load_, &memory_, &busy_, &near_bytes_, &near_count_, &end_of_node_}) {
+    std::fill(state->begin(), state->end(), 0);
+  }
   std::fill(nodes_on_.begin(), nodes_on_.end(), 0);
+  std::fill(alike_.begin(), alike_.end(), 0);
+  std::fill(last_alike_.begin(), last_alike_.end(), kNowhere);
   std::fill_n(device_of_node_, arrays_.num_nodes, kNowhere);
   const double* const order_coefficients = coefficients + kFeatures * kContext - 1;  // kPlace has none
   for (int64_t v = 0; v < arrays_.num_nodes; ++v) {
     const double* const features = arrays_.order_features + v * kOrder;
     keys_[v] = features[kPlace];
     for (int k = kPlace + 1; k < kOrder; ++k) keys_[v] += order_coefficients[k] * features[k];
-    if (free_[v]) continue;
+    // What has no choice is there from the beginning.
     const bool* const legal = arrays_.legal + v * arrays_.num_devices;
+    if (std::count(legal, legal + arrays_.num_devices, true) > 1) continue;
     Put(v, std::find(legal, legal + arrays_.num_devices, true) - legal, 1);
   }
   std::iota(order_.begin(), order_.end(), 0);
   std::stable_sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) { return keys_[a] < keys_[b]; });
   for (int pass = 0; pass < passes; ++pass) {
+    std::fill(done_.begin(), done_.end(), 0);
     for (const int64_t node : order_) {
-      if (!free_[node]) continue;
-      if (pass > 0) Put(node, device_of_node_[node], -1);
+      if (device_of_node_[node] != kNowhere) Put(node, device_of_node_[node], -1);
       Decide(coefficients, node);
     }
   }
@@ -95,6 +106,7 @@ void ListPolicy::Put(int64_t node, int32_t device, double sign) {
   load_[device] += work;
   memory_[device] += sign * arrays_.memory[node * devices + device];
   nodes_on_[device] += sign > 0 ? 1 : -1;
+  alike_[arrays_.kind[node] * devices + device] += sign > 0 ? 1 : -1;
   for (int64_t t = 0; t < bins; ++t) busy_[device * bins + t] += work * arrays_.window[node * bins + t];
   for (int32_t e = arrays_.neighbor_offset[node]; e < arrays_.neighbor_offset[node + 1]; ++e) {
     const int64_t there = arrays_.neighbor[e] * devices + device;
@@ -113,17 +125,32 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
   const bool* const legal = arrays_.legal + node * devices;
 
   std::fill(features_.begin(), features_.end(), 0);
-  double open = 0, most = 0;
+  const int32_t* const alike = alike_.data() + arrays_.kind[node] * devices;
+  const double all_alike = std::max(std::accumulate(alike, alike + devices, 0), 1);
+  double open = 0, most = 0, earliest = std::numeric_limits<double>::max();
+  std::fill(end_.begin(), end_.end(), 0);  // at first when all that the node reads is there
   for (int32_t e = arrays_.neighbor_offset[node]; e < arrays_.neighbor_offset[node + 1]; ++e) {
-    const int32_t other = arrays_.neighbor[e];
-    if (device_of_node_[other] != kNowhere) continue;
+    const int32_t other = arrays_.neighbor[e], source = device_of_node_[other];
     const double bytes = arrays_.neighbor_bytes[e];
+    if (source != kNowhere) {
+      for (int64_t d = 0; d < devices && arrays_.from_neighbor[e]; ++d) {
+        const int64_t link = source * devices + d;
+        const double transfer = arrays_.link_fixed[link] + bytes * arrays_.link_per_byte[link];
+        end_[d] = std::max(end_[d], end_of_node_[other] + transfer);
+      }
+      continue;
+    }
     open += bytes;
     for (int64_t d = 0; d < devices; ++d) {
       features_[d * kFeatures + kIndirect] += bytes * near_bytes_[other * devices + d] / (total_bytes_[other] * total);
     }
   }
-  for (int64_t d = 0; d < devices; ++d) most = std::max(most, load_[d] + work[d]);
+  for (int64_t d = 0; d < devices; ++d) {
+    most = std::max(most, load_[d] + work[d]);
+    features_[d * kFeatures + kIdle] = std::log1p(std::max(end_[d] - done_[d], 0.0) * kAnyTransferScale) / 3;
+    end_[d] = std::max(end_[d], done_[d]) + arrays_.duration[node * devices + d];
+    if (legal[d]) earliest = std::min(earliest, end_[d]);
+  }
   for (int64_t d = 0; d < devices; ++d) {
     double* const feature = features_.data() + d * kFeatures;
     double transfer = 0, rival = 0;
@@ -133,6 +160,7 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
     }
     for (int64_t t = 0; t < bins; ++t) rival += arrays_.window[node * bins + t] * busy_[d * bins + t];
     const double affinity = std::max(near_bytes[d], 0.0) / total;
+    const double later = std::max(end_[d] - earliest, 0.0);
     const double memory = memory_[d] + arrays_.memory[node * devices + d];
     feature[kSlowness] = arrays_.slowness[node * devices + d];
     feature[kLoad] = load_[d];
@@ -147,6 +175,10 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
     feature[kFull] = std::clamp((memory - kRoom) * kFullScale, 0.0, kMostFull);
     feature[kUnused] = nodes_on_[d] == 0;
     feature[kLast] = d == last_;
+    feature[kFinish] = std::min(later * kTransferScale, kMostTransfer);
+    feature[kAnyFinish] = std::log1p(later * kAnyTransferScale) / 3;
+    feature[kAlike] = alike[d] / all_alike;
+    feature[kAlikeLast] = d == last_alike_[arrays_.kind[node]];
   }
   for (int f = 0; f < kFeatures; ++f) {
     double sum = 0;
@@ -164,7 +196,8 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
     if (legal[d] && (best == kNowhere || score > scores_[best])) best = d;
   }
   Put(node, best, 1);
-  last_ = best;
+  end_of_node_[node] = done_[best] = end_[best];
+  last_ = last_alike_[arrays_.kind[node]] = best;
 }
 
 }  // namespace tf_placer

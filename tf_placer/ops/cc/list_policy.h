@@ -15,13 +15,16 @@ struct ListArrays {
   const bool* legal = nullptr;               // [V, D]
   const double* work = nullptr;              // [V, D] shares of what a device has in the mean
   const double* slowness = nullptr;          // [V, D] logarithm of the time over the fastest device's
+  const double* duration = nullptr;          // [V, D] shares of the step
   const double* memory = nullptr;            // [V, D] shares of what a device holds
+  const int32_t* kind = nullptr;             // [V] in [0, V), equal for nodes that do the same
   const double* window = nullptr;            // [V, T] when in the step the work could be done
   const double* context = nullptr;           // [V, kContext]; that of kOpen is not read
   const double* order_features = nullptr;    // [V, kOrder]
   const int32_t* neighbor_offset = nullptr;  // [V + 1]
   const int32_t* neighbor = nullptr;         // [E]
   const double* neighbor_bytes = nullptr;    // [E]
+  const bool* from_neighbor = nullptr;       // [E] whether the bytes come from the neighbor
   const double* link_fixed = nullptr;        // [D, D] from row to column, shares of the step; 0 on the diagonal
   const double* link_per_byte = nullptr;     // [D, D]
 };
@@ -33,8 +36,9 @@ std::string CheckListArrays(const ListArrays& arrays);
 //
 //   score(v, d) = sum_f (sum_c policy[f, c] context_c(v)) feature_f(v, d);
 //
-// features are of what is decided already: what each device has to do, holds, and would have to be sent. After the
-// first pass each node is taken away and decided again, with all others in their places.
+// features are of what is decided already: what each device has to do, holds, and would have to be sent, when it would
+// be done, and where nodes went that do the same in other layers. After the first pass each node is taken away and
+// decided again, with all others in their places.
 class ListPolicy {
  public:
   // Features of a node on a device.
@@ -53,6 +57,11 @@ class ListPolicy {
     kFull,         // more than it should
     kUnused,       // nothing is on it
     kLast,         // the node before went there
+    kFinish,       // when it would end there, after the earliest end anywhere
+    kAnyFinish,    // its logarithm
+    kIdle,         // logarithm of how long the device would wait for what the node reads
+    kAlike,        // share of the decided nodes of its kind that are there
+    kAlikeLast,    // the last one of its kind went there
     kFeatures,
   };
   // What the coefficients depend on.
@@ -85,10 +94,11 @@ class ListPolicy {
 
   const ListArrays& arrays_;
   std::vector<double> total_bytes_;                    // [V]
-  std::vector<uint8_t> free_;                          // [V] whether there is a choice
   std::vector<double> load_, memory_, busy_;           // [D], [D], [D, T]
   std::vector<double> near_bytes_, near_count_;        // [V, D] of decided neighbors
   std::vector<int64_t> nodes_on_;                      // [D]
+  std::vector<int32_t> alike_, last_alike_;            // [V, D], [V] by kind: nodes there, device of the last one
+  std::vector<double> done_, end_, end_of_node_;       // [D], [D], [V] of the pass: devices, the node on each, nodes
   std::vector<double> coefficients_of_node_, scores_;  // [kFeatures], [D]
   std::vector<double> features_;                       // [D, kFeatures]
   std::vector<int64_t> order_;
