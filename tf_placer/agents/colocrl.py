@@ -183,13 +183,11 @@ def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
     """Groups the units by the configuration's rules."""
     tied = np.arange(problem.num_units)
     if config.colocate:
-        tied = tied_by_rules(problem, config.step_pattern, config.layer_pattern, config.largest_share)
+        tied = tied_by_rules(problem, config)
     return tied_groups(problem, tied, config.max_groups)
 
 
-def tied_by_rules(
-    problem: Problem, step_pattern: str, layer_pattern: str, largest_share: float
-) -> np.ndarray:
+def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
     """[U] int64 keys of the units that the rules bring together (Mirhoseini et al. 2017, section 3.3).
 
     1. Gradients go with what they differentiate (``default_groups``); variables are with their updates already.
@@ -197,7 +195,7 @@ def tied_by_rules(
     3. Steps of an unrolled layer are a group each (``unrolled_calls``), and so are layers (``name_scope``).
 
     The rules of names come first, because the second one treats their groups as ops. Where that one brings more than
-    ``largest_share`` of all work together, all groups are kept below. Patterns are as in ``ColocRlConfig``.
+    ``largest_share`` of all work together, all groups are kept below.
     """
     # The ops as the rules read them; what has no bytes is a control edge.
     graph = problem.op_graph
@@ -216,9 +214,9 @@ def tied_by_rules(
     )
     work_ns = problem.fastest_ns().astype(np.float64)
     by_name: list[Heuristic] = [default_groups]
-    by_name += [unrolled_calls(step_pattern)] if step_pattern else []
-    by_name += [name_scope(layer_pattern)] if layer_pattern else []
-    most = largest_share * work_ns.sum()
+    by_name += [unrolled_calls(config.step_pattern)] if config.step_pattern else []
+    by_name += [name_scope(config.layer_pattern)] if config.layer_pattern else []
+    most = config.largest_share * work_ns.sum()
     units = extend_units(index, problem.unit_of_op, [*by_name, single_consumer()])
     if most and np.bincount(units.unit_of_op, work_ns).max() > most:
         limited = single_consumer(weight_of_op=work_ns, most=most)
@@ -237,7 +235,7 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
     """
     classes = legality_classes(problem.allowed)
     groups = Groups.of(problem, tied.astype(np.int64) * (len(classes.legal) + 1) + classes.class_of_unit + 1)
-    chosen = _with_choice(groups)
+    chosen = np.flatnonzero(groups.legal.sum(axis=1) > 1)
     if len(chosen) > most:
         # Folded into min-cut parts of the groups of each class; undecided units have the key -1.
         coarse = groups.coarse_problem()
@@ -252,7 +250,7 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
             key[members] = used + np.unique(parts[members], return_inverse=True)[1]
             used = int(key.max()) + 1
         groups = Groups.of(problem, key[groups.group_of_unit])
-        chosen = _with_choice(groups)
+        chosen = np.flatnonzero(groups.legal.sum(axis=1) > 1)
     if not len(chosen):
         return Groups(problem, np.ones(problem.num_units, np.int32), classes.legal)
     # Ops that take no time come behind all others.
@@ -261,10 +259,6 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
     begins = np.full(groups.count, 2 * problem.num_ops)
     np.minimum.at(begins, groups.group_of_unit[problem.unit_of_op], position)
     return groups.reordered(chosen[np.argsort(begins[chosen], kind="stable")])
-
-
-def _with_choice(groups: Groups) -> np.ndarray:
-    return np.flatnonzero(groups.legal.sum(axis=1) > 1)
 
 
 class ColocRlPolicy(SequencePolicy):

@@ -345,40 +345,33 @@ def build_placer(placer: Seq2SeqPlacer, width: int) -> None:
 def prior_choices(
     problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
 ) -> DeviceChoices:
-    """The devices of a problem for groups that lean to a plan.
+    """The devices of a problem for groups that lean to a plan (``bounded_prior_logits``).
 
-    ``legal`` is [G, D] bool, the plan [G] legal devices. Of the settings start_probability,
-    tanh_constant and temperature are read, see ``bounded_prior_logits``.
+    ``legal`` is [G, D] bool, the plan [G] legal devices.
     """
-    limits = config.start_probability, config.tanh_constant, config.temperature
-    prior_logits = bounded_prior_logits(device_of_group, legal, *limits)
     return DeviceChoices(
         features=tf.constant(device_features(problem.cluster)),
         number=tf.constant(device_numbers(problem.cluster)),
         legal=tf.constant(legal),
-        prior_logits=tf.constant(prior_logits),
+        prior_logits=tf.constant(bounded_prior_logits(device_of_group, legal, config)),
     )
 
 
-def bounded_prior_logits(
-    device_of_group: np.ndarray,
-    legal: np.ndarray,
-    probability: float,
-    tanh_constant: float,
-    temperature: float,
-) -> np.ndarray:
+def bounded_prior_logits(device_of_group: np.ndarray, legal: np.ndarray, config: Any) -> np.ndarray:
     """[G, D] float32 for ``legal`` [G, D]: with these logits an untrained policy draws each device [G] with p.
 
-    For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and
-    each of the others, where q is their share of 1 - p; as near as C allows. 0 leans to nothing.
+    For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and each of the others,
+    where q is their share of 1 - p; as near as C allows. 0 leans to nothing. Of the settings start_probability is p,
+    tanh_constant C and temperature T.
     """
-    rows, most = np.zeros(legal.shape, np.float32), 0.99 * tanh_constant
+    probability, most = config.start_probability, 0.99 * config.tanh_constant
+    rows = np.zeros(legal.shape, np.float32)
     if not probability:
         return rows
     for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
         alternative = (1.0 - probability) / max(count - 1, 1)
         bounded = np.clip(math.log(probability / alternative) / 2, -most, most)
-        bias = temperature * math.atanh(float(bounded) / tanh_constant)
+        bias = config.temperature * math.atanh(float(bounded) / config.tanh_constant)
         row[:] = -bias
         row[device] = bias
     return rows

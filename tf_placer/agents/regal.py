@@ -184,6 +184,10 @@ class RegalConfig(Settings):
     baseline_decay: ClassVar[float] = 0.9  # of the moving average of a run's reward
 
 
+_NUMBERS = {"runs": int, "generation": int, "reference_s": float}  # that a run keeps
+_ARRAYS = {"keys": np.float64, "times": np.float64, "actions": np.int32, "drawn_s": np.float64}
+
+
 class RegalLearner(snt.Module):
     """A policy sets the distributions of keys, a genetic algorithm draws from them (Paliwal et al. 2020, section 3).
 
@@ -236,10 +240,9 @@ class RegalLearner(snt.Module):
         """[B, U] int32 legal placements: the first generation of a run, or all of the next one but the elites."""
         config = self._config
         if len(self._keys) > 1:
-            elites = min(self._elites, len(self._keys) - 1)
             mutants = round(config.mutants * config.population)
             count = config.population - self._elites - mutants
-            born = children(self._keys, elites, count, config.bias, config.mutation, self._generator)
+            born = children(self._keys, self._elites, count, config.bias, config.mutation, self._generator)
             drawn, self._offered_actions = self.draw(mutants)
             self._offered = np.concatenate([drawn, born])
         else:
@@ -305,25 +308,16 @@ class RegalLearner(snt.Module):
 
     def state(self) -> dict[str, Any]:
         """The run, the weights, the optimizer's moments, and the generator's state."""
-        return {
-            "runs": self._runs,
-            "generation": self._generation,
-            "reference_s": self._reference_s,
-            "keys": self._keys,
-            "times": self._times,
-            "actions": self._actions,
-            "drawn_s": self._drawn_s,
-            "generator": self._generator.bit_generator.state,
-            **{f"variable.{i}": np.asarray(variable.numpy()) for i, variable in enumerate(self._kept())},
-        }
+        variables = {f"variable.{i}": np.asarray(kept.numpy()) for i, kept in enumerate(self._kept())}
+        run = {name: getattr(self, f"_{name}") for name in (*_NUMBERS, *_ARRAYS)}
+        return {**run, "generator": self._generator.bit_generator.state, **variables}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave."""
-        self._runs, self._generation = int(state["runs"]), int(state["generation"])
-        self._reference_s = float(state["reference_s"])
-        self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
-        self._actions = np.array(state["actions"], np.int32)
-        self._drawn_s = np.array(state["drawn_s"], np.float64)
+        for name, number in _NUMBERS.items():
+            setattr(self, f"_{name}", number(state[name]))
+        for name, kind in _ARRAYS.items():
+            setattr(self, f"_{name}", np.array(state[name], kind))
         self._generator.bit_generator.state = state["generator"]
         for i, variable in enumerate(self._kept()):
             variable.assign(state[f"variable.{i}"])

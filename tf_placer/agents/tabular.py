@@ -75,10 +75,6 @@ class TabularPolicy(snt.Module):
         repeated = tf.broadcast_to(logits, [*device_of_group.shape, logits.shape[1]])
         return tf.reduce_sum(masked.log_prob(repeated, device_of_group), axis=1)
 
-    def placements(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
-        """[B, U] int32: the device of each unit's group, or its only legal one."""
-        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
-
 
 @dataclasses.dataclass(frozen=True)
 class TabularConfig(Settings):
@@ -138,21 +134,17 @@ class TabularLearner(PolicyLearner):
         return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
-        count, joint = self._config.samples, self._of_problem.joint
+        count, joint, tables = self._config.samples, self._of_problem.joint, self._tables
         if not joint.leveled:
-            actions = self.policy.sample(self.inputs, count, seed)  # [B, G']
-            return Proposal(actions, self.policy.placements(self.inputs, actions))
-        seeds = tf.unstack(tf.random.split(seed, len(self._tables)))
-        draws = [
-            table.sample(inputs, count, table_seed)
-            for table, inputs, table_seed in zip(
-                self._tables, self._of_problem.all_inputs, seeds, strict=True
-            )
-        ]
-        actions = tf.stack(draws, axis=1)
-        start = tf.tile(self._of_problem.start[np.newaxis], [count, 1])
-        devices = actions[:, 0] if DEVICES in joint.tasks else start
-        return Proposal(actions, self._tables[0].placements(self.inputs, devices))
+            actions = devices = self.policy.sample(self.inputs, count, seed)  # [B, G']
+        else:
+            seeds = tf.unstack(tf.random.split(seed, len(tables)))
+            drawn = zip(tables, self._of_problem.all_inputs, seeds, strict=True)
+            actions = tf.stack([table.sample(inputs, count, own) for table, inputs, own in drawn], axis=1)
+            start = tf.tile(self._of_problem.start[np.newaxis], [count, 1])
+            devices = actions[:, 0] if DEVICES in joint.tasks else start
+        placements = expanded(devices, self.inputs.group_of_unit, self.inputs.only_device)
+        return Proposal(actions, placements)
 
     def _by_table(self, actions: tf.Tensor) -> list[tuple[TabularPolicy, TabularInputs, tf.Tensor]]:
         """Each table with its inputs and actions [B, G']."""

@@ -39,7 +39,7 @@ class GroupedPlans:
             problem, np.argsort(self.level(self.count - 1).group_of_unit, kind="stable")
         )
         roomy = need_bytes <= int(problem.cluster.capacity_bytes().min())
-        self._repairs = () if roomy else ((certain,), (likely, certain))
+        self._repairs = ((),) if roomy else ((certain,), (likely, certain))
 
     def level(self, level: int) -> Groups:
         """The groups of a level, 0 the coarsest."""
@@ -51,14 +51,10 @@ class GroupedPlans:
     def rows(self, level: int, devices: np.ndarray) -> np.ndarray:
         """[B, U] int32 legal placements of devices [B, G] of a level's groups."""
         rows = self.level(level).expand(devices)
-        if not self._repairs:
-            return rows
-        repaired = list(rows)
-        for index, row in enumerate(rows):
+        for index in range(len(rows)):
             for repair in self._repairs[index % len(self._repairs)]:
-                row = repair(row)
-            repaired[index] = row
-        return np.stack(repaired)
+                rows[index] = repair(rows[index])
+        return rows
 
     def devices_of(self, level: int, row: np.ndarray) -> np.ndarray:
         """[G] the device that most of each group's work is on in a placement [U]."""
@@ -96,10 +92,11 @@ def children(
 ) -> np.ndarray:
     """[count, G] or [count, G, D] keys: children of an elite and another each (Goncalves & Resende 2011).
 
-    Keys are [P, G] of the last generation, the fastest first, of which the first in [1, P) are elites; or [P, G, D],
+    Keys are [P, G] of the last generation, the fastest first, of which the first are elites, but not all; or [P, G, D],
     where the D keys of a group stay together. A child has a key from its elite parent with a probability ``bias``, and
     with a probability ``mutation`` the key is drawn anew, uniformly.
     """
+    elites = min(elites, len(keys) - 1)
     elite = keys[generator.integers(elites, size=count)]
     mate = keys[generator.integers(elites, len(keys), size=count)]
     whole = (count, keys.shape[1], *[1] * (keys.ndim - 2))

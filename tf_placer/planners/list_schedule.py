@@ -208,12 +208,11 @@ class Schedule:
 
 def scheduled(
     problem: Problem, devices: np.ndarray, run: Callable[[Schedule], None], **kind: bool
-) -> list[np.ndarray]:
-    """One or two placements [U] by a rule that commits all ops of a schedule; ``gaps``, ``queues`` as of ``Schedule``.
+) -> np.ndarray:
+    """[K, U] placements, K <= 2, by a rule that commits all ops of a schedule; ``gaps``, ``queues`` as of ``Schedule``.
 
     What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with half of the
-    free memory kept free; where that makes a device full, another schedule counts what stays only. Placements whose
-    variables cannot be made to fit are among them (``fitting``).
+    free memory kept free; where that makes a device full, another schedule counts what stays only.
     """
     certain, likely = repairs(problem)
     rows = []
@@ -223,7 +222,7 @@ def scheduled(
         rows.append(certain(repair(schedule.row())))
         if not schedule.was_full:
             break
-    return rows
+    return fitting(problem, rows)
 
 
 def first_op_decides(
@@ -258,10 +257,9 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
     """
     order = np.argsort(-problem.op_graph.bottom_level_with_transfers_ns, kind="stable")
     every, quick = fastest_devices(problem), alike_devices(problem)
-    rows = []
-    for devices in (every, quick) if len(quick) < len(every) else (every,):
-        rows += scheduled(problem, devices, lambda schedule: first_op_decides(problem, schedule, order))
-    return fitting(problem, rows)
+    run = lambda schedule: first_op_decides(problem, schedule, order)  # noqa: E731
+    choices = (every, quick) if len(quick) < len(every) else (every,)
+    return fitting(problem, [row for devices in choices for row in scheduled(problem, devices, run)])
 
 
 SPEC = MethodSpec(
@@ -298,7 +296,7 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
     order = np.argsort(-rank, kind="stable")
     run = lambda schedule: first_op_decides(problem, schedule, order)  # noqa: E731
-    return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
+    return scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False)
 
 
 HEFT_SPEC = MethodSpec(
@@ -329,7 +327,7 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     run = lambda schedule: first_op_decides(  # noqa: E731
         problem, schedule, order, lambda op, device: schedule.end_ns(op, device) + after_ns[op][device]
     )
-    return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
+    return scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False)
 
 
 def optimistic_cost_table(problem: Problem) -> np.ndarray:

@@ -35,13 +35,9 @@ class EarliestStart:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        schedule: Schedule,
-        favorite: np.ndarray | None = None,
-        favorite_ns: np.ndarray | None = None,
+        self, problem: Problem, schedule: Schedule, favorites: FavoriteChildren | None = None
     ) -> None:
-        """Favorite readers are [N], -1 for none, with what crossing to them takes [N]; None: no op has one."""
+        """Without ``favorites`` no op has one."""
         graph = problem.op_graph
         self._schedule = schedule
         self._unit = problem.unit_of_op.tolist()
@@ -55,8 +51,8 @@ class EarliestStart:
         self._done = [False] * problem.num_ops
         self._sent_home = [False] * problem.num_ops
         self._anywhere: list[float] = [0.0] * problem.num_ops
-        self._favorite = None if favorite is None else favorite.tolist()
-        self._favorite_ns = [] if favorite_ns is None else favorite_ns.tolist()
+        self._favorite = None if favorites is None else favorites.child.tolist()
+        self._favorite_ns = [] if favorites is None else favorites.transfer_ns.tolist()
         self._awake: list[tuple[int, float]] = [(-1, 0.0)] * problem.num_devices
 
     def run(self) -> None:
@@ -305,16 +301,14 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
 
     The program assumes that crossing takes no longer than computing (small communication times).
     """
-    favorite = favorite_children(problem, config.window_edges, config.limit_s)
-    if favorite.left_out:
+    favorites = favorite_children(problem, config.window_edges, config.limit_s)
+    if favorites.left_out:
         _LOG.warning(
-            f"limit_s={config.limit_s:g} ended before {favorite.left_out} of the linear programs: ops there have no "
+            f"limit_s={config.limit_s:g} ended before {favorites.left_out} of the linear programs: ops there have no "
             "favorites, and another run may find other ones; give smaller window_edges, or more time"
         )
-
-    child, transfer_ns = favorite.child, favorite.transfer_ns
-    run = lambda schedule: EarliestStart(problem, schedule, child, transfer_ns).run()  # noqa: E731
-    return fitting(problem, scheduled(problem, alike_devices(problem), run))
+    run = lambda schedule: EarliestStart(problem, schedule, favorites).run()  # noqa: E731
+    return scheduled(problem, alike_devices(problem), run)
 
 
 SPEC = MethodSpec(
@@ -345,8 +339,7 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
 
     It sees one op ahead: neither how long an op takes where it would start, nor what waits for it.
     """
-    rows = scheduled(problem, alike_devices(problem), lambda schedule: EarliestStart(problem, schedule).run())
-    return fitting(problem, rows)
+    return scheduled(problem, alike_devices(problem), lambda schedule: EarliestStart(problem, schedule).run())
 
 
 M_ETF_SPEC = MethodSpec(

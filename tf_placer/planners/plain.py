@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.grouper.groups import adjacency, min_cut_partition, whole_shares
 from tf_placer.grouper.memory_repair import MemoryRepair, fitting, repairs
+from tf_placer.planners.planner import Resumable
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import (
     UnitGraph,
@@ -395,7 +396,7 @@ SCOTCH_SPEC = MethodSpec(
 )
 
 
-class RandomBlocks:
+class RandomBlocks(Resumable):
     """Draws placements by cutting the breadth-first order of units into random blocks.
 
     Independent devices for thousands of units are always terrible, so a fair random search draws
@@ -406,6 +407,8 @@ class RandomBlocks:
     (``MemoryRepair``); what fits stays. What stays with a unit counts in every draw; what outputs hold at the fullest
     moment is an estimate and counts in two of three, in one of these with room to spare.
     """
+
+    _KEPT: ClassVar[dict[str, type]] = {"_drawn": int, "_generator": np.random.Generator}
 
     def __init__(self, problem: Problem, seed: int, batch: int = 1):
         """As a ``Method`` it is asked for so many placements at a time."""
@@ -443,15 +446,6 @@ class RandomBlocks:
 
     def tell(self, decisions: object, times: object) -> None:
         """Does nothing: random search does not learn."""
-
-    def state(self) -> dict[str, Any]:
-        """JSON data for ``restore``."""
-        return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what ``state`` gave, also in another process."""
-        self._drawn = state["drawn"]
-        self._generator.bit_generator.state = state["generator"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,8 +101,7 @@ class Brkga(CoarseToFine):
         if len(self._keys) > 1:
             mutants = round(config.mutants * config.population)
             count = config.population - self._elites - mutants
-            elites = min(self._elites, len(self._keys) - 1)
-            bred = children(self._keys, elites, count, config.bias, config.mutation, generator)
+            bred = children(self._keys, self._elites, count, config.bias, config.mutation, generator)
             self._offered = np.concatenate([generator.random((mutants, groups)), bred])
             return self._plans.rows(self._level, devices_of_keys(self._offered, self._groups.legal))
         # Random keys [P, G], each single device among them; near the best plan where there is one.

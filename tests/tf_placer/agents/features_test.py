@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 
 import numpy as np
 import pytest
@@ -345,31 +346,30 @@ def test_it_goes_through_a_function_and_comes_back():
         np.testing.assert_array_equal(ours, theirs)
 
 
-ALL = np.ones((1, 2), bool)
+BOUND = math.exp(2 * 0.99)
 
 
-def probabilities(rows, legal, tanh_constant, temperature):
-    weight = np.exp(tanh_constant * np.tanh(rows / temperature)) * legal
-    return weight / weight.sum(axis=1, keepdims=True)
-
-
-def test_the_device_is_drawn_as_often_as_asked():
+@pytest.mark.parametrize(
+    ("probability", "tanh_constant", "temperature", "shares"),
+    [
+        (0.8, 5.0, 10.0, [[1, 1, 8], [0, 4, 1]]),
+        # C = 1: logits are at most 2 apart, and 0.99 of the way.
+        (0.999, 1.0, 3.0, [[1, 1, BOUND], [0, BOUND, 1]]),
+        (0.0, 5.0, 10.0, [[1, 1, 1], [0, 1, 1]]),
+    ],
+)
+def test_the_device_is_drawn_as_often_as_asked_or_as_the_bound_lets_it(
+    probability, tanh_constant, temperature, shares
+):
     legal = np.array([[1, 1, 1], [0, 1, 1]], bool)
-    rows = bounded_prior_logits(np.array([2, 1]), legal, 0.8, 5.0, 10.0)
-    assert rows.dtype == np.float32
-    found = probabilities(rows, legal, 5.0, 10.0)
-    np.testing.assert_allclose(found, [[0.1, 0.1, 0.8], [0, 0.8, 0.2]], rtol=1e-5)
-
-
-def test_the_bound_is_not_passed():
-    # C = 1: logits 2 apart at most, so at most sigmoid(2); 0.99 of the way.
-    rows = bounded_prior_logits(np.array([0]), ALL, 0.999, 1.0, 3.0)
-    assert np.isfinite(rows).all()
-    assert probabilities(rows, ALL, 1.0, 3.0)[0, 0] == pytest.approx(1 / (1 + math.exp(-1.98)), rel=1e-5)
-
-
-def test_nothing_is_leaned_to():
-    assert not bounded_prior_logits(np.array([0]), ALL, 0.0, 5.0, 10.0).any()
+    config = types.SimpleNamespace(
+        start_probability=probability, tanh_constant=tanh_constant, temperature=temperature
+    )
+    rows = bounded_prior_logits(np.array([2, 1]), legal, config)
+    assert rows.dtype == np.float32 and np.isfinite(rows).all() and rows.any() == (probability > 0)
+    weight = np.exp(tanh_constant * np.tanh(rows / temperature)) * legal
+    expected = np.array(shares) / np.sum(shares, axis=1, keepdims=True)
+    np.testing.assert_allclose(weight / weight.sum(axis=1, keepdims=True), expected, rtol=1e-5)
 
 
 def drawn(seed):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
-from tf_placer.agents.colocrl import ColocRlConfig, colocated_groups, tied_by_rules, tied_groups
+from tf_placer.agents.colocrl import ColocRlConfig, colocated_groups, tied_groups
 from tf_placer.agents.features import draw_weights
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans, children, joined, table_near, toward_elites
@@ -153,8 +153,6 @@ def test_the_three_rules():
     # By name {conv, norm}, {mul, its gradient}, {loss, its gradient}. Then mul_1 has the loss alone, and that mul's
     # gradient; which has two readers, as {conv, norm} has.
     assert members(groups) == [{0, 1}, {2, 3, 4, 5, 6}, {7}, {8}]
-    tied = tied_by_rules(problem, ColocRlConfig().step_pattern, ColocRlConfig().layer_pattern, 1.0)
-    assert len(np.unique(tied)) == 4
     assert grouped(problem, colocate=False).count == 9
     # Without the rules of layers and steps nothing ties conv and norm: both have two readers.
     plain = grouped(problem, largest_share=1.0, step_pattern="", layer_pattern="")

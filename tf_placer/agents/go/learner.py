@@ -347,25 +347,25 @@ class GoStudent(snt.Module):
         numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
         inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
         plans = tf.repeat(lesson.plans, self._repeats, axis=0)
-        losses = []
+        terms = []
         if DEVICES in self.tasks:
             seen, missing = partly_hidden(plans, inputs.legal, tf.constant(NOWHERE), device_seeds)
-            losses.append(_mean(-masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
+            terms.append((masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
         if isinstance(self.policy, MultiTaskPolicy):
             further = len([task for task in self.tasks if task != DEVICES])
             levels = tf.unstack(tf.repeat(lesson.levels, self._repeats, axis=0), further, axis=1)
             legal, neutral = (tf.unstack(table, further) for table in (lesson.legal_levels, lesson.neutral))
             of_task = [tf.random.fold_in(seed, 1 + task) for task in range(further)]
             seeds = [tf.unstack(tf.random.split(task_seed, 4)) for task_seed in of_task]
-            hidden = [partly_hidden(*terms) for terms in zip(levels, legal, neutral, seeds, strict=True)]
+            hidden = [partly_hidden(*task) for task in zip(levels, legal, neutral, seeds, strict=True)]
             seen, missing = zip(*hidden, strict=True)
             begin, state = (tf.stack([plans, *rows], axis=1) for rows in (seen, levels))
             log_prob = self.policy.score_levels(inputs, begin, state).log_prob
-            losses += [
-                _mean(-term, weight)
-                for term, weight in zip(tf.unstack(log_prob, further, axis=1), missing, strict=True)
-            ]
-        return tf.add_n(losses) / len(losses)
+            terms += zip(tf.unstack(log_prob, further, axis=1), missing, strict=True)
+        means = [
+            tf.reduce_sum(weight * -log_p) / tf.maximum(tf.reduce_sum(weight), 1.0) for log_p, weight in terms
+        ]
+        return tf.add_n(means) / len(means)
 
 
 def partly_hidden(
@@ -387,10 +387,6 @@ def partly_hidden(
     is_nothing = tf.random.stateless_uniform([rows, 1], nothing_seed) < 0.5
     seen = tf.where(missing, tf.where(is_nothing, nothing, choice), plans)
     return seen, tf.cast(missing, tf.float32)
-
-
-def _mean(loss: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(weight * loss) / tf.maximum(tf.reduce_sum(weight), 1.0)
 
 
 SPEC = MethodSpec(

@@ -549,24 +549,27 @@ class MultiTaskPolicy(snt.Module):
         for task, of_task in enumerate(tf.unstack(noise)):
             before = _before(begins, state, task)
             seen, offset = decided(inputs, before[:, 0]), self._own.told(task, before[:, 1:])
-            logits = self._own.logits(task, self.placement.states(encoded, seen, offset))
-            logits = masked.masked(logits, self._legal(inputs, task))
+            states = self.placement.states(encoded, seen, offset)
+            logits = self._logits(inputs, task, states, before, leans=False)
             level = masked.largest(logits + of_task)
             state = tf.concat([state[:, : 1 + task], level[:, tf.newaxis], state[:, 2 + task :]], axis=1)
         return state
 
-    def _logits(self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
-        """[B, V, K] masked logits of a task, from the attention's output [B, V, H] and the current state."""
-        config = self.config
-        logits = self._own.logits(task, states)
-        stands, legal = tf.one_hot(state[:, 1 + task], config.levels), self._legal(inputs, task)
+    def _logits(
+        self, inputs: GoInputs, task: int, states: tf.Tensor, state: tf.Tensor, leans: bool = True
+    ) -> tf.Tensor:
+        """[B, V, K] masked logits of a task, from the attention's output [B, V, H] and the current state.
+
+        A node without ops that can be fused has fusion level 0.
+        """
+        config, logits = self.config, self._own.logits(task, states)
+        any_level = inputs.fuses if self._tasks[task] == FUSION else tf.ones_like(inputs.fuses)
+        legal = tf.logical_or(any_level[:, tf.newaxis], tf.range(config.levels) == 0)
+        if not leans:
+            return masked.masked(logits, legal)
+        stands = tf.one_hot(state[:, 1 + task], config.levels)
         logits = masked.masked(logits + kept_logits(stands, legal, config.keep_probability), legal)
         return masked.mixed(logits, legal, config.exploration) if config.exploration else logits
-
-    def _legal(self, inputs: GoInputs, task: int) -> tf.Tensor:
-        """[V, K] bool: a node without ops that can be fused has fusion level 0."""
-        any_level = inputs.fuses if self._tasks[task] == FUSION else tf.ones_like(inputs.fuses)
-        return tf.logical_or(any_level[:, tf.newaxis], tf.range(self.config.levels) == 0)
 
 
 class _OfTasks(snt.Module):

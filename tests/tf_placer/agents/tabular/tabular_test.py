@@ -106,26 +106,18 @@ def test_draws_are_as_often_as_scored(policy):
         np.testing.assert_allclose(frequency, expected[group], atol=0.015)
 
 
-def test_units_go_where_their_groups_go(policy):
-    rows = policy.placements(INPUTS, tf.constant([[2, 1], [0, 0]]))
-    assert rows.numpy().tolist() == [[2, 1, 2, 2], [0, 0, 0, 2]]
-
-
 ALLOWED = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 0], [0, 0, 1]], bool)
 GROUPS = unit_groups(problem_of([1] * 4, [], cluster=small_cluster(3), allowed=ALLOWED), 3)
 
 
-def drawn(start_probability):
-    """[G', D]."""
+@pytest.mark.parametrize(
+    ("start_probability", "expected"),
+    [
+        (0.8, [[0.1, 0.1, 0.8], [0.8, 0.1, 0.1], [0.2, 0.8, 0]]),
+        (0.0, [[1 / 3] * 3, [1 / 3] * 3, [0.5, 0.5, 0]]),
+    ],
+)
+def test_it_leans_as_often_as_asked_or_to_nothing(start_probability, expected):
     inputs = tabular_inputs(GROUPS, np.array([2, 0, 1]), start_probability)
     assert inputs.group_of_unit.numpy().tolist() == [0, 1, 2, 3] and inputs.only_device[3] == 2
-    return np.exp(inputs.prior_logits.numpy())
-
-
-def test_it_leans_as_often_as_asked():
-    expected = [[0.1, 0.1, 0.8], [0.8, 0.1, 0.1], [0.2, 0.8, 0]]
-    np.testing.assert_allclose(drawn(0.8), expected, atol=1e-6)
-
-
-def test_or_to_nothing():
-    np.testing.assert_allclose(drawn(0.0), [[1 / 3] * 3, [1 / 3] * 3, [0.5, 0.5, 0]], atol=1e-6)
+    np.testing.assert_allclose(np.exp(inputs.prior_logits.numpy()), expected, atol=1e-6)
