@@ -13,7 +13,14 @@ from tests.tf_placer.agents.small_learners import SMALL
 from tf_placer.agents.colocrl import ColocRlConfig, ColocRlPolicy, colocated_groups, colocrl_inputs
 from tf_placer.agents.go.learner import GoZeroShotConfig
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoConfig, GoInputs, GoPolicy, go_inputs
-from tf_placer.agents.hdp_policy import Actions, HdpConfig, HdpInputs, HdpPolicy, hdp_inputs
+from tf_placer.agents.hdp_policy import (
+    Actions,
+    FeedForwardGrouper,
+    HdpConfig,
+    HdpInputs,
+    HdpPolicy,
+    hdp_inputs,
+)
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars import MarsConfig, MarsPolicy, mars_groups, mars_inputs
 from tf_placer.agents.placeto import Actions as Episodes
@@ -28,7 +35,6 @@ from tf_placer.agents.placeto import (
 from tf_placer.agents.post import PostConfig, PostPolicy
 from tf_placer.agents.regal import RegalConfig
 from tf_placer.agents.tabular import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans
 from tf_placer.grouper.groups import ordered_groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage, SegmentAttention

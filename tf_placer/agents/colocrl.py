@@ -269,7 +269,6 @@ class ColocRlPolicy(SequencePolicy):
         super().__init__(name="colocrl_policy")
         self.max_groups = max(config.max_groups, groups)
         self.placer = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
-        # Widths are the same for every problem: the layers can be made now.
         build_placer(self.placer, NUM_TYPES + _SIZES + _WORK + self.max_groups)
         draw_weights(self, seed)
 

@@ -209,7 +209,6 @@ class MarsPolicy(SequencePolicy):
             config.segment,
             config.groups_per_step,
         )
-        # Widths are the same for every problem: the layers can be made now.
         build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
         draw_weights(self, seed)
 

@@ -133,9 +133,7 @@ class PostLearner(PolicyLearner):
             trainable=False,
             name="drawn",
         )
-        self.times = tf.Variable(
-            tf.fill([batches, config.samples], tf.constant(np.inf, tf.float64)), trainable=False, name="times"
-        )
+        self.times = tf.Variable(np.zeros([batches, config.samples]), trainable=False, name="times")
         if policy is None:
             self.policy.become(table_near(self._legal, None))
         self._clear()
@@ -228,7 +226,7 @@ class PostLearner(PolicyLearner):
         """Forgets the batches of the last cross-entropy step."""
         batches, samples = self.times.shape
         self.drawn.assign(tf.zeros([batches, samples, len(self._legal)], tf.int32))
-        self.times.assign(tf.fill([batches, samples], tf.constant(np.inf, tf.float64)))
+        self.times.assign(np.full([batches, samples], np.inf))
 
 
 SPEC = MethodSpec(

@@ -308,7 +308,7 @@ class RegalLearner(snt.Module):
 
     def state(self) -> dict[str, Any]:
         """The run, the weights, the optimizer's moments, and the generator's state."""
-        variables = {f"variable.{i}": np.asarray(kept.numpy()) for i, kept in enumerate(self._kept())}
+        variables = {f"variable.{i}": np.asarray(weight.numpy()) for i, weight in enumerate(self._kept())}
         run = {name: getattr(self, f"_{name}") for name in (*_NUMBERS, *_ARRAYS)}
         return {**run, "generator": self._generator.bit_generator.state, **variables}
 

@@ -139,8 +139,10 @@ class TabularLearner(PolicyLearner):
             actions = devices = self.policy.sample(self.inputs, count, seed)  # [B, G']
         else:
             seeds = tf.unstack(tf.random.split(seed, len(tables)))
-            drawn = zip(tables, self._of_problem.all_inputs, seeds, strict=True)
-            actions = tf.stack([table.sample(inputs, count, own) for table, inputs, own in drawn], axis=1)
+            by_table = zip(tables, self._of_problem.all_inputs, seeds, strict=True)
+            actions = tf.stack(
+                [table.sample(inputs, count, seed) for table, inputs, seed in by_table], axis=1
+            )
             start = tf.tile(self._of_problem.start[np.newaxis], [count, 1])
             devices = actions[:, 0] if DEVICES in joint.tasks else start
         placements = expanded(devices, self.inputs.group_of_unit, self.inputs.only_device)

@@ -18,8 +18,7 @@ class GroupedPlans:
     """Turns devices of groups [B, G] into legal placements [B, U].
 
     A unit that may not be where its group is goes to its first legal device. Where a device cannot hold what it is
-    given, the units that have to go fill the others (``MemoryRepair``): by what stays with a unit, in every other plan
-    also by what outputs hold at the fullest moment, which is an estimate.
+    given, units that have to go fill the others: by certain needs, in every other plan by likely ones (``repairs``).
     """
 
     def __init__(self, problem: Problem, parts: int, levels: int, one_kind: bool = False) -> None:

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pymetis
@@ -54,15 +54,15 @@ def min_cut_partition(
     return np.array(part, np.int32)
 
 
-def slack_groups(problem: Problem, parts: int, classes: Sequence[float] = SLACK_CLASSES) -> np.ndarray:
+def slack_groups(problem: Problem, parts: int) -> np.ndarray:
     """[U] int32 groups: min-cut parts (METIS), each split by slack; numbered in the order of their first units.
 
     Few bytes cross between parts. But a min cut keeps a weight gradient, which only an update waits for, with the
-    activation that it reads, which the whole backward pass waits for; a good plan has them apart. ``classes`` are
-    shares of the critical path that slack is split at, ascending; none leaves the parts whole.
+    activation that it reads, which the whole backward pass waits for; a good plan has them apart.
     """
     part = min_cut_partition(problem, unit_graph(problem), parts).astype(np.int64)
-    keys = part * (len(classes) + 1) + np.searchsorted(np.array(classes), unit_slack(problem), side="right")
+    slack_class = np.searchsorted(np.array(SLACK_CLASSES), unit_slack(problem), side="right")
+    keys = part * (len(SLACK_CLASSES) + 1) + slack_class
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first, kind="stable")] = np.arange(len(first), dtype=np.int32)
@@ -359,7 +359,7 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Group
     return Groups(problem, group_of_unit, classes.legal[class_of_group])
 
 
-def ordered_groups(problem: Problem, num_groups: int | None, kind: str = "slack") -> Groups:
+def ordered_groups(problem: Problem, num_groups: int | None) -> Groups:
     """Groups of all units in the order of use: ``unit_groups``, or each unit by itself where there is no number.
 
     Units with one legal device are a group for each such device, of which nothing is decided: what others read from
@@ -368,13 +368,13 @@ def ordered_groups(problem: Problem, num_groups: int | None, kind: str = "slack"
     if num_groups is None:
         keys = np.where(problem.allowed.sum(axis=1) > 1, np.arange(problem.num_units), -1)
     else:
-        keys = made_once(_groups_of_units, problem, num_groups, kind)
+        keys = made_once(_groups_of_units, problem, num_groups)
     groups = Groups.of(problem, keys)
     return groups.reordered(np.lexsort((groups.first_unit, groups.places)))
 
 
-def _groups_of_units(problem: Problem, num_groups: int, kind: str) -> np.ndarray:
-    return unit_groups(problem, num_groups, kind).group_of_unit.copy()
+def _groups_of_units(problem: Problem, num_groups: int) -> np.ndarray:
+    return unit_groups(problem, num_groups).group_of_unit.copy()
 
 
 def cut_by_plans(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -211,8 +211,7 @@ def scheduled(
 ) -> np.ndarray:
     """[K, U] placements, K <= 2, by a rule that commits all ops of a schedule; ``gaps``, ``queues`` as of ``Schedule``.
 
-    What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with half of the
-    free memory kept free; where that makes a device full, another schedule counts what stays only.
+    Units need what is likely (``repairs``); where that makes a device full, another schedule counts what is certain.
     """
     certain, likely = repairs(problem)
     rows = []
@@ -262,12 +261,14 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
     return fitting(problem, [row for devices in choices for row in scheduled(problem, devices, run)])
 
 
+IGNORED = ("later ops of a unit", "what cores do for messages", "peaks of memory")
+
 SPEC = MethodSpec(
     name="list_schedule",
     kind=Kind.CONSTRUCTIVE,
     summary="List schedule: each op in order of urgency where it ends first (HEFT: Topcuoglu, Hariri & Wu 2002).",
     build=list_schedule,
-    ignores=("later ops of a unit", "what cores do for messages", "peaks of memory"),
+    ignores=IGNORED,
     roles=frozenset({Role.BESIDE}),
 )
 
@@ -314,8 +315,7 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
 
     Of the ready ops the one with the greatest mean cost in ``optimistic_cost_table`` is taken, and goes where its end
     and its entry of the table add up to least; it may start in a gap that earlier ones left. As in the paper any number
-    of tensors cross at once. Departures: the first op of a unit decides for its unit, a variable goes with its first
-    reader, a device without room is left out, and of each device the last 64 gaps are kept.
+    of tensors cross at once. Departures are those of ``heft``.
 
     The table is optimistic: it sees the longest way to the end of the step, with every op where that is best, and not
     that units bind ops, that devices and links are busy, or what fits.

@@ -17,7 +17,7 @@ import scipy.sparse
 
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.grouper.memory_repair import fitting, repairs
-from tf_placer.planners.list_schedule import Schedule, scheduled
+from tf_placer.planners.list_schedule import IGNORED, Schedule, scheduled
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, order_of_use
 
@@ -317,12 +317,7 @@ SPEC = MethodSpec(
     summary="m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).",
     build=m_sct,
     config=MSctConfig,
-    ignores=(
-        "how many devices there are, in its program",
-        "later ops of a unit",
-        "what cores do for messages",
-        "peaks of memory",
-    ),
+    ignores=("how many devices there are, in its program", *IGNORED),
 )
 
 
@@ -347,13 +342,7 @@ M_ETF_SPEC = MethodSpec(
     kind=Kind.CONSTRUCTIVE,
     summary="m-ETF: the op that can start first, where it can (Baechi: Jeon et al. 2020).",
     build=m_etf,
-    ignores=(
-        "how long an op takes there",
-        "what waits for an op",
-        "later ops of a unit",
-        "what cores do for messages",
-        "peaks of memory",
-    ),
+    ignores=("how long an op takes there", "what waits for an op", *IGNORED),
     roles=frozenset({Role.MEMBER}),
 )
 
@@ -366,9 +355,9 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
         (what all units need) / D + (what the largest unit needs)
 
     Baechi's devices are alike, so D counts the fastest and those at most twice as slow, or all devices where those are
-    too small together. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a
-    step. Departures: no device is filled beyond its memory, and what finds no room, or no kernel, goes where both are
-    (``MemoryRepair``). ``topological_fill`` has shares in proportion to memory, and tries several.
+    too small together. Units need what is likely (``repairs``). Departures: no device is filled beyond its memory, and
+    what finds no room, or no kernel, goes where both are (``MemoryRepair``). ``topological_fill`` has shares in
+    proportion to memory, and tries several.
     """
     order = order_of_use(problem)
     certain, likely = repairs(problem, order)

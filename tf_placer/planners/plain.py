@@ -195,9 +195,8 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
 
     m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
     the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
-    brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
-    fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
-    where room is (``MemoryRepair``). Peaks of memory are an estimate: a row may exceed the capacity.
+    brim before the next; what units need is once what is certain, once what is likely (``repairs``); and units larger
+    than the room that is left go where room is (``MemoryRepair``). A row may exceed the capacity.
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []
@@ -404,14 +403,14 @@ class RandomBlocks(Resumable):
     single one when all coins say no), and a device for each block from those.
 
     Where a device cannot hold what it has drawn, the units that have to go fill the others in that order
-    (``MemoryRepair``); what fits stays. What stays with a unit counts in every draw; what outputs hold at the fullest
-    moment is an estimate and counts in two of three, in one of these with room to spare.
+    (``MemoryRepair``); what fits stays. Certain needs (``repairs``) count in every draw, likely ones in two of three,
+    once with room to spare.
     """
 
     _KEPT: ClassVar[dict[str, type]] = {"_drawn": int, "_generator": np.random.Generator}
 
     def __init__(self, problem: Problem, seed: int, batch: int = 1):
-        """As a ``Method`` it is asked for so many placements at a time."""
+        """Draws ``batch`` placements for each ``ask``."""
         self._problem, self._batch = problem, batch
         self._rank = breadth_first_rank(unit_graph(problem))
         order = np.argsort(self._rank)

@@ -62,10 +62,7 @@ def test_unknown_types_share_the_last_numbers():
 def test_the_list_is_that_of_this_version():
     # Weights are saved with the version and not with the list: whoever changes the list raises FEATURES_VERSION, and
     # then these numbers.
-    assert (NUM_TYPES, OP_TYPES.index("AddV2"), OP_TYPES.index("_Send")) == EXPECTED_OF_VERSION_1
-
-
-EXPECTED_OF_VERSION_1 = (367, 6, 341)
+    assert (NUM_TYPES, OP_TYPES.index("AddV2"), OP_TYPES.index("_Send")) == (367, 6, 341)
 
 
 def test_a_training_step_has_no_type_without_a_name():
@@ -177,18 +174,27 @@ def test_landmarks_are_a_matter_of_the_seed_and_come_last(shaped):
     assert (one[:, FIXED_WIDTH:].min(axis=0) == 0).all() and one[:, FIXED_WIDTH:].max() == 1
 
 
-@pytest.fixture
-def problem():
-    """a (10) -> b (50, or 150 on device 1) -> d (5), a -> c (20) -> d; edges of 90 bytes take 100 ns."""
+def two_ways(order):
+    """a (10) -> b (50, or 150 on device 1) -> d (5), a -> c (20) -> d; edges of 90 bytes take 100 ns.
+
+    ``order`` has the numbers of b and c, which is on device 0 alone.
+    """
+    rows = np.array([0, *order, 3])  # of a, b, c, d
+    place = np.argsort(rows)
     return problem_of(
-        [[10, 10], [50, 150], [20, 20], [5, 5]],
+        np.array([[10, 10], [50, 150], [20, 20], [5, 5]])[place],
         [(0, 1), (0, 2), (1, 3), (2, 3)],
         edge_bytes=90,
-        resident_bytes=np.array([0, 500, 1500, 0]),
+        resident_bytes=np.array([0, 500, 1500, 0])[place],
         output_bytes=90,
         cluster=small_cluster(2, memory_bytes=1000),
-        allowed=np.array([[True, True], [True, True], [True, False], [True, True]]),
+        allowed=np.array([[True, True], [True, True], [True, False], [True, True]])[place],
     )
+
+
+@pytest.fixture
+def problem():
+    return two_ways([1, 2])
 
 
 def column(problem, name):
@@ -252,25 +258,10 @@ def test_a_slower_machine_is_the_same_problem():
 
 def test_the_numbers_of_units_do_not_matter(problem):
     """The same graph with b and c in the other order: the rows change places, and nothing else changes."""
-    other = problem_of(
-        [[10, 10], [20, 20], [50, 150], [5, 5]],
-        [(0, 1), (0, 2), (1, 3), (2, 3)],
-        edge_bytes=90,
-        resident_bytes=np.array([0, 1500, 500, 0]),
-        output_bytes=90,
-        cluster=small_cluster(2, memory_bytes=1000),
-        allowed=np.array([[True, True], [True, False], [True, True], [True, True]]),
-    )
     # But for what is held: that depends on which of the two is run first.
     others = [column for name, column in RELATIVE_COLUMNS.items() if name != "held"]
-    rows = [relative_features(one, unit_graph(one))[:, others] for one in (problem, other)]
+    rows = [relative_features(one, unit_graph(one))[:, others] for one in (problem, two_ways([2, 1]))]
     np.testing.assert_allclose(rows[0][[0, 2, 1, 3]], rows[1], rtol=1e-6)
-
-
-def test_one_device_without_links():
-    alone = problem_of([1, 2], [(0, 1)], 5, cluster=small_cluster(1))
-    features = relative_features(alone, unit_graph(alone))
-    assert np.isfinite(features).all() and features[0, RELATIVE_COLUMNS["message"]] == 0
 
 
 @pytest.mark.parametrize(("columns", "width"), [(UNIT_COLUMNS, FIXED_WIDTH), (DEVICE_COLUMNS, DEVICE_WIDTH)])
@@ -303,8 +294,10 @@ def test_the_most_devices_have_a_number_each():
     assert device_numbers(cluster).tolist() == list(range(64, DEVICE_NUMBERS))
 
 
-def test_a_device_without_links_has_features():
-    rows = device_features(small_cluster(1))
+def test_one_device_without_links_has_features():
+    alone = problem_of([1, 2], [(0, 1)], 5, cluster=small_cluster(1))
+    features, rows = relative_features(alone, unit_graph(alone)), device_features(alone.cluster)
+    assert np.isfinite(features).all() and features[0, RELATIVE_COLUMNS["message"]] == 0
     assert np.isfinite(rows).all()
     assert rows[0, DEVICE_COLUMNS["latency"]] == rows[0, DEVICE_COLUMNS["bandwidth"]] == 0
 

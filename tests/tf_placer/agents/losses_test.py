@@ -26,10 +26,10 @@ from tf_placer.agents.losses import (
 
 
 def test_rewards_by_hand():
-    times = tf.constant([2.0, 8.0, 0.5, 8.0])
-    rewards = square_root_reward(times, tf.constant([True, True, True, False]), 2.0, -10.0)
-    # -sqrt(2 / 2), -sqrt(8 / 2), -sqrt(0.5 / 2), and the failing reward.
-    np.testing.assert_allclose(rewards, [-1.0, -2.0, -0.5, -10.0])
+    times = tf.constant([2.0, 8.0, 0.5, 8.0, float("nan"), float("inf")])
+    rewards = square_root_reward(times, tf.constant([True] * 3 + [False] * 3), 2.0, -10.0)
+    # -sqrt(2 / 2), -sqrt(8 / 2), -sqrt(0.5 / 2), and the failing reward, also of what has no time.
+    np.testing.assert_allclose(rewards, [-1.0, -2.0, -0.5, -10.0, -10.0, -10.0])
 
 
 def test_the_reward_does_not_depend_on_the_unit_of_time():
@@ -41,21 +41,13 @@ def test_the_reward_does_not_depend_on_the_unit_of_time():
     )
 
 
-def test_a_failure_without_a_time_is_still_a_reward():
-    times = tf.constant([float("nan"), float("inf")])
-    assert square_root_reward(times, tf.constant([False, False]), 1.0, -7.0).numpy().tolist() == [-7.0, -7.0]
-
-
 def test_returns_are_what_follows_less_the_later_it_comes():
     rewards = tf.constant([[1.0, 2.0, 4.0]])
     np.testing.assert_allclose(discounted_returns(rewards, 1.0), [[7, 6, 4]])
     np.testing.assert_allclose(discounted_returns(rewards, 0.5), [[1 + 1 + 1, 2 + 2, 4]])
     np.testing.assert_allclose(discounted_returns(rewards, 0.0), [[1, 2, 4]])
-
-
-def test_undiscounted_gains_add_up_to_what_the_end_is_above_the_step():
+    # Undiscounted gains add up to what the end is above the step: -1 less -4, -3 and -3.5.
     drops = tf.constant(np.diff([[-4.0, -3.0, -3.5, -1.0]]))
-    # -1 less -4, -3 and -3.5.
     np.testing.assert_allclose(discounted_returns(drops, 1.0), [[3, 2, 2.5]])
 
 
@@ -64,15 +56,10 @@ def advantage(baseline, *rewards):
     return baseline.advantage(tf.constant(rewards), tf.ones(len(rewards)))
 
 
-def test_the_first_batch_is_its_own_baseline():
+def test_the_first_batch_is_its_own_baseline_and_later_ones_are_compared_with_the_past():
     baseline = MovingAverageBaseline(decay=0.9, normalize=False)
     np.testing.assert_allclose(advantage(baseline, -1.0, -3.0), [1.0, -1.0])
     assert float(baseline.average[0]) == pytest.approx(-2.0)
-
-
-def test_later_batches_are_compared_with_the_past():
-    baseline = MovingAverageBaseline(decay=0.9, normalize=False)
-    advantage(baseline, -2.0)
     # Against -2, not against a mean that has seen this batch already.
     np.testing.assert_allclose(advantage(baseline, -1.0, -1.0), [1.0, 1.0])
     assert float(baseline.average[0]) == pytest.approx(0.9 * -2 + 0.1 * -1)
@@ -134,17 +121,11 @@ def test_a_trial_average_is_the_mean_of_all_earlier_trials():
     np.testing.assert_allclose([average.average[0], average.count[0]], [3, 5])
 
 
-def test_the_first_update_is_its_own_baseline_step_by_step():
+def test_the_first_update_is_its_own_baseline_and_later_ones_are_compared_with_the_episodes_before():
     baseline = TurnBaseline(episodes=3, steps=2)
     # Means 2 and 20.
-    np.testing.assert_allclose(
-        baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]])), [[-1, -10], [1, 10]]
-    )
-
-
-def test_later_ones_are_compared_with_the_episodes_before():
-    baseline = TurnBaseline(episodes=3, steps=2)
-    baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]]))
+    first = baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]]))
+    np.testing.assert_allclose(first, [[-1, -10], [1, 10]])
     # Against (1 + 3) / 2 and (10 + 30) / 2, not against themselves.
     np.testing.assert_allclose(baseline.advantage(tf.constant([[5.0, 0.0], [8.0, 20.0]])), [[3, -20], [6, 0]])
     # Three are remembered: (3 + 5 + 8) / 3 = 16 / 3 and (30 + 0 + 20) / 3 = 50 / 3.
@@ -216,19 +197,13 @@ def test_the_expected_gradient_of_a_bandit_is_exact_whatever_the_baseline(baseli
     assert expected == pytest.approx(-p * (1 - p) * (reward[1] - reward[0]), rel=1e-12)
 
 
-def test_ppo_by_hand():
+def test_ppo_by_hand_and_what_has_left_the_clip_teaches_no_more():
     # Ratios 2, 2, 1/2, 1/2 with clip 0.2: min(2, 1.2) = 1.2; min(-2, -1.2) = -2; min(0.5, 0.8); min(-0.5, -0.8).
-    log_prob = tf.math.log([0.8, 0.8, 0.2, 0.2])
-    advantage = tf.constant([1.0, -1.0, 1.0, -1.0])
-    loss = ppo_loss(log_prob, tf.math.log([0.4] * 4), advantage, tf.ones(4))
-    assert float(loss) == pytest.approx(-(1.2 - 2.0 + 0.5 - 0.8) / 4, rel=1e-6)
-
-
-def test_what_has_left_the_clip_teaches_no_more():
     log_prob = tf.math.log([0.8, 0.8, 0.2, 0.2])
     with tf.GradientTape() as tape:
         tape.watch(log_prob)
         loss = ppo_loss(log_prob, tf.math.log([0.4] * 4), tf.constant([1.0, -1.0, 1.0, -1.0]), tf.ones(4))
+    assert float(loss) == pytest.approx(-(1.2 - 2.0 + 0.5 - 0.8) / 4, rel=1e-6)
     # d ratio / d log p = ratio; where the clipped term is the smaller one, 0.
     np.testing.assert_allclose(tape.gradient(loss, log_prob), [0.0, 2 / 4, -0.5 / 4, 0.0], rtol=1e-6)
 
@@ -248,10 +223,16 @@ def test_the_first_epoch_of_ppo_is_reinforce():
     np.testing.assert_allclose(*gradients)
 
 
-def test_cross_entropy_of_the_elites_by_hand():
-    # (1 + 3) / 2
-    assert float(cross_entropy_loss(tf.constant([-1.0, -2.0, -3.0]), tf.constant([1.0, 0.0, 1.0]))) == 2.0
-    assert float(cross_entropy_loss(tf.constant([-1.0]), tf.constant([0.0]))) == 0.0
+@pytest.mark.parametrize(
+    ("loss_of", "weight", "expected"),
+    [
+        (cross_entropy_loss, [1.0, 0.0, 1.0], 2.0),  # (1 + 3) / 2
+        (quantile_loss, [0.5, 0.0, 2.0], 3.25),  # (0.5 * 1 + 2 * 3) / 2
+    ],
+)
+def test_losses_of_the_best_by_hand(loss_of, weight, expected):
+    assert float(loss_of(tf.constant([-1.0, -2.0, -3.0]), tf.constant(weight))) == expected
+    assert float(loss_of(tf.constant([-1.0]), tf.constant([0.0]))) == 0.0
 
 
 def test_the_cross_entropy_of_a_table_is_least_at_the_elites_frequencies():
@@ -264,12 +245,6 @@ def test_the_cross_entropy_of_a_table_is_least_at_the_elites_frequencies():
             tf.stack([tf.math.log_sigmoid(theta if one else -theta) for one in chosen]), elite
         )
     assert float(tape.gradient(loss, theta)) == pytest.approx(1 / (1 + np.exp(-0.3)) - 0.75, abs=1e-6)
-
-
-def test_the_quantile_loss_by_hand():
-    # (0.5 * 1 + 2 * 3) / 2
-    assert float(quantile_loss(tf.constant([-1.0, -2.0, -3.0]), tf.constant([0.5, 0.0, 2.0]))) == 3.25
-    assert float(quantile_loss(tf.constant([-1.0]), tf.constant([0.0]))) == 0.0
 
 
 def test_the_weight_of_an_entropy_follows_its_target():

@@ -8,7 +8,7 @@ from tests.tf_placer.planners.full_devices import full_problem, loads, sized_clu
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.colocrl import ColocRlConfig, colocated_groups, tied_groups
 from tf_placer.agents.features import draw_weights
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
+from tf_placer.agents.hdp_policy import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans, children, joined, table_near, toward_elites
 from tf_placer.grouper.memory_repair import MemoryRepair
 
@@ -81,9 +81,7 @@ def test_what_does_not_run_is_no_elite():
     times = np.array([np.inf, np.nan, np.inf, 3.0])
     moved = toward_elites(HALF, DRAWN, times, elites=2, smoothing=1.0)
     np.testing.assert_array_equal(moved, [[0, 1], [1, 0]])  # row 3 alone
-
-
-def test_where_nothing_runs_nothing_moves():
+    # Where nothing runs nothing moves.
     moved = toward_elites(HALF, DRAWN, np.full(4, np.inf), elites=2, smoothing=1.0)
     np.testing.assert_array_equal(moved, HALF)
     assert moved is not HALF

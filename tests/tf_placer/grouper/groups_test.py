@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.planners.chains import mixed_problem
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
@@ -31,7 +32,6 @@ from tf_placer.grouper.groups import (
     unit_slack,
 )
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.transform.split import split
 from tf_placer.transform.split.plans import copies_of_units
@@ -45,15 +45,6 @@ MASKED = problem_of(
     cluster=small_cluster(3),
     allowed=ALLOWED,
 )
-
-
-def mixed_problem():
-    """Ten units in a chain; the first three may run on devices 0 and 1, the last one on 2 alone, the rest anywhere."""
-    allowed = np.ones((10, 3), bool)
-    allowed[:3, 2] = False
-    allowed[9] = [False, False, True]
-    edges = [(u, u + 1) for u in range(9)]
-    return problem_of([10] * 10, edges, 100, cluster=small_cluster(3), allowed=allowed)
 
 
 def test_units_with_equal_keys_are_a_group_as_far_as_they_may_be_together():
@@ -157,11 +148,10 @@ def test_groups_hold_units_of_one_class():
 
 
 def test_what_can_wait_has_groups_of_its_own():
-    # Four pairs in a chain, 100 ns an op; the second of each pair is of 1 ns and nobody waits for it.
-    # Heavy edges keep the pairs together in a min cut; the critical path is 400 ns, and the second ones can wait for
-    # all of it that is behind them, less 1 ns: 299, 199, 99 and (beside the end) -1 + 0 ns.
-    edges = [(0, 1), (1, 2), (2, 3), (0, 4), (1, 5), (2, 6)]
-    problem = problem_of([100, 100, 100, 100, 1, 1, 1], edges, np.array([1, 1, 1, 10**6, 10**6, 10**6]))
+    # Four pairs in a chain, 100 ns an op; the second of each pair is of 1 ns and nobody waits for it. Heavy edges keep
+    # the pairs together in a min cut; of the critical path of 400 ns the second ones can wait for 299, 199 and 99 ns.
+    edges, edge_bytes = [(0, 1), (1, 2), (2, 3), (0, 4), (1, 5), (2, 6)], [1] * 3 + [10**6] * 3
+    problem = problem_of([100] * 4 + [1] * 3, edges, edge_bytes)
     cut, slack = (unit_groups(problem, 5, kind).group_of_unit for kind in ("min_cut", "slack"))
     chain, waiting = [0, 1, 2, 3], [4, 5, 6]
     assert not set(slack[chain]) & set(slack[waiting])
@@ -305,13 +295,14 @@ def test_one_part_and_no_edges():
 
 
 def test_metis_prints_nothing_on_the_users_terminal(capfd):
-    star = [(0, i) for i in range(1, 200)]
-    for name, problem, parts in (
-        ("a unit heavier than all others", problem_of([2**27, *[1] * 199], star), 64),
-        ("ten units, eight parts", problem_of([2**27, *[1] * 9], [(i, i + 1) for i in range(9)]), 8),
-        ("no work at all", problem_of([0] * 9, [(i, i + 1) for i in range(8)]), 8),
-        ("no edges", problem_of([1] * 70, []), 64),
+    star, heavy = [(0, i) for i in range(1, 200)], 2**27
+    for name, costs, edges, parts in (
+        ("a unit heavier than all others", [heavy, *[1] * 199], star, 64),
+        ("ten units, eight parts", [heavy, *[1] * 9], star[:9], 8),
+        ("no work at all", [0] * 9, star[:8], 8),
+        ("no edges", [1] * 70, [], 64),
     ):
+        problem = problem_of(costs, edges)
         part = partition(problem, parts)
         assert part.shape == (problem.num_units,) and 0 <= part.min() <= part.max() < parts, name
     ctypes.CDLL(None).fflush(None)  # what C would print as the process ends
@@ -334,30 +325,18 @@ def test_parts_are_the_same_in_whatever_unit_bytes_are_counted():
     assert parts[0] == parts[1]
 
 
-def _side_branch() -> Problem:
-    """0 -> 1 -> 2 of 100 ns each, and 3, of 40 ns, which only waits for 0."""
-    cost = np.array([100, 100, 100, 40])
-    edges = np.array([[0, 1], [1, 2], [0, 3]], np.int32)
-    return Problem.from_arrays(
-        compute_ns=np.stack([cost, cost], axis=1),
-        edges=edges,
-        edge_bytes=np.full(3, 8),
-        resident_bytes=np.zeros(4, np.int64),
-        output_bytes=np.zeros(4, np.int64),
-        allowed=np.ones((4, 2), bool),
-        cluster=small_cluster(2),
-    )
+# 0 -> 1 -> 2 of 100 ns each, and 3, of 40 ns, which only waits for 0.
+SIDE_BRANCH = problem_of([100, 100, 100, 40], [(0, 1), (1, 2), (0, 3)], 8)
 
 
 def test_slack_is_a_share_of_the_critical_path():
     # The path is 300 ns; through op 3 it is 100 + 40, so that it could wait 160.
-    np.testing.assert_allclose(unit_slack(_side_branch()), [0, 0, 0, 160 / 300])
+    np.testing.assert_allclose(unit_slack(SIDE_BRANCH), [0, 0, 0, 160 / 300])
 
 
 def test_what_can_wait_is_a_group_of_its_own():
-    assert slack_groups(_side_branch(), 1).tolist() == [0, 0, 0, 1]
-    assert slack_groups(_side_branch(), 1, classes=()).tolist() == [0, 0, 0, 0]
-    assert slack_groups(_side_branch(), 4).tolist() == [0, 1, 2, 3]
+    assert slack_groups(SIDE_BRANCH, 1).tolist() == [0, 0, 0, 1]
+    assert slack_groups(SIDE_BRANCH, 4).tolist() == [0, 1, 2, 3]
 
 
 def test_what_repeats_is_one_group():

@@ -1,10 +1,11 @@
 """Chains for partitioners to keep whole, random problems and starts, and how a planner is told times."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import problem_of, random_problem
+from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.planner import Round
 from tf_placer.problem.problem import Problem
@@ -14,6 +15,19 @@ def two_chains(compute_ns, **more) -> Problem:
     """Two chains of twelve ops that share nothing."""
     edges = [(i, i + 1) for i in range(11)] + [(i, i + 1) for i in range(12, 23)]
     return problem_of(compute_ns, edges, 1000, **more)
+
+
+def mixed_problem() -> Problem:
+    """Ten units in a chain; the first three may run on devices 0 and 1, the last one on 2 alone, the rest anywhere."""
+    allowed = np.ones((10, 3), bool)
+    allowed[:3, 2] = allowed[9, :2] = False
+    return problem_of([10] * 10, [(u, u + 1) for u in range(9)], 100, small_cluster(3), allowed=allowed)
+
+
+def least_s(problem: Problem) -> float:
+    """Step time of the fastest of all legal placements that fit."""
+    rows = itertools.product(*(np.flatnonzero(may) for may in problem.allowed))
+    return float(np.nanmin(SimulatedEvaluator(problem).evaluate(np.array(list(rows), np.int32)).runtime_s))
 
 
 def tell(planner, rows, runtime_s) -> None:

@@ -85,8 +85,6 @@ def test_a_much_slower_device_is_also_left_out():
 
 def test_work_grows_with_edges_and_not_faster(monkeypatch):
     """Counted, not timed: how often an arrival is asked for."""
-    from tf_placer.planners.list_schedule import Schedule
-
     asked = []
     arrives = Schedule._arrives
     monkeypatch.setattr(Schedule, "_arrives", lambda *a: asked.append(1) or arrives(*a))

@@ -30,10 +30,10 @@ from tf_placer.transform.split.split_batch import split_program
 CONFIG = LocalSearchConfig()
 
 
-def begun(problem, start, seed=0, runtime_s=2.0):
+def begun(problem, start, config=CONFIG):
     """A search that has learned how its start fares."""
-    climber = LocalSearch(problem, CONFIG, start, seed)
-    tell(climber, climber.ask(np.inf), np.array([runtime_s]))
+    climber = LocalSearch(problem, config, start, seed=0)
+    tell(climber, climber.ask(np.inf), np.array([2.0]))
     return climber
 
 
@@ -89,14 +89,12 @@ def test_pieces_of_one_kind_leave_what_others_wait_for():
     chain = [(0, 1), (1, 2), (2, 3)]
     beside = [(i, 4 + i) for i in range(3)]
     problem = problem_of([10] * 4 + [5] * 3, chain + beside, edge_bytes=100)
-    tables = move_tables(problem, LocalSearchConfig(one_kind=1.0, largest_piece=1.0))
+    config = LocalSearchConfig(one_kind=1.0, largest_piece=1.0, swaps=0.0)
+    tables = move_tables(problem, config)
     # 40 - (10 + 5), 40 - (20 + 5) and 40 - (30 + 5) ns of slack, all above 40 / 20.
     assert tables.kind_of_unit.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    climber = LocalSearch(
-        problem, LocalSearchConfig(one_kind=1.0, largest_piece=1.0, swaps=0.0), np.zeros(7), 0
-    )
-    tell(climber, climber.ask(np.inf), np.array([1.0]))
-    kinds = [set(tables.kind_of_unit[row > 0]) for row in proposals(climber, 60)]
+    rows = proposals(begun(problem, np.zeros(7), config), 60)
+    kinds = [set(tables.kind_of_unit[row > 0]) for row in rows]
     assert all(len(kind) == 1 for kind in kinds) and {0} in kinds and {1} in kinds
 
 
@@ -107,8 +105,7 @@ def test_copies_go_along_together_or_as_far_apart_as_they_are(together):
     gpus = [d for d, device in enumerate(problem.cluster.devices) if device.type == "GPU"]
     start = data_parallel_plan(problem, gpus)
     config = dataclasses.replace(CONFIG, copies=1.0, together=together)
-    climber = LocalSearch(problem, config, start, 0)
-    tell(climber, climber.ask(np.inf), np.array([1.0]))
+    climber = begun(problem, start, config)
     part, copies = copies_of_units(problem)
     pairs = np.array([(u, copies[u, 1]) for u in np.flatnonzero(part == 0) if copies[u, 1] >= 0])
     changed = 0

@@ -141,9 +141,6 @@ def test_nothing_fits():
     assert expert(staged(problem, [0, 0, 0, 1, 1, 1])).shape == (0, 6)
 
 
-CHAIN = [(i, i + 1) for i in range(5)]
-
-
 def test_a_chain_is_cut_where_a_share_is_full():
     problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([40, 80]), resident_bytes=10)
     # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of all

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.tf_placer.planners.chains import tell
+from tests.tf_placer.planners.chains import least_s, tell
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
     branches_problem,
@@ -72,9 +72,9 @@ def test_of_several_starts_each_chain_begins_at_one_unless_it_is_much_slower():
         np.testing.assert_array_equal(begun_at, np.resize(near, given.shape))
 
 
-def turns_of(search: SimulatedMemetic, starts: int, evaluations: int) -> list[tuple[int, int, int]]:
+def turns_of(problem: Problem, search: SimulatedMemetic, evaluations: int) -> list[tuple[int, int, int]]:
     """(turn, evaluations in it, length of the history), one after the other; the last one is not complete."""
-    search.advance(starts)
+    search.advance(len(cheap_starts(problem, problem.everything_on(0), 0)))
     seen = []
     for _ in range(evaluations):
         search.advance(1)
@@ -84,9 +84,7 @@ def turns_of(search: SimulatedMemetic, starts: int, evaluations: int) -> list[tu
 
 def test_turns_after_units_that_gained_are_twice_as_long_and_remember_twice_as_much():
     problem = sparse_problem(np.random.default_rng(2), 200, 4)
-    search = begun(problem)
-    starts = len(cheap_starts(problem, problem.everything_on(0), 0))
-    turns = turns_of(search, starts, 40 + 80 + 160 + 40 + 320 + 80 + 640)
+    turns = turns_of(problem, begun(problem), 40 + 80 + 160 + 40 + 320 + 80 + 640)
     assert turns == [
         (1, 40, 20), (2, 80, 20), (3, 160, 20), (4, 40, 20), (5, 320, 40), (6, 80, 40), (7, 640, 80)
     ]  # fmt: skip
@@ -96,8 +94,7 @@ def test_units_that_gain_nothing_are_not_searched_longer_but_from_another_start(
     # Coarse turns find the optimum.
     problem = branches_problem(4, 6)
     search = begun(problem)
-    starts = len(cheap_starts(problem, problem.everything_on(0), 0))
-    turns = turns_of(search, starts, 40 + 80 + 160 + 40 + 160 + 40 + 1)
+    turns = turns_of(problem, search, 40 + 80 + 160 + 40 + 160 + 40 + 1)
     assert turns[-4:] == [(4, 40, 20), (5, 160, 20), (6, 40, 20), (7, 1, 20)]
     state = search.state()
     assert state["restarts"] == 2  # of one of two chains, in turns 5 and 7
@@ -124,11 +121,8 @@ def test_it_goes_on_however_long_nothing_is_gained():
 def test_it_does_not_freeze_on_a_few_units(seed):
     generator = np.random.default_rng(seed)
     problem = sparse_problem(generator, int(generator.integers(4, 31)), int(generator.integers(2, 5)))
-    every = np.array(list(itertools.product(range(problem.num_devices), repeat=problem.num_units)), np.int32)
-    legal = problem.allowed[np.arange(problem.num_units), every].all(axis=1)
-    least_s = np.nanmin(SimulatedEvaluator(problem).evaluate(every[legal]).runtime_s)
     # Late acceptance alone stayed a fifth above it, however long it went on.
-    assert begun(problem, seed, MemeticConfig(chains=2)).advance(20_000).runtime_s.min() == least_s
+    assert begun(problem, seed, MemeticConfig(chains=2)).advance(20_000).runtime_s.min() == least_s(problem)
 
 
 @BOTH
@@ -139,13 +133,13 @@ def test_what_it_says_is_so_and_its_best_never_grows(seed, config):
     rows = cheap_starts(problem, problem.everything_on(0), seed)
     best_s = np.inf
     search.advance(len(rows))
-    least_s = np.nanmin(evaluator.evaluate(rows).runtime_s)
+    start_s = np.nanmin(evaluator.evaluate(rows).runtime_s)
     for _ in range(30):
         burst = search.advance(37)
         measured = evaluator.evaluate(burst.device_of_unit)
         assert (measured.status == 0).all()
         np.testing.assert_allclose(measured.runtime_s, burst.runtime_s, rtol=1e-12)
-        assert burst.runtime_s.min() <= min(best_s, least_s)
+        assert burst.runtime_s.min() <= min(best_s, start_s)
         best_s = burst.runtime_s.min()
 
 
@@ -153,9 +147,7 @@ def test_what_it_says_is_so_and_its_best_never_grows(seed, config):
 @pytest.mark.parametrize("seed", range(8))
 def test_small_problems_end_within_three_percent_of_brute_force(seed, config):
     problem = random_problem(np.random.default_rng(seed), 9, 2)
-    rows = np.array(list(itertools.product(*(np.flatnonzero(may) for may in problem.allowed))), np.int32)
-    optimum_s = np.nanmin(SimulatedEvaluator(problem).evaluate(rows).runtime_s)
-    assert begun(problem, seed, config).advance(1500).runtime_s.min() <= 1.03 * optimum_s
+    assert begun(problem, seed, config).advance(1500).runtime_s.min() <= 1.03 * least_s(problem)
 
 
 @BOTH
@@ -241,14 +233,10 @@ def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed):
     assert burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns
 
 
-def test_there_are_as_many_as_the_network_has():
+def test_there_are_as_many_weights_as_the_network_has_and_nobody_changes_them():
     # 34 features, two layers of 16 with biases, and a score.
     assert edit_weights().shape == (34 * 16 + 16 + 16 * 16 + 16 + 16 + 1,)
-    assert edit_weights().dtype == np.float32
-    assert np.isfinite(edit_weights()).all()
-
-
-def test_nobody_changes_them():
+    assert edit_weights().dtype == np.float32 and np.isfinite(edit_weights()).all()
     with pytest.raises(ValueError, match="read-only"):
         edit_weights()[0] = 1.0
 

@@ -264,6 +264,7 @@ def chunk_of(config: GoConfig, nodes: int) -> int:
 
 
 _LEAST_MISSING = 0.05  # share of the decisions
+_REPEATS = 4  # times that a step removes parts of each plan
 _TEACHING_CLIP = 1.0
 
 
@@ -290,8 +291,8 @@ class GoStudent(snt.Module):
     the plan and its levels in the tasks before.
     """
 
-    def __init__(self, config: GoConfig, seed: int, repeats: int = 4):
-        """Draws weights from the seed; a step removes parts of each plan ``repeats`` times."""
+    def __init__(self, config: GoConfig, seed: int):
+        """Draws weights from the seed."""
         super().__init__(name="go_student")
         self._config = config
         self.tasks, self.levels = tuple(config.tasks.split(",")), config.levels
@@ -299,7 +300,6 @@ class GoStudent(snt.Module):
         unbiased = dataclasses.replace(config, keep_probability=0.0, exploration=0.0)
         self.policy, self.kind = made(unbiased, seed)
         self._placement = placement_of(self.policy)
-        self._repeats = repeats
         self._seed = tf.constant([seed, 0x57D], tf.int32)
         self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
         self._optimizer = adam(self._step_length, self.policy.trainable_variables)
@@ -346,14 +346,14 @@ class GoStudent(snt.Module):
         """Mean over the tasks that are taught."""
         numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
         inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
-        plans = tf.repeat(lesson.plans, self._repeats, axis=0)
+        plans = tf.repeat(lesson.plans, _REPEATS, axis=0)
         terms = []
         if DEVICES in self.tasks:
             seen, missing = partly_hidden(plans, inputs.legal, tf.constant(NOWHERE), device_seeds)
             terms.append((masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
         if isinstance(self.policy, MultiTaskPolicy):
             further = len([task for task in self.tasks if task != DEVICES])
-            levels = tf.unstack(tf.repeat(lesson.levels, self._repeats, axis=0), further, axis=1)
+            levels = tf.unstack(tf.repeat(lesson.levels, _REPEATS, axis=0), further, axis=1)
             legal, neutral = (tf.unstack(table, further) for table in (lesson.legal_levels, lesson.neutral))
             of_task = [tf.random.fold_in(seed, 1 + task) for task in range(further)]
             seeds = [tf.unstack(tf.random.split(task_seed, 4)) for task_seed in of_task]

@@ -93,15 +93,6 @@ def policy():
     return ColocRlPolicy(CONFIG, seed=5, groups=5)
 
 
-def test_what_one_group_draws_the_next_ones_know(policy):
-    inputs = inputs_of(branches_problem(4, 4))
-    zeros = tf.zeros([1, 5], tf.int32)
-    other = tf.constant([[1, 0, 0, 0, 0]])
-    one, two = (policy.score(inputs, actions).logits[0, 0] for actions in (zeros, other))
-    np.testing.assert_array_equal(one[0], two[0])
-    assert np.abs(one[1:] - two[1:]).max() > 1e-6
-
-
 def test_it_begins_as_it_is_asked_to(policy):
     problem = branches_problem(4, 4)
     share = {}

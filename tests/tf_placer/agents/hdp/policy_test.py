@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.planners.chains import mixed_problem
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.features import NUM_TYPES, graph_inputs, type_numbers
 from tf_placer.agents.hdp_policy import (
@@ -82,7 +83,7 @@ def test_a_unit_goes_where_its_group_goes(policy, inputs, drawn):
     np.testing.assert_array_equal(policy.placements(inputs, actions), expected)
 
 
-def mixed_problem(units):
+def four_kinds(units):
     """A chain of units that may run anywhere, on devices 1 and 2, on device 2 alone, and on devices 0 and 1."""
     rows = [[True] * 3, [False, True, True], [False, False, True], [True, True, False]]
     allowed, edges = np.array([rows[u % 4] for u in range(units)]), [(u, u + 1) for u in range(units - 1)]
@@ -91,7 +92,7 @@ def mixed_problem(units):
 
 def test_all_legal_devices_of_a_grouping_are_certain_together():
     config = dataclasses.replace(CONFIG, num_groups=3)
-    inputs, policy = inputs_of(mixed_problem(4), config), HdpPolicy(config, seed=1)
+    inputs, policy = inputs_of(four_kinds(4), config), HdpPolicy(config, seed=1)
     noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)
     # Three classes of one unit each, and a unit without a choice: one grouping, and 3 * 2 * 2 triples of devices.
     groups = policy.sample(inputs, noise, SEED)[0].group_of_unit
@@ -117,7 +118,7 @@ def test_all_groupings_are_certain_together():
 
 def test_several_groups_a_step_and_rows_of_each_are_scored_as_drawn():
     config = dataclasses.replace(CONFIG, num_groups=7, groups_per_step=3, row_step=0.3, placements=50)
-    problem = mixed_problem(12)
+    problem = four_kinds(12)
     inputs, policy = inputs_of(problem, config), HdpPolicy(config, seed=0)
     noise = policy.draw_noise(inputs, tf.constant(1.0), SEED)
     actions, scores = policy.sample(inputs, noise, SEED)
@@ -265,19 +266,11 @@ def test_a_unit_that_leaves_its_group_goes_to_its_neighbors():
     assert not group_prior_logits(problem, groups, 0.0).any()
 
 
-def chain_problem():
-    """Ten units in a chain; the first three may run on devices 0 and 1, the last one on 2 alone, the rest anywhere."""
-    allowed = np.ones((10, 3), bool)
-    allowed[:3, 2] = allowed[9, :2] = False
-    edges = [(u, u + 1) for u in range(9)]
-    return problem_of([1] * 10, edges, 9, cluster=small_cluster(3), allowed=allowed)
-
-
 THREE = HdpConfig(groups="min_cut", num_groups=3)
 
 
 def test_every_plan_is_timed_as_groups_and_the_best_is_taken():
-    problem, seen = chain_problem(), []
+    problem, seen = mixed_problem(), []
     # More classes than groups get a group each.
     assert unit_groups(problem, 1, "min_cut").class_of_group.tolist() == [0, 1]
     plans = np.array([problem.everything_on(d) for d in range(3)])

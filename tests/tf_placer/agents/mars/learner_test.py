@@ -171,18 +171,6 @@ def test_a_group_is_the_mean_and_the_largest_of_its_units(policy, branches):
     np.testing.assert_array_equal(rows[:, 16:], branches.summaries)
 
 
-def test_what_one_group_draws_the_next_ones_know_in_the_next_segment_too(policy, branches):
-    count = branches.choices.legal.shape[0]
-    assert count > CONFIG.segment
-    zeros = tf.zeros([1, count], tf.int32)
-    one, two = (
-        policy.score(branches, actions).logits[0, 0]
-        for actions in (zeros, tf.tensor_scatter_nd_update(zeros, [[0, 0]], [1]))
-    )
-    np.testing.assert_array_equal(one[0], two[0])
-    assert (np.abs(one[1:] - two[1:]).max(axis=1) > 1e-7).all()
-
-
 def test_it_begins_as_it_is_asked_to(policy):
     share = {}
     for probability in (0.0, 0.9):
