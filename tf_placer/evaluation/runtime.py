@@ -27,6 +27,7 @@ from tf_placer.evaluation.attempts import (
 )
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status, TraceFailed
 from tf_placer.graph.item import Item
+from tf_placer.problem.pins import check_is_of
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
@@ -491,15 +492,7 @@ class RuntimeEvaluator:
 
 def check_can_be_timed(item: Item, problem: Problem) -> None:
     """Raises InputError where a problem is of another program, or no other process can run that."""
-    arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
-    arguments.instance_of(
-        "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
-    )
-    if problem.fingerprint != item.fingerprint:
-        raise InputError(
-            f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
-            f"({item.index.num_ops} ops); build it from this item"
-        )
+    check_is_of(item, problem)
     if not item.runs_standalone:
         raise InputError(
             f"{item.name!r} cannot run on workers, so it cannot be timed: {item.why_not_standalone}"

@@ -119,15 +119,8 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
     return with_fixed_ops(item, problem, fixed)
 
 
-def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Placement) -> Problem:
-    """The item's problem with some ops, and with them their units, allowed on one device only.
-
-    For a second signature of a SavedModel, say, whose variables are where the plan of the first has them.
-
-    Args:
-      device_of_op: ops -> device, as a ``Pin`` has them: names, regular expressions or layers; or another program's
-        placement, of which the ops that the problem lacks are left out.
-    """
+def check_is_of(item: Item, problem: Problem) -> None:
+    """Raises InputError where a problem is of another program."""
     arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
     arguments.instance_of(
         "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
@@ -137,6 +130,18 @@ def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Place
             f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
             f"({item.index.num_ops} ops); build it from this item"
         )
+
+
+def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str] | Placement) -> Problem:
+    """The item's problem with some ops, and with them their units, allowed on one device only.
+
+    For a second signature of a SavedModel, say, whose variables are where the plan of the first has them.
+
+    Args:
+      device_of_op: ops -> device, as a ``Pin`` has them: names, regular expressions or layers; or another program's
+        placement, of which the ops that the problem lacks are left out.
+    """
+    check_is_of(item, problem)
     if isinstance(device_of_op, Placement):
         return with_fixed_ops(item, problem, device_positions(problem, device_of_op.device_names))
     devices = arguments.texts_by_text("device_of_op", device_of_op, "give ops -> device, both as texts")

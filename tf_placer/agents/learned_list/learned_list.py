@@ -136,7 +136,6 @@ _FAST = 1.5  # a fast device takes at most 1.5 times as long as the fastest one 
 _SLOWEST = 4.0  # of slowness
 _WITHIN = -2.0, 2.0  # limits on the inputs of a rule's coefficients
 _LITTLE = 1e-3
-_LARGEST = 10  # nodes, and pairs of neighbors, whose share tells whether a few are most of the step
 
 
 def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
@@ -219,40 +218,6 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     )
 
 
-def gate_features(inputs: ListInputs) -> np.ndarray:
-    """[F] float64: what the choice of a rule depends on, of V nodes and D devices; finite and without units."""
-    (nodes, devices), ends = inputs.legal.shape, len(inputs.neighbor)
-    work = np.where(inputs.legal, inputs.work, np.inf).min(axis=1)
-    share = work / max(work.sum(), _LITTLE)
-    slowness = np.sort(share @ np.where(inputs.legal, inputs.slowness, _SLOWEST))  # [D], of all work
-    window = share @ inputs.window  # [T], when there is work
-    links, num_bytes = max(devices * (devices - 1), 1), inputs.neighbor_bytes.sum()
-    message, byte = (matrix.sum() / links for matrix in (inputs.link_fixed, inputs.link_per_byte))
-    of_kind = np.bincount(inputs.kind)
-    context = dict(zip(CONTEXT, inputs.context.T, strict=True))
-    sizes = [
-        *(devices, nodes, ends / nodes, (of_kind > 0).sum() / nodes, of_kind.max() / nodes, message * ends),
-        *(byte * num_bytes, (share**2).sum(), np.sort(share)[-_LARGEST:].sum()),
-        np.sort(inputs.neighbor_bytes)[-2 * _LARGEST :].sum() / max(num_bytes, 1.0),
-    ]
-    slower = slowness[1:] if devices > 1 else np.zeros(1)
-    return np.concatenate(
-        [
-            [context[name][0] for name in ("problem_traffic", "parallel", "tightness")],
-            [share @ context[name] for name in ("slack", "work", "traffic")],
-            [context["traffic"].mean(), context["work"].std()],
-            np.log(np.array(sizes) + _LITTLE**2),
-            [slower.mean(), slowness[min(1, devices - 1)], slowness[max(devices - 2, 0)], slowness.std()],
-            [np.diff(inputs.neighbor_offset).max() / nodes, window.max(), (window**2).sum()],
-            [inputs.memory.sum(axis=0).min()],
-        ]
-    )
-
-
-NUM_GATE_FEATURES = 26
-"""F."""
-
-
 class ListPlacer:
     """Applies rules to a problem: ``rows = ListPlacer(problem, config)(rules)``."""
 
@@ -262,7 +227,6 @@ class ListPlacer:
         self._inputs = list_inputs(problem, self._groups)
         self._passes = config.passes
         self._certain, self._likely = repairs(problem)
-        self.features = gate_features(self._inputs)  # [F]
 
     def __call__(self, rules: np.ndarray) -> np.ndarray:
         """[B, U] int32 legal placements by rules [B, P]; units move from full devices to devices with room."""
@@ -274,10 +238,6 @@ _UNTAUGHT = {"slowness": -2.0, "load": -0.3, "rival": -0.5, "transfer": -1.0, "a
 _UNTAUGHT |= {"full": -3.0, "overfull": -0.5}  # by hand: speed of the op, crossing bytes, full devices
 _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
 _RULES = 16  # R
-_RIDGE = 0.3  # penalty of the gate
-_CENTERS = 512  # M, problems that the gate remembers
-_WIDTH = 5.0  # of its kernel, in standard deviations of a feature
-_FARTHEST = 3.0  # from the mean, in standard deviations
 
 _OF_FEATURES = np.full((len(FEATURES), len(CONTEXT)), _SPREAD_OF_CONTEXT)
 _OF_FEATURES[:, CONTEXT.index("one")] = _SPREAD_OF_FEATURES
@@ -285,72 +245,28 @@ SPREAD = np.append(_OF_FEATURES, np.full(NUM_COEFFICIENTS - _OF_FEATURES.size, _
 """[P] float64 standard deviations of a rule's coefficients."""
 
 
-class RuleMixture(snt.Module):
-    """R rules, and a gate that expects how fast each is on a problem; all is taught.
+class RuleSet(snt.Module):
+    """R rules that are fast together, the one that is fastest in the mean first.
 
     A rule that spreads a program over all devices and a rule that keeps it on one are both good, and their mean is not:
-    so there are several (a mixture of experts: Jacobs et al. 1991). The gate is a ridge regression with a Gaussian
-    kernel: a rule will do as it did on the taught problems that are like this one.
+    so several are taught.
     """
 
     def __init__(self) -> None:
-        """Begins at a rule written by hand, the first for any problem, and draws around that rule."""
-        super().__init__(name="rule_mixture")
+        """Begins at a rule written by hand, and draws around that rule."""
+        super().__init__(name="rule_set")
         by_hand = np.zeros(NUM_COEFFICIENTS)
         for feature, value in _UNTAUGHT.items():
             by_hand[FEATURES.index(feature) * len(CONTEXT) + CONTEXT.index("one")] = value
         noise = np.random.default_rng(0).standard_normal((_RULES, NUM_COEFFICIENTS))
         noise[0] = 0
         self.rules = tf.Variable(by_hand + SPREAD * noise, name="rules")  # [R, P]
-        # Features of the taught problems: means and standard deviations [2, F].
-        self.scale = tf.Variable(
-            np.stack([np.zeros(NUM_GATE_FEATURES), np.ones(NUM_GATE_FEATURES)]), name="scale"
-        )
-        self.centers = tf.Variable(np.zeros((_CENTERS, NUM_GATE_FEATURES)), name="centers")  # [M, F], scaled
-        # [M + 1, R], of the logarithm of the time over the best single device's; the last row is for any problem.
-        gate = np.zeros((_CENTERS + 1, _RULES))
-        gate[-1, 1:] = 1.0
-        self.gate = tf.Variable(gate, name="gate")
-
-    def expected(self, features: np.ndarray) -> np.ndarray:
-        """[N, R] logarithms of times, for problems of ``features`` [N, F]."""
-        log_time: np.ndarray = self._kernel(features) @ self.gate.numpy()
-        return log_time
-
-    def ordered(self, features: np.ndarray) -> np.ndarray:
-        """[R, P] rules for a problem of ``features`` [F], the one that should be fastest first."""
-        order = np.argsort(self.expected(features[np.newaxis])[0], kind="stable")
-        rules: np.ndarray = self.rules.numpy()[order]
-        return rules
-
-    def fit(self, features: np.ndarray, log_time: np.ndarray, generator: np.random.Generator) -> None:
-        """Fits the gate to what rules took [N, R] on problems [N, F], M of which are its centers."""
-        self.scale.assign([features.mean(axis=0), features.std(axis=0) + _LITTLE])
-        centers = np.resize(generator.permutation(len(features)), _CENTERS)
-        self.centers.assign(self._scaled(features[centers]))
-        kernel, among = self._kernel(features)[:, :-1], self._kernel(features[centers])[:, :-1]
-        mean = log_time.mean(axis=0)
-        normal = kernel.T @ kernel + _RIDGE * among + _LITTLE**2 * np.eye(_CENTERS)
-        self.gate.assign(
-            np.concatenate([np.linalg.solve(normal, kernel.T @ (log_time - mean)), mean[np.newaxis]])
-        )
-
-    def _scaled(self, features: np.ndarray) -> np.ndarray:
-        mean, deviation = self.scale.numpy()
-        scaled: np.ndarray = np.clip((features - mean) / deviation, -_FARTHEST, _FARTHEST)
-        return scaled
-
-    def _kernel(self, features: np.ndarray) -> np.ndarray:
-        """[N, M + 1], how near problems are to the centers; 1 in the last column."""
-        apart = self._scaled(features)[:, np.newaxis] - self.centers.numpy()
-        near = np.exp(-(apart**2).sum(axis=2) / (2 * _WIDTH**2))
-        return np.pad(near, ((0, 0), (0, 1)), constant_values=1.0)
 
 
 RULE_VERSION = 2  # of the form of a rule: coefficients that were taught for another one cannot be used
 
 
-RULE_KIND = PolicyKind(RuleMixture.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
+RULE_KIND = PolicyKind(RuleSet.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
 
 
 _BATCHES = 6  # of a search in a teaching step
@@ -373,12 +289,12 @@ class ListLesson:
 
 
 class LearnedListStudent(snt.Module):
-    """Teaches a ``RuleMixture``; a ``Student``.
+    """Teaches a ``RuleSet``; a ``Student``.
 
     A step searches one problem from its fastest rule on, by cross-entropy. What the searches of an epoch end at are
     candidates: each is tried on every problem, and those stay that together are the fastest, taken greedily (Hydra: Xu,
     Hoos & Leyton-Brown 2010). So the first few placements of a new program are by rules that differ, and one of them is
-    near the final rule of its search. The gate is fitted to the times of that trial.
+    near the final rule of its search.
     """
 
     tasks = ()
@@ -389,7 +305,7 @@ class LearnedListStudent(snt.Module):
         super().__init__(name="learned_list_student")
         self._config = config
         self._seed = seed
-        self.policy = RuleMixture()
+        self.policy = RuleSet()
         self.kind = RULE_KIND
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self._candidates: list[np.ndarray] = []
@@ -408,7 +324,7 @@ class LearnedListStudent(snt.Module):
 
     def learn(self, lesson: ListLesson, rate: tf.Tensor) -> tf.Tensor:
         """Searches the problem, the wider the larger ``rate``, and returns the lesson's ``loss_of``."""
-        drawn = self.policy.ordered(lesson.placer.features)
+        drawn = self.policy.rules.numpy()
         losses = lesson.losses(drawn)
         loss, least, candidate = losses[0], losses.min(), drawn[losses.argmin()]
         rules = Rules(candidate, float(rate) * SPREAD, self._config)
@@ -423,7 +339,7 @@ class LearnedListStudent(snt.Module):
         return tf.constant(loss, tf.float32)
 
     def review(self, lessons: Sequence[ListLesson]) -> None:
-        """Chooses among the rules and the candidates of the epoch, and fits the gate."""
+        """Chooses among the rules and the candidates of the epoch."""
         generator = np.random.default_rng([self._seed, 0x1E6, int(self.updates)])
         sample = generator.permutation(len(self._candidates))[:_CANDIDATES]
         rules = np.concatenate([self.policy.rules.numpy(), np.array(self._candidates)[sample]])
@@ -433,14 +349,11 @@ class LearnedListStudent(snt.Module):
             chosen.append(int(np.minimum(losses, least).mean(axis=0).argmin()))
             least = np.minimum(least, losses[:, chosen[-1:]])
         self.policy.rules.assign(rules[chosen])
-        features = np.array([lesson.placer.features for lesson in lessons])
-        self.policy.fit(features, losses[:, chosen], generator)
         self._candidates.clear()
 
     def loss_of(self, lesson: ListLesson) -> tf.Tensor:
-        """Scalar float32, log of the step's time by the likeliest rule over the best single device's."""
-        rules = self.policy.ordered(lesson.placer.features)
-        return tf.constant(lesson.losses(rules[:1])[0], tf.float32)
+        """Scalar float32, log of the step's time by the first rule over the best single device's."""
+        return tf.constant(lesson.losses(self.policy.rules.numpy()[:1])[0], tf.float32)
 
 
 class LearnedList:
@@ -452,7 +365,7 @@ class LearnedList:
     is equal is interchangeable, and any number of devices will do. The cross-entropy method searches the coefficients,
     not the plan: some hundred numbers express any plan by some rule, so that a few hundred placements find the rule of
     this program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``); the
-    first of these is the one that should be, by features of the problem alone.
+    first of these is the fastest in the mean.
 
     A learned rule over the state of a list schedule is used by DOPPLER (2025) and by dispatching rules of job shops;
     the search in the space of a policy's parameters is that of evolution strategies (Salimans et al. 2017). It is no
@@ -465,21 +378,21 @@ class LearnedList:
         config: LearnedListConfig,
         start: np.ndarray | None,
         seed: int,
-        mixture: RuleMixture | None = None,
+        taught: RuleSet | None = None,
     ) -> None:
         """Describes the problem, and takes given rules or the weights' ones; ``start`` is ignored."""
         del start
-        if mixture is None:
-            mixture = RuleMixture()
+        if taught is None:
+            taught = RuleSet()
             if config.weights:
-                restore_weights(weights_path(config.weights, __file__), RULE_KIND, mixture)
+                restore_weights(weights_path(config.weights, __file__), RULE_KIND, taught)
         self._placer = ListPlacer(problem, config)
-        self._taught = mixture.ordered(self._placer.features)
+        self._taught = taught.rules.numpy()
         self._rules = Rules(self._taught[0], config.spread * SPREAD, config)
         self._seed, self._updates = seed, 0
 
     def propose(self) -> np.ndarray:
-        """[B, U] int32 legal placements: at first by the R taught rules, the likeliest first, then by draws."""
+        """[B, U] int32 legal placements: at first by the R taught rules, then by draws."""
         return self._placer(self._drawn())
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:

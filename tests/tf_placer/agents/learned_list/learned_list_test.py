@@ -10,7 +10,6 @@ from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.learned_list.learned_list import (
     CONTEXT,
-    NUM_GATE_FEATURES,
     ORDER,
     RULE_KIND,
     SPREAD,
@@ -18,9 +17,8 @@ from tf_placer.agents.learned_list.learned_list import (
     LearnedListConfig,
     LearnedListStudent,
     ListPlacer,
-    RuleMixture,
     Rules,
-    gate_features,
+    RuleSet,
     list_inputs,
 )
 from tf_placer.agents.weights import weights_bytes
@@ -98,10 +96,9 @@ def test_nothing_has_a_unit(groups):
     slower = dataclasses.replace(
         problem, compute_ns=10 * problem.compute_ns, cluster=dataclasses.replace(problem.cluster, links=links)
     )
-    inputs = [inputs_of(given, groups) for given in (problem, slower)]
-    for one, other in zip(*(given.tensors.values() for given in inputs), strict=True):
+    inputs = [inputs_of(given, groups).tensors.values() for given in (problem, slower)]
+    for one, other in zip(*inputs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(*map(gate_features, inputs))
 
 
 def test_what_repeats_is_of_one_kind():
@@ -112,7 +109,6 @@ def test_what_repeats_is_of_one_kind():
 def test_one_op_on_one_device_without_links():
     inputs = inputs_of(problem_of([5], [], [], cluster=small_cluster(1)))
     assert inputs.legal.shape == (1, 1) and np.isfinite(inputs.context).all()
-    assert np.isfinite(gate_features(inputs)).all()
 
 
 def test_a_step_without_work_is_no_error():
@@ -121,7 +117,7 @@ def test_a_step_without_work_is_no_error():
 
 
 def drawn(seed: int, spread: float = 1.0) -> np.ndarray:
-    return Rules(RuleMixture().rules.numpy()[0], spread * SPREAD, CONFIG).draw(np.random.default_rng(seed))
+    return Rules(RuleSet().rules.numpy()[0], spread * SPREAD, CONFIG).draw(np.random.default_rng(seed))
 
 
 def test_placements_are_legal_whatever_the_rule():
@@ -222,30 +218,11 @@ def test_the_first_placements_are_by_the_rules_that_were_taught():
 
 
 def test_the_search_goes_on_from_the_fastest_of_them():
-    planner, mixture = LearnedList(PROBLEM, CONFIG, None, 0), RuleMixture()
+    planner, rules = LearnedList(PROBLEM, CONFIG, None, 0), RuleSet().rules.numpy()
     runtime_s = np.full(len(planner.propose()), np.inf)
     runtime_s[5] = 1.0
     planner.learn(planner.propose(), runtime_s)
-    np.testing.assert_array_equal(planner.state()["mean"], mixture.rules.numpy()[5])
-
-
-def test_the_gate_says_which_rule_comes_first():
-    """By what rules took on problems that are alike, whatever the units of a feature."""
-    mixture, generator = RuleMixture(), np.random.default_rng(0)
-    features = generator.normal(size=(600, NUM_GATE_FEATURES))
-    log_time = np.zeros((600, len(mixture.rules.numpy())))
-    log_time[:, 3], log_time[:, 7] = -features[:, 2], features[:, 2]
-    scale = np.geomspace(1e-2, 1e4, NUM_GATE_FEATURES)
-    mixture.fit(features * scale, log_time, generator)
-    unseen = generator.normal(size=(200, NUM_GATE_FEATURES))
-    expected = mixture.expected(unseen * scale)
-    assert np.corrcoef(expected[:, 3], -unseen[:, 2])[0, 1] > 0.9
-    clear, rules = np.abs(unseen[:, 2]) > 0.5, mixture.rules.numpy()
-    assert clear.sum() > 100
-    for problem in unseen[clear]:
-        order = mixture.ordered(problem * scale)
-        np.testing.assert_array_equal(order[0], rules[3 if problem[2] > 0 else 7])
-    assert np.isfinite(mixture.expected(1e9 * scale[np.newaxis])).all()
+    np.testing.assert_array_equal(planner.state()["mean"], rules[5])
 
 
 def test_the_mean_of_what_is_drawn_becomes_faster():
@@ -279,12 +256,12 @@ def test_it_goes_on_in_another_process_as_it_would_have_here():
 
 
 def test_weights_of_a_file_are_the_rules(tmp_path):
-    mixture = RuleMixture()
-    mixture.rules.assign(-mixture.rules)
+    taught = RuleSet()
+    taught.rules.assign(-taught.rules)
     path = tmp_path / "rules.npz"
-    path.write_bytes(weights_bytes(RULE_KIND, mixture, {}))
+    path.write_bytes(weights_bytes(RULE_KIND, taught, {}))
     by_file = LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0).propose()
-    np.testing.assert_array_equal(by_file, LearnedList(PROBLEM, CONFIG, None, 0, mixture).propose())
+    np.testing.assert_array_equal(by_file, LearnedList(PROBLEM, CONFIG, None, 0, taught).propose())
     assert (by_file[0] != LearnedList(PROBLEM, CONFIG, None, 0).propose()[0]).any()
 
 
@@ -311,7 +288,7 @@ def test_more_devices_and_slower_links_than_any_that_were_taught(times_slower):
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "rules.npz"
     kind = dataclasses.replace(RULE_KIND, versions={"rule": 0, "inputs": 1})
-    path.write_bytes(weights_bytes(kind, RuleMixture(), {}))
+    path.write_bytes(weights_bytes(kind, RuleSet(), {}))
     with pytest.raises(InputError, match=r"rules\.npz was taught with version 0 of rule"):
         LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0)
     with pytest.raises(InputError, match="missing"):
@@ -372,9 +349,8 @@ def test_a_review_keeps_the_rules_that_are_fast_together():
     student.review(lessons)
     assert all(now <= then for now, then in zip(fastest(), before, strict=True))
     assert sum(fastest()) < sum(before)
-    # What the gate expects over all problems is what they took.
     means = np.mean([lesson.losses(student.policy.rules.numpy()) for lesson in lessons], axis=0)
-    np.testing.assert_allclose(student.policy.gate.numpy()[-1], means)
+    assert means.argmin() == 0, "the fastest in the mean is the first"
 
 
 def test_problems_of_other_kinds_are_met(student):
