@@ -64,7 +64,8 @@ def test_lessons_come_before_pages(tmp_path, capsys):
     said = capsys.readouterr().out.splitlines()
     assert len(said) == len(results.steps(teaches=True))
     assert said[1].endswith(
-        "python -m experiments.pretrain --method=learned_list --course=generated:480 --epochs=2"
+        "python -m experiments.pretrain --method=learned_list --course=workloads,generated:60"
+        " --begin=experiments/weights/learned_list_generated.npz --epochs=1"
         " --out=tf_placer/agents/learned_list/weights.npz"
     )
     assert list(tmp_path.iterdir()) == []
