@@ -34,7 +34,7 @@ PAGES = (
     *("papers/go_generalization", "papers/go_multi_task", "papers/mars_2021", "papers/split"),
     *("papers/plain_search", "learning", "convergence", "ablations", "transfer_ablations", "learned_moves"),
 )
-WEIGHTS = ("tf_placer/agents/*/weights.npz", "experiments/weights/*.npz")
+WEIGHTS = ("experiments/weights/*.npz", "tf_placer/agents/*/weights.npz")
 _RESULT = flags.DEFINE_enum("result", None, [page.rpartition("/")[2] for page in PAGES], "Only this page.")
 _LIST_ONLY = flags.DEFINE_bool("list", False, "Print what would run, and whether it is done.")
 _TEACH = flags.DEFINE_bool("teach", False, "Teach policies before the pages.")

@@ -61,13 +61,11 @@ def test_what_ended_is_not_run_again_until_costs_change(tmp_path, monkeypatch, c
 
 def test_lessons_come_before_pages(tmp_path, capsys):
     results.make_again(results.steps(teaches=True), tmp_path, only_lists=True)
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == len(results.steps(teaches=True))
-    assert said[1].endswith(
-        "python -m experiments.pretrain --method=learned_list --course=workloads,generated:60"
-        " --begin=experiments/weights/learned_list_generated.npz --epochs=1"
-        " --out=tf_placer/agents/learned_list/weights.npz"
-    )
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) == len(results.steps(teaches=True))
+    begun_with, shipped = "learned_list_generated.npz", "--out=tf_placer/agents/learned_list/weights.npz"
+    begins = f"--course=workloads,generated:60 --begin=experiments/weights/{begun_with} --epochs=1 {shipped}"
+    assert said.index(f"--out=experiments/weights/{begun_with}") < said.index(begins)
     assert list(tmp_path.iterdir()) == []
 
 
