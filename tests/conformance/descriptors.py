@@ -36,7 +36,7 @@ from tf_placer.agents.post import PostConfig, PostPolicy
 from tf_placer.agents.regal import RegalConfig
 from tf_placer.agents.tabular import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
 from tf_placer.grouper.group_search import GroupedPlans
-from tf_placer.grouper.groups import ordered_groups, unit_groups
+from tf_placer.grouper.groups import expanded, ordered_groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage, SegmentAttention
 from tf_placer.networks.seq2seq import (
     DeviceChoices,
@@ -372,7 +372,7 @@ POLICIES = (
         _make_tabular,
         _sample_tabular,
         score=lambda policy, inputs, actions: policy.score(inputs, actions),
-        placements=lambda policy, inputs, actions: policy.placements(inputs, actions),
+        placements=lambda _, inputs, rows: expanded(rows, inputs.group_of_unit, inputs.only_device),
         every=lambda inputs: _devices(inputs.legal),
         is_general=False,
     ),

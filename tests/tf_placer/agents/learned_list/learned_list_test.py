@@ -219,8 +219,7 @@ def test_the_first_placements_are_by_the_rules_that_were_taught():
 
 def test_the_search_goes_on_from_the_fastest_of_them():
     planner, rules = LearnedList(PROBLEM, CONFIG, None, 0), RuleSet().rules.numpy()
-    runtime_s = np.full(len(planner.propose()), np.inf)
-    runtime_s[5] = 1.0
+    runtime_s = np.where(np.arange(len(planner.propose())) == 5, 1.0, np.inf)
     planner.learn(planner.propose(), runtime_s)
     np.testing.assert_array_equal(planner.state()["mean"], rules[5])
 
