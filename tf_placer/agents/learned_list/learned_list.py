@@ -402,7 +402,7 @@ class LearnedList:
         if self._updates:
             self._rules.learn(self._drawn(), runtime_s)
         else:
-            self._rules.mean = self._taught[runtime_s.argmin()]
+            self._rules.mean = self._taught[runtime_s.argmin()].copy()
         self._updates += 1
 
     def _drawn(self) -> np.ndarray:
