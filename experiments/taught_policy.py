@@ -3,10 +3,10 @@
     python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--out=FILE.md]
 
 Each program of the table ``go_generalization``, by policies that were not taught its family: GO's and the learned list
-scheduler's likeliest placement and the best of 64; 64 list schedules whose priorities are noisy; plain search (the
-portfolio's lead) of ``--long_s`` and ``--short_s``, and the latter begun at the best of the list scheduler's; GO
-fine-tuned in 50 updates. All as fractions of the long search; and the seconds of the policies beside those after which
-the long search was there.
+scheduler's first placement and the best of 64; plain search (the portfolio's lead) of 64, of ``--long_s`` and of
+``--short_s``, and the latter begun at the best of the list scheduler's; both policies fine-tuned by as many placements
+as 50 updates of GO's, and plain search of as many. All as fractions of the long search; and the seconds of the policies
+beside those after which the long search was there.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
-from tf_placer.planners.list_schedule import Schedule, first_op_decides, ready_order, scheduled
 from tf_placer.problem.placement import Decisions
-from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import alike_devices, fastest_devices
 from tf_placer.search import methods
 from tf_placer.search.search import search
 
@@ -43,11 +40,11 @@ _OUT = out_flag(None, "Page to write.")
 
 _TABLE, _COLUMN, _TUNED = "go_generalization", "go_zero_shot", "go_tuned"
 _SAMPLES = 64
-_NOISE = 0.3  # standard deviation of the logarithm of the noisy lists' priorities
 _UPDATES = 1632  # placements: 32 by taught weights, and 50 updates of 32
 _FRACTIONS = (
-    *("go: likeliest", "go: best of 64", "list: likeliest", "list: best of 64", "untaught list: best of 64"),
-    *("64 noisy lists", "short search", "list, short search", "go fine-tuned"),
+    *("go: likeliest", "go: best of 64", "list: first", "list: best of 64", "untaught list: best of 64"),
+    *("plain search of 64", "short search", "list, short search", "go fine-tuned", "list fine-tuned"),
+    "plain search, as many",
 )
 _SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
 
@@ -72,10 +69,13 @@ def main(argv: list[str]) -> None:
 
 
 def _worth(row: Row, seed: int) -> np.ndarray:
-    """[9 + 6] what stands below the titles, of one seed."""
+    """[11 + 6] what stands below the titles, of one seed."""
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
     simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
-    of_list = LearnedListConfig(weights="experiments/weights/learned_list_generated.npz")
+    of_go = pathlib.Path(row.settings[_COLUMN]["weights"])
+    of_list = LearnedListConfig(
+        weights=str(of_go.with_name(f"learned_list_{of_go.name}"))
+    )  # of the same families
 
     def times_s(plans: np.ndarray | Decisions) -> np.ndarray:
         legal = plans if isinstance(plans, Decisions) else problem.legalized(plans)
@@ -98,39 +98,28 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     )
     planner = LearnedList(problem, of_list, None, seed)
     begun = np.array(listed.placement.device_of_unit)
-    tuned = search(problem, "go", budget_evaluations=_UPDATES, seed=seed, config=row.settings[_TUNED])
+    as_many = (("go", row.settings[_TUNED]), ("learned_list", by_weights[0]), (plain, None))
+    tuned, tuned_list, searched = (
+        search(problem, method, budget_evaluations=_UPDATES, seed=seed, config=config)
+        for method, config in as_many
+    )
     fractions = (
         go_s[0],
         go_s.min(),
         times_s(planner.propose()[:1])[0],
         listed.runtime_s,
         untaught.runtime_s,
-        times_s(_noisy_lists(problem, seed, _SAMPLES)).min(),
+        search(problem, plain, budget_evaluations=_SAMPLES, seed=seed).runtime_s,
         search(problem, plain, _SHORT_S.value, seed=seed).runtime_s,
         search(problem, plain, _SHORT_S.value, seed=seed, start=begun).runtime_s,
         tuned.runtime_s,
+        tuned_list.runtime_s,
+        searched.runtime_s,
     )
     there = [(go_took_s, go_s.min())]
     there += [(one.history[-1].elapsed_s, one.runtime_s) for one in (listed, tuned)]
     seconds = [value for took_s, runtime_s in there for value in (took_s, there_s(runtime_s))]
     return np.concatenate([np.divide(fractions, long.runtime_s), seconds])
-
-
-def _noisy_lists(problem: Problem, seed: int, number: int) -> np.ndarray:
-    """[number, U] list schedules, the first without noise; on all devices and on the fast ones in turn."""
-    generator = np.random.default_rng(seed)
-    rank = problem.op_graph.bottom_level_with_transfers_ns.astype(np.float64)
-    rows: list[np.ndarray] = []
-    for sample in range(number):
-        noise = _NOISE * generator.standard_normal(len(rank)) if sample else np.zeros(len(rank))
-        order = ready_order(problem, rank * np.exp(noise))
-
-        def run(schedule: Schedule, order: np.ndarray = order) -> None:
-            first_op_decides(problem, schedule, order, schedule.end_ns)
-
-        devices = (fastest_devices, alike_devices)[sample % 2](problem)
-        rows += scheduled(problem, devices, run)[:1]
-    return np.array(rows)
 
 
 def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:
@@ -154,14 +143,12 @@ def _head() -> list[str]:
     return [
         *page_head(title, f"`{command}`", ", ".join(map(str, of_each))),
         f"Step times as fractions of {long_s:g} s of plain search (`{methods.the(Role.LEAD).name}`), geometric means.",
-        "Neither policy was taught the program's family (`experiments/weights`; the list scheduler no family of any",
-        "table). *go* is `go_zero_shot`, *list* is `learned_list`: its likeliest placement, and the best of 64.",
-        "*Untaught list* begins with rules written by hand. *64 noisy lists* are list schedules by noisy upward ranks.",
-        "*Short search* is",
-        f"{short_s:g} s of the same plain search, and *list, short search* begins at the best of the 64.",
-        f"*go fine-tuned* is `go` begun with taught weights, {_UPDATES:,} placements.",
-        "*Plain search there* are the seconds after which the long search was as good as what stands left of it;",
-        "*never* where one seed never was.",
+        "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`: its likeliest",
+        "placement, and the best of 64. *list* is `learned_list`: its first placement, which is by a rule written by",
+        "hand, and the best of 64; *untaught list* draws around that rule. *Short search* is",
+        f"{short_s:g} s of plain search, and *list, short search* begins at the best of the 64. *Fine-tuned* are",
+        f"`go` and `learned_list` with {_UPDATES:,} placements, and *as many* is plain search with so many.",
+        "*Plain search there* are the seconds until the long search was there; *never* where one seed never was.",
         "",
     ]
 

@@ -100,11 +100,7 @@ def place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes: int) -> 
 class Rules:
     """The cross-entropy method over the coefficients of rules (Rubinstein 1999; de Boer et al. 2005).
 
-        rules = Rules(mean, spread, config)
-        drawn = rules.draw(generator)
-        rules.learn(drawn, runtime_s)
-
-    It has a ``mean`` and standard deviations ``spread``, [P] float64 each.
+    It has a ``mean`` and standard deviations ``spread``, [P] float64 each: ``draw``, then ``learn``.
     """
 
     def __init__(self, mean: np.ndarray, spread: np.ndarray, config: LearnedListConfig) -> None:
@@ -189,11 +185,7 @@ def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     traffic = nodes.edge_bytes.sum() * per_byte + len(nodes.edges) * fixed
     own_traffic = (own_bytes * per_byte + fixed) / (least_ns / step_ns + 0.05 / nodes.count)
     tightness = float(need_bytes.sum() / capacity_bytes[fast].sum())
-    of_problem = [
-        np.log(traffic + _LITTLE) / 3,
-        np.log(chain_ns / share_ns) / 2,
-        np.log(tightness + _LITTLE) / 3,
-    ]
+    of_problem = np.log([traffic + _LITTLE, chain_ns / share_ns, tightness + _LITTLE]) / (3, 2, 3)
     traffic, parallel, tightness = np.clip(of_problem, *_WITHIN)
     own_traffic = np.clip(np.log(own_traffic + _LITTLE) / 4, *_WITHIN)
     ones = np.ones(nodes.count)
@@ -246,7 +238,7 @@ SPREAD = np.append(_OF_FEATURES, np.full(NUM_COEFFICIENTS - _OF_FEATURES.size, _
 
 
 class RuleSet(snt.Module):
-    """R rules that are fast together, the one that is fastest in the mean first.
+    """R rules that are fast together: first the one that was written by hand, last the one that searches begin at.
 
     A rule that spreads a program over all devices and a rule that keeps it on one are both good, and their mean is not:
     so several are taught.
@@ -259,7 +251,7 @@ class RuleSet(snt.Module):
         for feature, value in _UNTAUGHT.items():
             by_hand[FEATURES.index(feature) * len(CONTEXT) + CONTEXT.index("one")] = value
         noise = np.random.default_rng(0).standard_normal((_RULES, NUM_COEFFICIENTS))
-        noise[0] = 0
+        noise[[0, -1]] = 0
         self.rules = tf.Variable(by_hand + SPREAD * noise, name="rules")  # [R, P]
 
 
@@ -270,6 +262,7 @@ RULE_KIND = PolicyKind(RuleSet.__name__, {"rule": RULE_VERSION, "inputs": INPUTS
 
 
 _BATCHES = 6  # of a search in a teaching step
+_STEP = 0.3  # share of the way to a search's end that the last rule moves
 _WORST = 6.0  # a step that does not fit, or takes longer, counts as 6 times the reference
 _CANDIDATES = 96  # of an epoch that are tried on every problem
 
@@ -291,10 +284,11 @@ class ListLesson:
 class LearnedListStudent(snt.Module):
     """Teaches a ``RuleSet``; a ``Student``.
 
-    A step searches one problem from its fastest rule on, by cross-entropy. What the searches of an epoch end at are
-    candidates: each is tried on every problem, and those stay that together are the fastest, taken greedily (Hydra: Xu,
-    Hoos & Leyton-Brown 2010). So the first few placements of a new program are by rules that differ, and one of them is
-    near the final rule of its search.
+    A step searches one problem by cross-entropy, in turn from the last rule and from the problem's fastest one on. The
+    last rule moves a part of the way to the end of its search (Reptile: Nichol, Achiam & Schulman 2018). The fastest
+    rules of an epoch's searches are candidates for the others: each is tried on every problem, and those stay that are
+    fastest together, taken greedily (Hydra: Xu, Hoos & Leyton-Brown 2010). So the first placements of a new program are
+    by rules that differ, and one of them is near the end of its search.
     """
 
     tasks = ()
@@ -323,11 +317,12 @@ class LearnedListStudent(snt.Module):
         return ListLesson(ListPlacer(problem, self._config), evaluator, float(reference_s))
 
     def learn(self, lesson: ListLesson, rate: tf.Tensor) -> tf.Tensor:
-        """Searches the problem, the wider the larger ``rate``, and returns the lesson's ``loss_of``."""
-        drawn = self.policy.rules.numpy()
-        losses = lesson.losses(drawn)
-        loss, least, candidate = losses[0], losses.min(), drawn[losses.argmin()]
-        rules = Rules(candidate, float(rate) * SPREAD, self._config)
+        """Searches the problem, moves the last rule by ``rate`` of a step, and returns the previous ``loss_of``."""
+        taught = self.policy.rules.numpy()
+        losses = lesson.losses(taught)
+        loss, from_last, least = losses.min(), int(self.updates) % 2 == 0, np.inf
+        begin = taught[-1 if from_last else losses.argmin()]
+        rules = Rules(begin, SPREAD, self._config)
         for batch in range(_BATCHES):
             drawn = rules.draw(np.random.default_rng([self._seed, 0x1E5, int(self.updates), batch]))
             losses = lesson.losses(drawn)
@@ -335,41 +330,40 @@ class LearnedListStudent(snt.Module):
             if losses.min() < least:
                 least, candidate = losses.min(), drawn[losses.argmin()]
         self._candidates.append(candidate)
+        if from_last:
+            self.policy.rules[-1].assign(begin + float(rate) * _STEP * (rules.mean - begin))
         self.updates.assign_add(1)
         return tf.constant(loss, tf.float32)
 
     def review(self, lessons: Sequence[ListLesson]) -> None:
-        """Chooses among the rules and the candidates of the epoch."""
+        """Chooses the rules between the first and the last, among them and the candidates of the epoch."""
         generator = np.random.default_rng([self._seed, 0x1E6, int(self.updates)])
         sample = generator.permutation(len(self._candidates))[:_CANDIDATES]
         rules = np.concatenate([self.policy.rules.numpy(), np.array(self._candidates)[sample]])
         losses = np.array([lesson.losses(rules) for lesson in lessons])
-        least, chosen = np.full((len(lessons), 1), np.log(_WORST)), []
-        for _ in range(_RULES):
-            chosen.append(int(np.minimum(losses, least).mean(axis=0).argmin()))
-            least = np.minimum(least, losses[:, chosen[-1:]])
+        chosen = [0, _RULES - 1]
+        while len(chosen) < _RULES:
+            least = losses[:, chosen].min(axis=1, keepdims=True)
+            chosen.insert(-1, int(np.minimum(losses, least).mean(axis=0).argmin()))
         self.policy.rules.assign(rules[chosen])
         self._candidates.clear()
 
     def loss_of(self, lesson: ListLesson) -> tf.Tensor:
-        """Scalar float32, log of the step's time by the first rule over the best single device's."""
-        return tf.constant(lesson.losses(self.policy.rules.numpy()[:1])[0], tf.float32)
+        """Scalar float32, log of the step's time by the fastest rule over the best single device's."""
+        return tf.constant(lesson.losses(self.policy.rules.numpy()).min(), tf.float32)
 
 
 class LearnedList:
     """Searches the rules of a list scheduler, from rules on that were learned on other programs.
 
-    Groups of units are placed one after the other, each on the device with the largest sum of features: the work of the
-    device and its times, its contents, the traffic, when the group would be done, and where its like in other layers
-    went. The sum's coefficients depend on the group and the problem. Features are of a device and not of its name: what
-    is equal is interchangeable, and any number of devices will do. The cross-entropy method searches the coefficients,
-    not the plan: some hundred numbers express any plan by some rule, so that a few hundred placements find the rule of
-    this program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``); the
-    first of these is the fastest in the mean.
+    Groups of units are placed one after the other, each on the device with the largest sum of features: its work, its
+    contents, the traffic, when the group would be done, and where its like in other layers went. Coefficients depend on
+    the group and the problem. Features are of a device and not of its name, so any number of devices will do. The
+    cross-entropy method searches the coefficients and not the plan: a few hundred placements find the rule of this
+    program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``).
 
-    A learned rule over the state of a list schedule is used by DOPPLER (2025) and by dispatching rules of job shops;
-    the search in the space of a policy's parameters is that of evolution strategies (Salimans et al. 2017). It is no
-    ``Learner``: it draws rules, not decisions.
+    DOPPLER (2025) learns a rule over the state of a list schedule; evolution strategies (Salimans et al. 2017) search
+    the parameters of a policy.
     """
 
     def __init__(
