@@ -41,7 +41,7 @@ class LearnedListConfig(Settings):
     passes: int = setting(3, least=1, most=_MOST)
     rules: int = setting(16, least=2, most=_MOST)  # B, drawn for each batch
     elites: int = setting(3, least=1, most=_MOST)  # of a batch that the distribution moves to
-    spread: float = setting(0.5, above=0)  # factor on ``SPREAD`` at the beginning of a search
+    spread: float = setting(1.0, above=0)  # factor on ``SPREAD`` at the beginning of a search
     # File that ``train`` wrote, whose rules it begins with, "shipped" for the one that comes with
     # tf_placer, or "" for untaught ones.
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
