@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -127,8 +128,7 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(root, tmp_path):
         str(file.relative_to(root))
         for folder in installed
         for file in (root / folder).rglob("*")
-        if file.suffix
-        in (".py", ".pyi", ".cc", ".h", ".inc", ".toml", ".json", ".npz", ".html", ".css", ".js")
+        if re.fullmatch(r"\.(py|pyi|cc|h|inc|toml|json|txt|md|npz|html|css|js)", file.suffix)
         or file.name in ("LICENSE", "NOTICE", "py.typed")
     }
     compiled = {str(library.folder.relative_to(root) / library.file_name) for library in all_libraries()}
