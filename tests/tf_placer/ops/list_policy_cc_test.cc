@@ -22,7 +22,8 @@ struct Chain {
     arrays.num_bins = 1;
     arrays.num_ends = neighbor.size();
     arrays.legal = reinterpret_cast<const bool*>(legal.data());
-    arrays.work = arrays.memory = halves.data();
+    arrays.work = arrays.memory = arrays.duration = halves.data();
+    arrays.kind = kind.data();
     arrays.slowness = zeros.data();
     arrays.window = zeros.data();
     arrays.context = context.data();
@@ -30,6 +31,7 @@ struct Chain {
     arrays.neighbor_offset = offset.data();
     arrays.neighbor = neighbor.data();
     arrays.neighbor_bytes = bytes.data();
+    arrays.from_neighbor = reinterpret_cast<const bool*>(from.data());
     arrays.link_fixed = zeros.data();
     arrays.link_per_byte = per_byte.data();
     return arrays;
@@ -49,6 +51,8 @@ struct Chain {
   std::vector<double> per_byte = {0, 0.01, 0.01, 0};
   std::vector<int32_t> offset = {0, 1, 3, 5, 6}, neighbor = {1, 0, 2, 1, 3, 2};
   std::vector<double> bytes = std::vector<double>(6, 1.0);
+  std::vector<char> from = {0, 1, 0, 1, 0, 1};  // each reads the node before
+  std::vector<int32_t> kind = {0, 1, 2, 3};
 };
 
 std::vector<int32_t> Placed(const Chain& chain, ListPolicy::Feature feature, double coefficient, int passes) {
@@ -70,6 +74,7 @@ void TestRules() {
   Expect(Placed(chain, ListPolicy::kTransfer, -1, 1) == std::vector<int32_t>({0, 0, 0, 0}), "nothing crosses");
   Expect(Placed(chain, ListPolicy::kOverfull, -1, 1) == std::vector<int32_t>({0, 0, 1, 1}), "a device has its share");
   Expect(Placed(chain, ListPolicy::kFull, -1, 2) == std::vector<int32_t>({0, 1, 0, 1}), "memory is kept");
+  Expect(Placed(chain, ListPolicy::kFinish, -1, 1) == std::vector<int32_t>({0, 0, 0, 0}), "a chain ends sooner on one");
 }
 
 // What has no choice is there before the first decision, and stays.
@@ -87,6 +92,9 @@ void TestWrongArrays() {
   chain = Chain();
   chain.offset[1] = 7;
   Expect(!CheckListArrays(chain.Arrays()).empty(), "offsets go down");
+  chain = Chain();
+  chain.kind[3] = 4;
+  Expect(CheckListArrays(chain.Arrays()) == "kind: 4 at 3 is no number of a node", "a kind that is not there");
   chain = Chain();
   chain.legal[2] = chain.legal[3] = 0;
   Expect(CheckListArrays(chain.Arrays()) == "legal: node 1 has no device", "nowhere to go");
