@@ -96,8 +96,8 @@ def _check(name: str, value: object, study: str | None, course: str) -> None:
                 workload, _, cluster = program.partition(":")
                 workloads.check_name(workload)
                 preset_path(cluster)
-        elif name in ("page", "begin") and not path.is_file():
-            raise InputError("there is no such file; give one to read")
+        elif name == "page" and not path.is_file():
+            raise InputError("there is no such file; give the page to read")
         elif name in ("stg", "fjsp") and not path.is_dir():
             raise InputError("there is no such folder; give the one with the instances")
         elif name == "picture" and not path.parent.is_dir():

@@ -1,7 +1,7 @@
 """Teaches a policy on the course, so that it knows something before a search begins.
 
     python -m experiments.pretrain --out=weights.npz [--method=go] [--tasks=devices,priorities,fusion] [--quick]
-        [--course=workloads,generated:600] [--leave_out=gnmt,wavenet] [--machines=1] [--begin=others.npz]
+        [--course=workloads,generated:600] [--leave_out=gnmt,wavenet] [--machines=1]
 
 The course (``experiments/pretraining/course.toml``) has programs of many families, each on machines that ``--seed``
 draws. With ``--course=generated`` the programs are drawn, too, of families that no table has: the estimate of the first
@@ -32,7 +32,7 @@ from experiments.pretraining import generated
 from experiments.pretraining.course import Program, without
 from experiments.pretraining.generated import WORKLOADS, Generated, check_digest, course_named, draw, seconds
 from tf_placer import workloads
-from tf_placer.agents.weights import restore_weights, weights_bytes
+from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.graph.item import Item
@@ -46,7 +46,6 @@ from tf_placer.training.teach import Epoch, Student, lesson_of, teach
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
 _OUT = out_flag(None, "File of weights to write; the training is kept beside it.")
 _COURSE = flags.DEFINE_string("course", WORKLOADS, "workloads, generated[:COUNT], or both by a comma.")
-_BEGIN = flags.DEFINE_string("begin", None, "File of weights of the same kind that the policy begins with.")
 _LEAVE_OUT = flags.DEFINE_list("leave_out", [], "Families of the course that are not taught.")
 _TASKS = flags.DEFINE_enum(
     "tasks", DEVICES, TASKS, "What GO's policy decides; other policies decide devices."
@@ -100,8 +99,6 @@ def main(argv: list[str]) -> None:
     settings = {"weights": ""} if _TASKS.value == DEVICES else {"weights": "", "tasks": _TASKS.value}
     config = configured(spec, settings)
     student = spec.student(config, _SEED.value)
-    if _BEGIN.value is not None:
-        restore_weights(pathlib.Path(_BEGIN.value), student.kind, student.policy)
     lessons = _exercises(student, taught, show)
     unseen = _exercises(student, [program for program in course if program not in taught], show)
     out = pathlib.Path(_OUT.value)

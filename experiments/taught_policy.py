@@ -73,9 +73,8 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
     simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
     of_go = pathlib.Path(row.settings[_COLUMN]["weights"])
-    of_list = LearnedListConfig(
-        weights=str(of_go.with_name(f"learned_list_{of_go.name}"))
-    )  # of the same families
+    # Taught without the same families.
+    of_list = LearnedListConfig(weights=str(of_go.with_name(f"learned_list_{of_go.name}")))
 
     def times_s(plans: np.ndarray | Decisions) -> np.ndarray:
         legal = plans if isinstance(plans, Decisions) else problem.legalized(plans)

@@ -18,7 +18,6 @@ NAMES = sorted(
 )
 # Of texts and lists: values that cannot be. FILE is there.
 OF_NAME = {
-    "begin": ("nowhere.npz",),
     "cluster": ("k40x3", "nowhere.toml"),
     "course": ("generatd", "generated:", "generated:0", "generated:ten", "workloads:3"),
     "figures": ("FILE/figures.json",),
