@@ -9,19 +9,23 @@ from tf_placer.agents.learned_list.learned_list import CONTEXT, FEATURES, ListIn
 _OPEN = CONTEXT.index("open")
 
 
-def reference_place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes: int) -> list[int]:
+def reference_place_by_list(
+    inputs: ListInputs, coefficients: np.ndarray, passes: int, kept: list[int]
+) -> list[int]:
     """The device of each node, by a rule [P] of list scheduling.
 
     Nodes are decided in the order of place + sum_k order[k] order_feature_k, each on the legal device with the highest
     sum_f (sum_c rule[f, c] context_c(v)) feature_f(v, d); of equal ones on the first. What has no choice is there from
-    the beginning. In each pass a device does its nodes one after the other, in that order.
+    the beginning, as is what is ``kept`` [V] on a device and not -1, and stays. In each pass a device does its nodes
+    one after the other, in that order.
     """
     nodes, devices = inputs.legal.shape
     rule = np.reshape(coefficients[: len(FEATURES) * len(CONTEXT)], [len(FEATURES), len(CONTEXT)])
     order_rule = [1.0, *coefficients[len(FEATURES) * len(CONTEXT) :]]
     key = [sum(a * b for a, b in zip(row, order_rule, strict=True)) for row in inputs.order_features.tolist()]
     order = sorted(range(nodes), key=lambda v: key[v])
-    device_of_node = [-1 if row.sum() > 1 else int(row.argmax()) for row in inputs.legal]
+    choices = [np.flatnonzero(row) if d < 0 else [d] for row, d in zip(inputs.legal, kept, strict=True)]
+    device_of_node = [-1 if len(devices_of) > 1 else int(devices_of[0]) for devices_of in choices]
     last, last_alike, end_of_node = -1, [-1] * nodes, [0.0] * nodes
     for _ in range(passes):
         done = [0.0] * devices
@@ -29,7 +33,7 @@ def reference_place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes
             device_of_node[v] = -1
             ready = [_ready(inputs, device_of_node, end_of_node, v, d) for d in range(devices)]
             end = [max(ready[d], done[d]) + inputs.duration[v, d] for d in range(devices)]
-            earliest = min(end[d] for d in range(devices) if inputs.legal[v, d])
+            earliest = min(end[d] for d in choices[v])
             alike = [d for u, d in enumerate(device_of_node) if inputs.kind[u] == inputs.kind[v] and d >= 0]
             of_schedule = [
                 {
@@ -43,7 +47,7 @@ def reference_place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes
                 for d in range(devices)
             ]
             scores = _scores(inputs, rule, device_of_node, v, of_schedule)
-            last = max((d for d in range(devices) if inputs.legal[v, d]), key=lambda d: scores[d])
+            last = int(max(choices[v], key=lambda d: scores[d]))
             device_of_node[v] = last_alike[inputs.kind[v]] = last
             end_of_node[v] = done[last] = end[last]
     return device_of_node

@@ -9,6 +9,7 @@
 
 namespace {
 
+using tf_placer::CheckKept;
 using tf_placer::CheckListArrays;
 using tf_placer::ListArrays;
 using tf_placer::ListPolicy;
@@ -55,15 +56,16 @@ struct Chain {
   std::vector<int32_t> kind = {0, 1, 2, 3};
 };
 
-std::vector<int32_t> Placed(const Chain& chain, ListPolicy::Feature feature, double coefficient, int passes) {
+std::vector<int32_t> Placed(const Chain& chain, ListPolicy::Feature feature, double coefficient, int passes,
+                            const std::vector<int32_t>& kept = std::vector<int32_t>(4, ListPolicy::kNowhere)) {
   const ListArrays arrays = chain.Arrays();
   Expect(CheckListArrays(arrays).empty(), CheckListArrays(arrays));
   std::vector<double> coefficients(ListPolicy::kCoefficients, 0.0);
   coefficients[feature * ListPolicy::kContext + ListPolicy::kOne] = coefficient;
   ListPolicy policy(arrays);
   std::vector<int32_t> once(4), again(4);
-  policy.Place(coefficients.data(), passes, once.data());
-  policy.Place(coefficients.data(), passes, again.data());
+  policy.Place(coefficients.data(), passes, kept.data(), once.data());
+  policy.Place(coefficients.data(), passes, kept.data(), again.data());
   Expect(once == again, "one rule leaves nothing behind for the next");
   return once;
 }
@@ -83,6 +85,18 @@ void TestNoChoice() {
   chain.legal = {1, 1, 1, 1, 1, 1, 0, 1};
   Expect(Placed(chain, ListPolicy::kAffinity, 1, 3) == std::vector<int32_t>({0, 0, 0, 1}),
          "of equal devices the first, but what has no choice");
+}
+
+// What is kept is there before the first decision, and stays.
+void TestKept() {
+  Chain chain;
+  const int32_t nowhere = ListPolicy::kNowhere;
+  Expect(Placed(chain, ListPolicy::kLoad, -1, 1, {nowhere, nowhere, nowhere, 1}) == std::vector<int32_t>({0, 0, 1, 1}),
+         "work is shared with what is kept");
+  chain.legal[1] = 0;
+  const std::vector<int32_t> kept = {nowhere, 1, 0, 1, 0, 1, 1, 1, 1, nowhere, nowhere, 0};
+  Expect(CheckKept(chain.Arrays(), 2, kept.data()).empty(), "where nodes may be");
+  Expect(CheckKept(chain.Arrays(), 3, kept.data()) == "kept: node 0 may not be on 1", "and where not");
 }
 
 void TestWrongArrays() {
@@ -105,5 +119,6 @@ void TestWrongArrays() {
 int main() {
   TestRules();
   TestNoChoice();
+  TestKept();
   TestWrongArrays();
 }

@@ -53,8 +53,15 @@ def test_op_equals_reference(chunk):
         inputs = random_list_inputs(rng)
         rules = rng.normal(size=(3, NUM_COEFFICIENTS))
         passes = int(rng.integers(1, 4))
-        expected = [reference_place_by_list(inputs, rule, passes) for rule in rules]
-        np.testing.assert_array_equal(place_by_list(inputs, rules, passes), expected, f"seed {seed}")
+        some = rng.random((3, len(inputs.legal))) < rng.choice([0.0, 0.5, 1.0])
+        kept = np.where(some, inputs.legal.argmax(axis=1), -1).astype(np.int32)
+        expected = [
+            reference_place_by_list(inputs, rule, passes, row) for rule, row in zip(rules, kept, strict=True)
+        ]
+        placed = place_by_list(inputs, rules, passes, kept)
+        np.testing.assert_array_equal(placed, expected, f"seed {seed}")
+        if not some.any():
+            np.testing.assert_array_equal(place_by_list(inputs, rules, passes), placed)
 
 
 def of_one(feature: str, value: float) -> np.ndarray:
@@ -161,3 +168,12 @@ def test_what_is_wrong_is_named(changes, message):
         place_by_list(plain(2, **changes), of_one("load", 1.0)[np.newaxis], 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="coefficients"):
         place_by_list(plain(2), np.zeros((1, NUM_COEFFICIENTS - 1)), 1)
+
+
+@pytest.mark.parametrize("device", [-2, 1, 2])
+def test_a_node_is_kept_where_it_may_be(device):
+    inputs = plain(2, legal=np.array([[True, True], [True, False]]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"kept: node 1 may not be on {device}"):
+        place_by_list(inputs, of_one("load", 1.0)[np.newaxis], 1, np.array([[0, device]], np.int32))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="kept"):
+        place_by_list(inputs, of_one("load", 1.0)[np.newaxis], 1, np.zeros((2, 2), np.int32))

@@ -81,17 +81,22 @@ class ListInputs:
         return {field.name: tf.constant(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
-def place_by_list(inputs: ListInputs, coefficients: np.ndarray, passes: int) -> np.ndarray:
+def place_by_list(
+    inputs: ListInputs, coefficients: np.ndarray, passes: int, kept: np.ndarray | None = None
+) -> np.ndarray:
     """[B, V] int32 legal devices by a batch of rules [B, P] float64, on TensorFlow's own threads.
 
-    Each node is decided ``passes`` times, after the first with all others in their places.
+    Each node is decided ``passes`` times, after the first with all others in their places; but those that are
+    ``kept`` [B, V] on a device, where it is not -1.
 
     Raises:
       tf.errors.InvalidArgumentError: an array has a wrong shape or index; the message names it.
     """
+    if kept is None:
+        kept = np.full((len(coefficients), len(inputs.legal)), -1, np.int32)
     with tf.device("CPU:0"):
         placed = library().tf_placer_place_by_list(
-            coefficients=tf.constant(coefficients, tf.float64), passes=passes, **inputs.tensors
+            coefficients=tf.constant(coefficients, tf.float64), kept=kept, passes=passes, **inputs.tensors
         )
     devices: np.ndarray = placed.numpy()
     return devices
@@ -220,16 +225,29 @@ class ListPlacer:
         self._passes = config.passes
         self._certain, self._likely = repairs(problem)
 
-    def __call__(self, rules: np.ndarray) -> np.ndarray:
-        """[B, U] int32 legal placements by rules [B, P]; units move from full devices to devices with room."""
-        rows = self._groups.expand(place_by_list(self._inputs, rules, self._passes))
+    def __call__(self, rules: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
+        """[B, U] int32 legal placements by rules [B, P]; units move from full devices to devices with room.
+
+        Groups stay where they are ``kept`` [B, V], if not -1.
+        """
+        rows = self._groups.expand(place_by_list(self._inputs, rules, self._passes, kept))
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
+
+    def all_but_stretches(self, row: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
+        """[B, V] int32 devices of groups in a placement [U], and -1 in one stretch of the step each."""
+        groups = self._groups
+        device = row[groups.first_unit]
+        device = np.where(groups.legal[np.arange(groups.count), device], device, -1)
+        length = np.exp(generator.uniform(0, np.log(max(groups.count / 2, 1)), count))
+        after = (np.arange(groups.count) - generator.integers(groups.count, size=(count, 1))) % groups.count
+        return np.where(after <= length[:, np.newaxis], -1, device).astype(np.int32)
 
 
 _UNTAUGHT = {"slowness": -2.0, "load": -0.3, "rival": -0.5, "transfer": -1.0, "affinity": 1.0}
 _UNTAUGHT |= {"full": -3.0, "overfull": -0.5}  # by hand: speed of the op, crossing bytes, full devices
 _SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
 _RULES = 16  # R
+_WHOLE = 4  # batches that decide all of a placement, before every other one decides a stretch
 
 _OF_FEATURES = np.full((len(FEATURES), len(CONTEXT)), _SPREAD_OF_CONTEXT)
 _OF_FEATURES[:, CONTEXT.index("one")] = _SPREAD_OF_FEATURES
@@ -360,7 +378,9 @@ class LearnedList:
     contents, the traffic, when the group would be done, and where its like in other layers went. Coefficients depend on
     the group and the problem. Features are of a device and not of its name, so any number of devices will do. The
     cross-entropy method searches the coefficients and not the plan: a few hundred placements find the rule of this
-    program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``).
+    program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``). After
+    four batches every other one decides only a stretch of the step anew, by rules of the same distribution, and keeps
+    the rest of the fastest placement (large neighborhood search: Shaw 1998).
 
     DOPPLER (2025) learns a rule over the state of a list schedule; evolution strategies (Salimans et al. 2017) search
     the parameters of a policy.
@@ -384,20 +404,32 @@ class LearnedList:
         self._taught = taught.rules.numpy()
         self._rules = Rules(self._taught[0], config.spread * SPREAD, config)
         self._seed, self._updates = seed, 0
+        self._fastest, self._fastest_s = np.zeros(problem.num_units, np.int32), np.inf
 
     def propose(self) -> np.ndarray:
         """[B, U] int32 legal placements: at first by the R taught rules, then by draws."""
-        return self._placer(self._drawn())
+        drawn = self._drawn()
+        if not self._keeps:
+            return self._placer(drawn)
+        generator = np.random.default_rng([self._seed, 0x116, self._updates])
+        return self._placer(drawn, self._placer.all_but_stretches(self._fastest, len(drawn), generator))
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Moves towards the rules of the fastest placements; after the taught ones to the fastest of them."""
-        del device_of_unit
         runtime_s = np.asarray(runtime_s, np.float64)
-        if self._updates:
+        first = runtime_s.argmin()
+        if not self._updates:
+            self._rules.mean = self._taught[first].copy()
+        elif not self._keeps:
             self._rules.learn(self._drawn(), runtime_s)
-        else:
-            self._rules.mean = self._taught[runtime_s.argmin()].copy()
+        if runtime_s[first] < self._fastest_s:
+            self._fastest, self._fastest_s = np.array(device_of_unit[first], np.int32), runtime_s[first]
         self._updates += 1
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether this batch keeps the fastest placement but for stretches, which says nothing about whole rules."""
+        return self._updates >= _WHOLE and self._updates % 2 == 0 and np.isfinite(self._fastest_s)
 
     def _drawn(self) -> np.ndarray:
         """[B, P] rules of this batch, the same until ``learn``."""
@@ -406,14 +438,16 @@ class LearnedList:
         return self._rules.draw(np.random.default_rng([self._seed, 0x115, self._updates]))
 
     def state(self) -> dict[str, Any]:
-        """The distribution."""
-        return {"mean": self._rules.mean, "spread": self._rules.spread, "updates": self._updates}
+        """The distribution, and the fastest placement."""
+        rules = {"mean": self._rules.mean, "spread": self._rules.spread, "updates": self._updates}
+        return rules | {"fastest": self._fastest, "fastest_s": self._fastest_s}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave."""
         self._rules.mean = np.array(state["mean"], np.float64)
         self._rules.spread = np.array(state["spread"], np.float64)
         self._updates = int(state["updates"])
+        self._fastest, self._fastest_s = np.array(state["fastest"], np.int32), float(state["fastest_s"])
 
 
 SPEC = MethodSpec(
@@ -424,6 +458,6 @@ SPEC = MethodSpec(
     config=LearnedListConfig,
     ignores=("single units of a group", "the simulator's order", "peaks of memory"),
     roles=frozenset({Role.MEMBER, Role.OPENING}),
-    versions={"rules": 2},
+    versions={"rules": 3},
     student=LearnedListStudent,
 )

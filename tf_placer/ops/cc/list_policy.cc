@@ -8,7 +8,6 @@
 namespace tf_placer {
 namespace {
 
-constexpr int32_t kNowhere = -1;
 constexpr double kMostOverfull = 3, kMostRival = 6, kMostTransfer = 6, kMostFull = 5;
 constexpr double kTransferScale = 8, kAnyTransferScale = 200;
 constexpr double kRoom = 0.85;  // of a device's memory
@@ -41,6 +40,17 @@ std::string CheckListArrays(const ListArrays& arrays) {
   return "";
 }
 
+std::string CheckKept(const ListArrays& arrays, int64_t rules, const int32_t* kept_bxv) {
+  for (int64_t i = 0; i < rules * arrays.num_nodes; ++i) {
+    const int64_t node = i % arrays.num_nodes, device = kept_bxv[i];
+    if (device == ListPolicy::kNowhere) continue;
+    if (device < 0 || device >= arrays.num_devices || !arrays.legal[node * arrays.num_devices + device]) {
+      return "kept: node " + std::to_string(node) + " may not be on " + std::to_string(device);
+    }
+  }
+  return "";
+}
+
 ListPolicy::ListPolicy(const ListArrays& arrays)
     : arrays_(arrays),
       total_bytes_(arrays.num_nodes),
@@ -59,7 +69,8 @@ ListPolicy::ListPolicy(const ListArrays& arrays)
       scores_(arrays.num_devices),
       features_(arrays.num_devices * kFeatures),
       order_(arrays.num_nodes),
-      keys_(arrays.num_nodes) {
+      keys_(arrays.num_nodes),
+      fixed_(arrays.num_nodes) {
   for (int64_t v = 0; v < arrays.num_nodes; ++v) {
     double total = 0;
     for (int32_t e = arrays.neighbor_offset[v]; e < arrays.neighbor_offset[v + 1]; ++e) {
@@ -69,7 +80,7 @@ ListPolicy::ListPolicy(const ListArrays& arrays)
   }
 }
 
-void ListPolicy::Place(const double* coefficients, int passes, int32_t* device_of_node_v) {
+void ListPolicy::Place(const double* coefficients, int passes, const int32_t* kept_v, int32_t* device_of_node_v) {
   device_of_node_ = device_of_node_v;
   last_ = kNowhere;
   for (auto* state : {&load_, &memory_, &busy_, &near_bytes_, &near_count_, &end_of_node_}) {
@@ -85,17 +96,24 @@ void ListPolicy::Place(const double* coefficients, int passes, int32_t* device_o
     keys_[v] = features[kPlace];
     for (int k = kPlace + 1; k < kOrder; ++k) keys_[v] += order_coefficients[k] * features[k];
     // What has no choice is there from the beginning.
-    const bool* const legal = arrays_.legal + v * arrays_.num_devices;
-    if (std::count(legal, legal + arrays_.num_devices, true) > 1) continue;
-    Put(v, std::find(legal, legal + arrays_.num_devices, true) - legal, 1);
+    const bool *const legal = arrays_.legal + v * arrays_.num_devices, *const end = legal + arrays_.num_devices;
+    fixed_[v] = std::count(legal, end, true) == 1 ? std::find(legal, end, true) - legal : kept_v[v];
+    if (fixed_[v] != kNowhere) Put(v, fixed_[v], 1);
   }
   std::iota(order_.begin(), order_.end(), 0);
   std::stable_sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) { return keys_[a] < keys_[b]; });
   for (int pass = 0; pass < passes; ++pass) {
     std::fill(done_.begin(), done_.end(), 0);
     for (const int64_t node : order_) {
-      if (device_of_node_[node] != kNowhere) Put(node, device_of_node_[node], -1);
-      Decide(coefficients, node);
+      int32_t device = device_of_node_[node];
+      if (fixed_[node] == kNowhere) {
+        if (device != kNowhere) Put(node, device, -1);
+        device = Decide(coefficients, node);
+        Put(node, device, 1);
+      }
+      const double duration = arrays_.duration[node * arrays_.num_devices + device];
+      end_of_node_[node] = done_[device] = std::max(ReadyOn(node, device), done_[device]) + duration;
+      last_ = last_alike_[arrays_.kind[node]] = device;
     }
   }
 }
@@ -116,7 +134,19 @@ void ListPolicy::Put(int64_t node, int32_t device, double sign) {
   device_of_node_[node] = sign > 0 ? device : kNowhere;
 }
 
-void ListPolicy::Decide(const double* coefficients, int64_t node) {
+double ListPolicy::ReadyOn(int64_t node, int64_t device) const {
+  double ready = 0;
+  for (int32_t e = arrays_.neighbor_offset[node]; e < arrays_.neighbor_offset[node + 1]; ++e) {
+    const int32_t other = arrays_.neighbor[e], source = device_of_node_[other];
+    if (source == kNowhere || !arrays_.from_neighbor[e]) continue;
+    const int64_t link = source * arrays_.num_devices + device;
+    const double transfer = arrays_.link_fixed[link] + arrays_.neighbor_bytes[e] * arrays_.link_per_byte[link];
+    ready = std::max(ready, end_of_node_[other] + transfer);
+  }
+  return ready;
+}
+
+int32_t ListPolicy::Decide(const double* coefficients, int64_t node) {
   const int64_t devices = arrays_.num_devices, bins = arrays_.num_bins;
   const double total = total_bytes_[node];
   const double* const near_bytes = near_bytes_.data() + node * devices;
@@ -128,18 +158,10 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
   const int32_t* const alike = alike_.data() + arrays_.kind[node] * devices;
   const double all_alike = std::max(std::accumulate(alike, alike + devices, 0), 1);
   double open = 0, most = 0, earliest = std::numeric_limits<double>::max();
-  std::fill(end_.begin(), end_.end(), 0);  // at first when all that the node reads is there
   for (int32_t e = arrays_.neighbor_offset[node]; e < arrays_.neighbor_offset[node + 1]; ++e) {
-    const int32_t other = arrays_.neighbor[e], source = device_of_node_[other];
+    const int32_t other = arrays_.neighbor[e];
     const double bytes = arrays_.neighbor_bytes[e];
-    if (source != kNowhere) {
-      for (int64_t d = 0; d < devices && arrays_.from_neighbor[e]; ++d) {
-        const int64_t link = source * devices + d;
-        const double transfer = arrays_.link_fixed[link] + bytes * arrays_.link_per_byte[link];
-        end_[d] = std::max(end_[d], end_of_node_[other] + transfer);
-      }
-      continue;
-    }
+    if (device_of_node_[other] != kNowhere) continue;
     open += bytes;
     for (int64_t d = 0; d < devices; ++d) {
       features_[d * kFeatures + kIndirect] += bytes * near_bytes_[other * devices + d] / (total_bytes_[other] * total);
@@ -147,8 +169,9 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
   }
   for (int64_t d = 0; d < devices; ++d) {
     most = std::max(most, load_[d] + work[d]);
-    features_[d * kFeatures + kIdle] = std::log1p(std::max(end_[d] - done_[d], 0.0) * kAnyTransferScale) / 3;
-    end_[d] = std::max(end_[d], done_[d]) + arrays_.duration[node * devices + d];
+    const double ready = ReadyOn(node, d);
+    features_[d * kFeatures + kIdle] = std::log1p(std::max(ready - done_[d], 0.0) * kAnyTransferScale) / 3;
+    end_[d] = std::max(ready, done_[d]) + arrays_.duration[node * devices + d];
     if (legal[d]) earliest = std::min(earliest, end_[d]);
   }
   for (int64_t d = 0; d < devices; ++d) {
@@ -195,9 +218,7 @@ void ListPolicy::Decide(const double* coefficients, int64_t node) {
     scores_[d] = score;
     if (legal[d] && (best == kNowhere || score > scores_[best])) best = d;
   }
-  Put(node, best, 1);
-  end_of_node_[node] = done_[best] = end_[best];
-  last_ = last_alike_[arrays_.kind[node]] = best;
+  return best;
 }
 
 }  // namespace tf_placer

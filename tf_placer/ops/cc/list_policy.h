@@ -32,13 +32,16 @@ struct ListArrays {
 // What is wrong with the arrays, in one line that names the first; empty where nothing is.
 std::string CheckListArrays(const ListArrays& arrays);
 
+// The same of where nodes are kept by each of B rules.
+std::string CheckKept(const ListArrays& arrays, int64_t rules, const int32_t* kept_bxv);
+
 // Nodes are decided in an order, each on the legal device with the highest score
 //
 //   score(v, d) = sum_f (sum_c policy[f, c] context_c(v)) feature_f(v, d);
 //
 // features are of what is decided already: what each device has to do, holds, and would have to be sent, when it would
 // be done, and where nodes went that do the same in other layers. After the first pass each node is taken away and
-// decided again, with all others in their places.
+// decided again, with all others in their places. Nodes may also be kept where they are.
 class ListPolicy {
  public:
   // Features of a node on a device.
@@ -81,15 +84,17 @@ class ListPolicy {
 
   // Coefficients [kFeatures, kContext], then of the order but kPlace.
   static constexpr int64_t kCoefficients = kFeatures * kContext + kOrder - 1;
+  static constexpr int32_t kNowhere = -1;
 
   // The arrays belong to the caller.
   explicit ListPolicy(const ListArrays& arrays);
 
-  // Writes the device of each node [V].
-  void Place(const double* coefficients, int passes, int32_t* device_of_node_v);
+  // Writes the device of each node [V]. Where kept_v is not kNowhere a node is there from the beginning.
+  void Place(const double* coefficients, int passes, const int32_t* kept_v, int32_t* device_of_node_v);
 
  private:
-  void Decide(const double* coefficients, int64_t node);
+  int32_t Decide(const double* coefficients, int64_t node);
+  double ReadyOn(int64_t node, int64_t device) const;
   void Put(int64_t node, int32_t device, double sign);
 
   const ListArrays& arrays_;
@@ -103,8 +108,9 @@ class ListPolicy {
   std::vector<double> features_;                       // [D, kFeatures]
   std::vector<int64_t> order_;
   std::vector<double> keys_;
+  std::vector<int32_t> fixed_;  // [V] devices of nodes that are not decided, else kNowhere
   int32_t* device_of_node_ = nullptr;
-  int32_t last_ = -1;
+  int32_t last_ = kNowhere;
 };
 
 }  // namespace tf_placer

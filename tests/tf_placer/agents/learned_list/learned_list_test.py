@@ -228,6 +228,33 @@ def test_the_search_goes_on_from_the_fastest_of_them_and_can_begin_again():
     np.testing.assert_array_equal(planner._drawn(), rules)
 
 
+def test_after_four_batches_every_other_one_keeps_the_fastest_placement_but_for_a_stretch_of_the_step():
+    planner, fastest, fastest_s = LearnedList(PROBLEM, CONFIG, None, 0), None, np.inf
+    groups = ordered_groups(PROBLEM, CONFIG.num_groups)
+    for batch in range(8):
+        rows, mean = planner.propose(), planner.state()["mean"].copy()
+        if batch in (4, 6):
+            for row in rows[(rows != fastest).any(axis=1)]:
+                moved = np.unique(groups.group_of_unit[row != fastest])
+                elsewhere = np.diff(np.append(moved, moved[:1] + groups.count)).max()
+                assert groups.count - elsewhere + 1 <= groups.count // 2 + 1
+        runtime_s = times_s(rows)
+        planner.learn(rows, runtime_s)
+        if batch:  # a stretch says nothing about whole rules
+            assert (planner.state()["mean"] == mean).all() == (batch in (4, 6))
+        if runtime_s.min() < fastest_s:
+            fastest, fastest_s = rows[runtime_s.argmin()], runtime_s.min()
+        np.testing.assert_array_equal(planner.state()["fastest"], fastest)
+
+
+def test_where_nothing_ran_nothing_is_kept():
+    planner = LearnedList(PROBLEM, CONFIG, None, 0)
+    for _ in range(5):
+        rows = planner.propose()
+        planner.learn(rows, np.full(len(rows), np.inf))
+    assert np.ptp(rows, axis=0).mean() > 0.5, "all is decided anew"
+
+
 def test_the_mean_of_what_is_drawn_becomes_faster():
     """And not because of luck: where times are told of other placements it does not."""
     first, last, shuffled_last = [], [], []
