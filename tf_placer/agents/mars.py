@@ -36,7 +36,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss, mixed_up
-from tf_placer.networks.seq2seq import Decoded, DeviceChoices, SegmentSeq2SeqPlacer
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 
 
@@ -57,7 +57,7 @@ class MarsConfig(Settings):
     their op type, for the paper's one-hot types and output shapes, so that weights serve other
     graphs (``relative_features``); edges are read in both directions; rewards are relative to a
     reference time; devices are embedded by their features; and those in the docstrings of
-    ``Seq2SeqPlacer`` and ``SegmentSeq2SeqPlacer``.
+    ``Seq2SeqPlacer``.
     """
 
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
@@ -201,13 +201,13 @@ class MarsPolicy(SequencePolicy):
         """Draws weights from the seed."""
         super().__init__(name="mars_policy")
         self.encoder = UnitEncoder(config.type_embedding, config.encoder_width, config.encoder_layers)
-        self.placer = SegmentSeq2SeqPlacer(
+        self.placer = Seq2SeqPlacer(
             DEVICE_NUMBERS,
             config.hidden,
             config.tanh_constant,
             config.temperature,
-            config.segment,
             config.groups_per_step,
+            segment=config.segment,
         )
         build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
         draw_weights(self, seed)
