@@ -25,7 +25,6 @@ from tf_placer.agents.features import (
     SequencePolicy,
     build_placer,
     draw_weights,
-    op_levels,
     prior_choices,
     type_numbers,
 )
@@ -40,7 +39,7 @@ from tf_placer.agents.losses import (
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition
+from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition, op_levels
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph

@@ -20,7 +20,6 @@ from tf_placer.agents.features import (
     graph_inputs,
     load_and_slowness,
     one_device,
-    op_levels,
 )
 from tf_placer.agents.learner import (
     Best,
@@ -33,7 +32,7 @@ from tf_placer.agents.learner import (
 from tf_placer.agents.losses import TurnBaseline, discounted_returns
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.groups import Groups, costliest_ops, slack_groups
+from tf_placer.grouper.groups import Groups, costliest_ops, op_levels, slack_groups
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
 from tf_placer.problem.problem import Problem
 

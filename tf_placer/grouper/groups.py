@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pymetis
@@ -61,7 +62,8 @@ def slack_groups(problem: Problem, parts: int) -> np.ndarray:
     activation that it reads, which the whole backward pass waits for; a good plan has them apart.
     """
     part = min_cut_partition(problem, unit_graph(problem), parts).astype(np.int64)
-    slack_class = np.searchsorted(np.array(SLACK_CLASSES), unit_slack(problem), side="right")
+    slack = op_levels(problem).slack[costliest_ops(problem)]
+    slack_class = np.searchsorted(np.array(SLACK_CLASSES), slack, side="right")
     keys = part * (len(SLACK_CLASSES) + 1) + slack_class
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
@@ -92,12 +94,25 @@ def costliest_ops(problem: Problem) -> np.ndarray:
     return costliest
 
 
-def unit_slack(problem: Problem) -> np.ndarray:
-    """[U] float64, share of the critical path that a unit's costliest op could wait, were transfers free."""
-    graph, op = problem.op_graph, costliest_ops(problem)
-    path_ns = max(int(graph.bottom_level_ns.max(initial=0)), 1)
-    slack: np.ndarray = (path_ns - graph.top_level_ns[op] - graph.bottom_level_ns[op]) / path_ns
-    return slack
+class Levels(NamedTuple):
+    """Position of each op around the critical path, with every op on its fastest device and transfers free.
+
+    Ops that little precedes and little follows have slack: weight gradients, which only an update
+    waits for.
+    """
+
+    top: np.ndarray  # [N] float64, longest chain of ops before this one, over the critical path
+    bottom: np.ndarray  # [N] float64, longest chain that begins with this op, itself included
+    slack: np.ndarray  # [N] float64, rest of the critical path; 0 for an op on the path
+    path_ns: int  # the critical path, at least 1
+
+
+def op_levels(problem: Problem) -> Levels:
+    """Both levels of every op (Kwok & Ahmad 1999); all are 0 where a step takes no time."""
+    top, bottom = problem.op_graph.top_level_ns, problem.op_graph.bottom_level_ns
+    longest_ns = int(bottom.max(initial=0))
+    path_ns = max(longest_ns, 1)
+    return Levels(top / path_ns, bottom / path_ns, (longest_ns - top - bottom) / path_ns, path_ns)
 
 
 def adjacency(graph: UnitGraph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.grouper.groups import Groups, unit_slack
+from tf_placer.grouper.groups import Groups, costliest_ops, op_levels
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
@@ -91,6 +91,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
     """Tables from which moves on a problem are drawn."""
     graph = unit_graph(problem)
     neighbors = local_edges(problem, graph).neighbors("both")
+    slack = op_levels(problem).slack[costliest_ops(problem)]
     work_ns = problem.work_ns()
     work = work_ns + max(int(work_ns.sum()) // len(work_ns) // _IDLE_WORK, 1)
     largest = max(config.largest_piece * problem.num_units, 2.0)
@@ -108,7 +109,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         # Log-uniform, from one unit to the largest piece.
         piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
         allowed=problem.allowed,
-        kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
+        kind_of_unit=(slack > _SLACK).astype(np.int32),
         part_of_unit=part_of_unit,
         copies=copies,
         turned=turned,
