@@ -285,22 +285,9 @@ class ColocRlLearner(PolicyLearner):
     shared weights.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: ColocRlConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: ColocRlPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: ColocRlConfig, warm_start: WarmStart, seed: int):
         groups = colocated_groups(problem, config)
-        width = max(config.max_groups, groups.count)
-        policy = ColocRlPolicy(config, seed, groups.count) if policy is None else policy
-        if policy.max_groups != width:
-            raise InputError(
-                f"policy is for {policy.max_groups} groups and problem {problem.name!r} for {width}; give a policy of "
-                "the same max_groups"
-            )
+        policy = ColocRlPolicy(config, seed, groups.count)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)

@@ -27,7 +27,6 @@ from tf_placer.agents.losses import (
     standardized_advantage,
 )
 from tf_placer.base import masked
-from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
@@ -240,26 +239,13 @@ class HdpLearner(PolicyLearner):
     Placer imitates its devices.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: HdpConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: HdpPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: HdpConfig, warm_start: WarmStart, seed: int):
         groups, device_of_group = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
         inputs = hdp_inputs(problem, config, groups, device_of_group, seed)
-        if policy is None:
-            # A problem of more kinds of units than groups has more groups.
-            policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
-            # A Grouper that leans to groups begins with small logits of its own.
-            policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
-        elif policy.num_groups < groups.count:
-            raise InputError(
-                f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups.count}; give a "
-                "policy with at least as many"
-            )
+        # A problem of more kinds of units than groups has more groups.
+        policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
+        # A Grouper that leans to groups begins with small logits of its own.
+        policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
         super().__init__("hdp_learner", policy, config, warm_start, [seed, 0x4D5], inputs=inputs)
         # B = 2 k where half of the samples change the best plan, else k.
         self.samples_per_update = (1 + config.incumbent) * config.placements

@@ -64,10 +64,9 @@ class PolicyLearner(snt.Module):
         def _update_gradients(self, actions, reward, runtime_s, valid):
             return self._gradients_of(lambda: ...)
 
-    The agents of tf_placer are built by ``Agent(problem, config, warm_start, seed, policy=None)``.
-    They lean to the fastest of the plans of ``warm_start``, once each group is on one device.
-    ``seed`` fixes everything random. A given ``policy``, with weights from any problem, is trained
-    further; without one, weights are drawn.
+    The agents of tf_placer are built by ``Agent(problem, config, warm_start, seed)``. They lean to the
+    fastest of the plans of ``warm_start``, once each group is on one device. ``seed`` fixes everything
+    random.
 
     By default an update is one gradient, which is then applied. An agent that takes several steps,
     such as PPO's on minibatches, overrides ``_update``.

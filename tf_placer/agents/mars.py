@@ -290,28 +290,20 @@ class MarsLearner(PolicyLearner):
 
     in several epochs over minibatches of the B placements of an update; with ``elites`` also the
     log-probability of the best plans so far. Before the first proposal the encoder is pre-trained
-    on the graph itself, unless the policy is given.
+    on the graph itself.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: MarsConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: MarsPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: MarsConfig, warm_start: WarmStart, seed: int):
         groups = mars_groups(problem, config)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = mars_inputs(problem, groups, start, config, seed)
-        if policy is None:
-            policy = MarsPolicy(config, seed)
-            if config.weights:
-                restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
-            elif config.pretrain_iterations:
-                student = MarsStudent(config, seed, policy.encoder)
-                for _ in range(config.pretrain_iterations):
-                    student.learn(inputs.graph, tf.constant(1.0))
+        policy = MarsPolicy(config, seed)
+        if config.weights:
+            restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
+        elif config.pretrain_iterations:
+            student = MarsStudent(config, seed, policy.encoder)
+            for _ in range(config.pretrain_iterations):
+                student.learn(inputs.graph, tf.constant(1.0))
         super().__init__("mars_learner", policy, config, warm_start, [seed, 0x3A5], inputs=inputs)
         self._is_paper = config.preset == "paper"
         # Embeddings of an encoder that continues to learn would become stale: none are stored.

@@ -514,18 +514,11 @@ class PlacetoLearner(PolicyLearner):
     episodes, including intermediate ones, are evaluated as one batch, each distinct placement once.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: PlacetoConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: PlacetoPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: PlacetoConfig, warm_start: WarmStart, seed: int):
         graph = group_graph(problem, config.parts)
         plan = graph.groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
-        policy = PlacetoPolicy(config, seed) if policy is None else policy
+        policy = PlacetoPolicy(config, seed)
         super().__init__("placeto_learner", policy, config, warm_start, [seed, 0x91ACE], inputs=inputs)
         self._rate = tf.Variable(config.learning_rate, trainable=False, name="rate")
         self._trains((policy.trainable_variables, self._rate), clip=config.gradient_clip)

@@ -109,16 +109,9 @@ class PostLearner(PolicyLearner):
     distributions, whatever the warm start.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: PostConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: PostPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: PostConfig, warm_start: WarmStart, seed: int):
         plans = GroupedPlans(problem, config.parts, config.levels, one_kind=True)
-        table = PostPolicy(problem.num_devices) if policy is None else policy
+        table = PostPolicy(problem.num_devices)
         super().__init__("post_learner", table, config, warm_start, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
         self._is_paper = config.preset == "paper"
@@ -134,8 +127,7 @@ class PostLearner(PolicyLearner):
             name="drawn",
         )
         self.times = tf.Variable(np.zeros([batches, config.samples]), trainable=False, name="times")
-        if policy is None:
-            self.policy.become(table_near(self._legal, None))
+        self.policy.become(table_near(self._legal, None))
         self._clear()
 
     def propose(self) -> Proposal:

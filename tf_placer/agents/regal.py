@@ -154,11 +154,10 @@ class RegalConfig(Settings):
     every drawn plan has an action and a reward of its own: the reward of a run of hundreds of
     evaluations says little about hundreds of decisions.
 
-    Other departures: one policy learns on one problem, within the search, where the paper trains
-    over hundreds of graphs and then searches; a trained policy can be given to ``RegalLearner``. A
-    moving average is the baseline, where the paper has a network. Keys decide groups of units
-    (min-cut parts split by slack and by legality) and not ops, devices alone and not priorities or
-    transfers. The bins of the Beta distributions are ours.
+    Other departures: one policy learns on one problem, within the search, where the paper trains over
+    hundreds of graphs and then searches. A moving average is the baseline, where the paper has a network.
+    Keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone and
+    not priorities or transfers. The bins of the Beta distributions are ours.
 
     Drawn plans are faster in the mean with the policy than with uniform keys, but the best plan was
     not: a policy that learns within one search did not pay where we tried it.
@@ -202,14 +201,7 @@ class RegalLearner(snt.Module):
     most plans; ``start`` is ignored.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: RegalConfig,
-        start: np.ndarray | None,
-        seed: int,
-        policy: RegalPolicy | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, config: RegalConfig, start: np.ndarray | None, seed: int) -> None:
         super().__init__(name="regal_learner")
         del start
         self._config, self._is_paper = config, config.preset == "paper"
@@ -217,7 +209,7 @@ class RegalLearner(snt.Module):
         self._legal = self._plans.level(0).legal  # [G, D]
         self._inputs = regal_inputs(problem, self._plans.level(0))
         self._generator = np.random.default_rng([seed, 0x4E6A])
-        self.policy = RegalPolicy(config.hidden, config.rounds, seed) if policy is None else policy
+        self.policy = RegalPolicy(config.hidden, config.rounds, seed)
         self.optimizer = adam(config.learning_rate, self.policy.trainable_variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
         self._elites = max(1, round(config.elites * config.population))  # plans that live on

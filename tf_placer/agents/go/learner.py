@@ -43,7 +43,6 @@ from tf_placer.agents.weights import (
     weights_path,
 )
 from tf_placer.base import arguments, masked
-from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
@@ -82,18 +81,7 @@ class GoLearner(PolicyLearner):
     A is the reward less the mean of all earlier trials of the graph, or standardized by batch.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: GoConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: GoPolicy | MultiTaskPolicy | None = None,
-    ):
-        if policy is not None and policy.config.passes != config.passes:
-            raise InputError(
-                f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
-            )
+    def __init__(self, problem: Problem, config: GoConfig, warm_start: WarmStart, seed: int):
         nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         joint = JointPlans(nodes, tuple(config.tasks.split(",")), config.levels)
@@ -103,17 +91,16 @@ class GoLearner(PolicyLearner):
         if joint.leveled:
             begin = np.concatenate([begin[np.newaxis], joint.neutral])
         self._levels_are_taught = False
-        if policy is None:
-            policy, kind = made(config, seed)
-            if config.weights:
-                # Weights of all tasks, or those of the placement alone.
-                path = weights_path(config.weights, __file__)
-                if isinstance(policy, MultiTaskPolicy):
-                    self._levels_are_taught = weights_header(path).get("policy") == kind.policy
-                if self._levels_are_taught:
-                    restore_weights(path, kind, policy)
-                else:
-                    restore_weights(path, go_kind(policy.config), placement_of(policy))
+        policy, kind = made(config, seed)
+        if config.weights:
+            # Weights of all tasks, or those of the placement alone.
+            path = weights_path(config.weights, __file__)
+            if isinstance(policy, MultiTaskPolicy):
+                self._levels_are_taught = weights_header(path).get("policy") == kind.policy
+            if self._levels_are_taught:
+                restore_weights(path, kind, policy)
+            else:
+                restore_weights(path, go_kind(config), placement_of(policy))
         inputs = go_inputs(nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)

@@ -367,19 +367,13 @@ class LearnedList:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        config: LearnedListConfig,
-        start: np.ndarray | None,
-        seed: int,
-        taught: RuleSet | None = None,
+        self, problem: Problem, config: LearnedListConfig, start: np.ndarray | None, seed: int
     ) -> None:
-        """Describes the problem, and takes given rules or the weights' ones; ``start`` is ignored."""
+        """Describes the problem, and takes the weights' rules; ``start`` is ignored."""
         del start
-        if taught is None:
-            taught = RuleSet()
-            if config.weights:
-                restore_weights(weights_path(config.weights, __file__), RULE_KIND, taught)
+        taught = RuleSet()
+        if config.weights:
+            restore_weights(weights_path(config.weights, __file__), RULE_KIND, taught)
         self._placer = ListPlacer(problem, config)
         self._taught = taught.rules.numpy()
         self._rules = Rules(self._taught[0], config.spread * SPREAD, config)
