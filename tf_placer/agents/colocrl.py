@@ -18,25 +18,8 @@ from colocation.units import (
     single_consumer,
     unrolled_calls,
 )
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FEATURES_VERSION,
-    NUM_TYPES,
-    SequencePolicy,
-    build_placer,
-    draw_weights,
-    prior_choices,
-    type_numbers,
-)
+from tf_placer.agents import features, losses
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
-from tf_placer.agents.losses import (
-    MovingAverageBaseline,
-    cross_entropy_loss,
-    elites,
-    reinforce_loss,
-    standardized_advantage,
-    steered_weight,
-)
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition, op_levels
@@ -129,8 +112,8 @@ def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_fea
     """
     count = groups.count
     group_of_op = groups.group_of_unit[problem.unit_of_op]
-    types = np.zeros((count + 1, NUM_TYPES))
-    np.add.at(types, (group_of_op, type_numbers(problem.op_types)), 1.0)
+    types = np.zeros((count + 1, features.NUM_TYPES))
+    np.add.at(types, (group_of_op, features.type_numbers(problem.op_types)), 1.0)
     candidates = costliest_ops(problem)
     order = np.argsort(problem.fastest_ns()[candidates], kind="stable")
     leader = np.full(count + 1, -1)  # the costliest op of each group; -1 for a group without units
@@ -174,7 +157,7 @@ def colocrl_inputs(
         embeddings=tf.constant(group_embeddings(problem, groups, width, config.preset != "paper")),
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
-        choices=prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
@@ -260,16 +243,18 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
     return groups.reordered(chosen[np.argsort(begins[chosen], kind="stable")])
 
 
-class ColocRlPolicy(SequencePolicy):
+class ColocRlPolicy(features.SequencePolicy):
     """p(devices | groups): an encoder reads the groups, a decoder with attention gives each its device."""
 
     def __init__(self, config: ColocRlConfig, seed: int, groups: int):
         """Draws weights from the seed, for up to ``max_groups`` groups, or ``groups`` if more."""
         super().__init__(name="colocrl_policy")
         self.max_groups = max(config.max_groups, groups)
-        self.placer = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
-        build_placer(self.placer, NUM_TYPES + _SIZES + _WORK + self.max_groups)
-        draw_weights(self, seed)
+        self.placer = Seq2SeqPlacer(
+            features.DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature
+        )
+        features.build_placer(self.placer, features.NUM_TYPES + _SIZES + _WORK + self.max_groups)
+        features.draw_weights(self, seed)
 
     def embed(self, inputs: ColocRlInputs) -> tf.Tensor:
         """[G, F]."""
@@ -292,7 +277,7 @@ class ColocRlLearner(PolicyLearner):
         inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = MovingAverageBaseline(
+        self.baseline = losses.MovingAverageBaseline(
             _BASELINE_DECAY,
             controllers=config.controllers,
             first=config.failing_reward if config.preset == "paper" else None,
@@ -315,16 +300,20 @@ class ColocRlLearner(PolicyLearner):
         may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
         advantage = self.baseline.advantage(reward, may_teach, self.updates % config.controllers)
         if config.preset != "paper":
-            advantage = standardized_advantage(reward, may_teach)
-        loss = reinforce_loss(log_prob, advantage, may_teach)
+            advantage = losses.standardized_advantage(reward, may_teach)
+        loss = losses.reinforce_loss(log_prob, advantage, may_teach)
         if config.elite_share:
             count = max(1, round(config.elite_share * config.placements))
-            loss += cross_entropy_loss(log_prob, elites(reward, tf.cast(valid, tf.float32), count))
+            loss += losses.cross_entropy_loss(
+                log_prob, losses.elites(reward, tf.cast(valid, tf.float32), count)
+            )
         if config.entropy_start:
             entropy = tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2]
             fade = self._fade(config.entropy_updates)
             target = _ENTROPY_END + (config.entropy_start - _ENTROPY_END) * fade
-            self.entropy_weight.assign(steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE))
+            self.entropy_weight.assign(
+                losses.steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE)
+            )
             loss -= self.entropy_weight * entropy
         return loss
 
@@ -337,5 +326,5 @@ SPEC = MethodSpec(
     config=ColocRlConfig,
     ignores=("single units of a group",),
     uses_start=True,
-    versions={"network": 3, "features": FEATURES_VERSION},
+    versions={"network": 3, "features": features.FEATURES_VERSION},
 )

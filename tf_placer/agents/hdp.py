@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.agents import losses
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp_policy import (
     Actions,
@@ -19,13 +20,6 @@ from tf_placer.agents.hdp_policy import (
     hdp_start,
 )
 from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, apply_gradients, executed_times
-from tf_placer.agents.losses import (
-    MovingAverageBaseline,
-    cross_entropy_loss,
-    elites,
-    reinforce_loss,
-    standardized_advantage,
-)
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.grouper.groups import legality_classes, unit_groups
@@ -150,7 +144,7 @@ class Changes:
         gain = (self._best.runtime_s[0] - tf.cast(runtime_s, tf.float64)) / unit_s
         has_gain = counts & (moves.count > 0) & tf.math.is_finite(gain)
         gain = tf.where(has_gain, tf.maximum(gain, 0.0), 0.0)
-        return standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
+        return losses.standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
 
 
 def changed_devices(device_of_group: tf.Tensor, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
@@ -259,7 +253,7 @@ class HdpLearner(PolicyLearner):
         if config.incumbent:
             self.changes = Changes(problem, self.best, inputs.choices.legal, config.regroup_after)
         self._first_group = tf.constant(groups.group_of_unit)
-        self.baseline = MovingAverageBaseline(_BASELINE_DECAY)
+        self.baseline = losses.MovingAverageBaseline(_BASELINE_DECAY)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
         inputs, samples = self._leaning_inputs(), self._config.placements
@@ -329,7 +323,7 @@ class HdpLearner(PolicyLearner):
         drawn = tf.cast(tf.range(samples) < count, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)
         may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
-        elite = elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
+        elite = losses.elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
         moves_advantage = tf.zeros([0])
         if self.changes is not None:
             executed = actions.moves, runtime_s[count:], valid[count:]
@@ -337,7 +331,7 @@ class HdpLearner(PolicyLearner):
             # The first sample after the policy's own stands for the best plan.
             elite += self.best.known * tf.one_hot(count, samples)
         if config.loss == "cross_entropy":
-            advantage = standardized_advantage(reward, may_teach)
+            advantage = losses.standardized_advantage(reward, may_teach)
         else:
             advantage = self.baseline.advantage(reward, may_teach)
         return Lesson(advantage, may_teach, elite, moves_advantage)
@@ -346,9 +340,9 @@ class HdpLearner(PolicyLearner):
         """Loss of the Placer plus loss of the Grouper."""
         log_prob = tf.reshape(scores.device_log_prob, [-1])
         if self._config.loss == "cross_entropy":
-            loss = cross_entropy_loss(log_prob, lesson.elite)
+            loss = losses.cross_entropy_loss(log_prob, lesson.elite)
         else:
-            loss = reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
+            loss = losses.reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
         if self.changes is not None and self._config.regroup_after:
             # Each move is worth its gain.
             group_log_prob = self.changes.log_prob(scores.network_logits, actions.moves)
@@ -358,7 +352,7 @@ class HdpLearner(PolicyLearner):
             group_log_prob = scores.group_log_prob
             taught = tf.reshape(lesson.may_teach * lesson.advantage, scores.device_log_prob.shape)
             advantage = tf.reduce_mean(taught, axis=1)
-        return loss + reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
+        return loss + losses.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
 
 
 SPEC = MethodSpec(

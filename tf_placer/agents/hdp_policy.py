@@ -10,17 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FIXED_WIDTH,
-    NUM_TYPES,
-    UNIT_COLUMNS,
-    GraphInputs,
-    build_placer,
-    draw_weights,
-    graph_inputs,
-    prior_choices,
-)
+from tf_placer.agents import features
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Settings, setting
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
@@ -85,7 +75,7 @@ class HdpConfig(Settings):
 class HdpInputs(NamedTuple):
     """A problem for ``HdpPolicy``, with G' of the policy's G groups."""
 
-    graph: GraphInputs
+    graph: features.GraphInputs
     # [U, F] float32, unit features with mean 0 and deviation 1 in each column. The paper's raw
     # numbers saturate the softmax at the start; this also makes a column relative to its graph.
     dense: tf.Tensor
@@ -118,7 +108,7 @@ def hdp_inputs(
     problem: Problem, config: HdpConfig, groups: Groups, device_of_group: np.ndarray, seed: int
 ) -> HdpInputs:
     """Describes a problem, and the groups and legal devices [G'] to lean to; the seed is of the landmarks."""
-    graph = graph_inputs(problem, config.landmarks, seed)
+    graph = features.graph_inputs(problem, config.landmarks, seed)
     columns = graph.unit_features.numpy().astype(np.float64)
     # constant columns become 0
     dense = (columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)
@@ -129,7 +119,7 @@ def hdp_inputs(
         only_device=tf.constant(groups.only_device),
         class_of_group=tf.constant(groups.class_of_group),
         group_prior_logits=tf.constant(group_prior_logits(problem, groups, config.group_probability)),
-        choices=prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
@@ -161,7 +151,7 @@ def group_prior_logits(problem: Problem, groups: Groups, probability: float) -> 
 
 
 _SIZES = 16  # of the first 4 outputs
-assert UNIT_COLUMNS["sizes"].start == 0 and UNIT_COLUMNS["sizes"].stop >= _SIZES
+assert features.UNIT_COLUMNS["sizes"].start == 0 and features.UNIT_COLUMNS["sizes"].stop >= _SIZES
 
 
 def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: int) -> tf.Tensor:
@@ -189,7 +179,9 @@ def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: in
 
     embeddings = []
     for grouping in tf.unstack(group_of_unit):
-        types = count(tf.gather(grouping, graph.unit_of_op) * NUM_TYPES + graph.type_of_op, NUM_TYPES)
+        types = count(
+            tf.gather(grouping, graph.unit_of_op) * features.NUM_TYPES + graph.type_of_op, features.NUM_TYPES
+        )
         producer, consumer = (tf.gather(grouping, graph.edges[:, end]) for end in (0, 1))
         edges = count(producer * rows + consumer, rows)[:groups, :groups]
         columns = [
@@ -244,9 +236,9 @@ class HdpPolicy(snt.Module):
         self.num_groups = num_groups or config.num_groups
         self.has_rows = config.loss == "cross_entropy" and config.row_step > 0  # logits of each group
         widths = config.type_embedding, config.grouper_hidden
-        self.grouper = FeedForwardGrouper(self.num_groups, NUM_TYPES, *widths)
+        self.grouper = FeedForwardGrouper(self.num_groups, features.NUM_TYPES, *widths)
         self.placer = Seq2SeqPlacer(
-            DEVICE_NUMBERS,
+            features.DEVICE_NUMBERS,
             config.placer_hidden,
             config.tanh_constant,
             config.temperature,
@@ -254,9 +246,9 @@ class HdpPolicy(snt.Module):
             group_rows=self.num_groups if self.has_rows else 0,
         )
         # Widths are the same for every problem: the layers can be made now.
-        self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, FIXED_WIDTH + config.landmarks]))
-        build_placer(self.placer, NUM_TYPES + _SIZES + self.num_groups)
-        draw_weights(self, seed)
+        self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, features.FIXED_WIDTH + config.landmarks]))
+        features.build_placer(self.placer, features.NUM_TYPES + _SIZES + self.num_groups)
+        features.draw_weights(self, seed)
 
     def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""

@@ -11,26 +11,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FEATURES_VERSION,
-    NUM_TYPES,
-    RELATIVE_VERSION,
-    RELATIVE_WIDTH,
-    GraphInputs,
-    SequencePolicy,
-    build_placer,
-    draw_weights,
-    graph_inputs,
-    prior_choices,
-)
+from tf_placer.agents import features, losses
 from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
-from tf_placer.agents.losses import (
-    MovingAverageBaseline,
-    cross_entropy_loss,
-    ppo_loss,
-    standardized_advantage,
-)
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
@@ -110,24 +92,24 @@ class UnitEncoder(snt.Module):
     def __init__(self, type_width: int, width: int, layers: int):
         """Creates an embedding of op types of ``type_width``, and a GCN of H = ``width`` and ``layers``."""
         super().__init__(name="unit_encoder")
-        self._types = snt.Embed(NUM_TYPES, type_width, name="types")
+        self._types = snt.Embed(features.NUM_TYPES, type_width, name="types")
         self._network = GraphConvolution(width, layers, name="convolution")
-        self._network(tf.zeros([1, type_width + RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
+        self._network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
         self.width = width
 
-    def features(self, graph: GraphInputs) -> tf.Tensor:
+    def columns(self, graph: features.GraphInputs) -> tf.Tensor:
         """[U, F] input of the GCN."""
         # Rows are as small as if a layer read the type as one column of many: 1 / sqrt(NUM_TYPES).
-        rows = self._types(graph.type_of_unit) * (0.5 * NUM_TYPES**0.5)
+        rows = self._types(graph.type_of_unit) * (0.5 * features.NUM_TYPES**0.5)
         return tf.concat([rows, graph.relative_features], axis=1)
 
-    def encode(self, features: tf.Tensor, graph: GraphInputs) -> tf.Tensor:
-        """[U, H] from any features [U, F]."""
-        return self._network(features, graph.edges)
+    def encode(self, columns: tf.Tensor, graph: features.GraphInputs) -> tf.Tensor:
+        """[U, H] from any columns [U, F]."""
+        return self._network(columns, graph.edges)
 
-    def __call__(self, graph: GraphInputs) -> tf.Tensor:
+    def __call__(self, graph: features.GraphInputs) -> tf.Tensor:
         """[U, H]."""
-        return self.encode(self.features(graph), graph)
+        return self.encode(self.columns(graph), graph)
 
 
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
@@ -137,17 +119,17 @@ def mars_kind(config: MarsConfig) -> PolicyKind:
     """The kind of the encoder of a ``MarsPolicy`` with these settings."""
     shaping = ("type_embedding", "encoder_width", "encoder_layers")
     settings = {name: getattr(config, name) for name in shaping}
-    versions = {"network": _ENCODER_VERSION, "relative features": RELATIVE_VERSION}
+    versions = {"network": _ENCODER_VERSION, "relative features": features.RELATIVE_VERSION}
     return PolicyKind(UnitEncoder.__name__, versions, settings)
 
 
-SUMMARY_WIDTH = RELATIVE_WIDTH + 3
+SUMMARY_WIDTH = features.RELATIVE_WIDTH + 3
 
 
 class MarsInputs(NamedTuple):
     """A problem for ``MarsPolicy``."""
 
-    graph: GraphInputs
+    graph: features.GraphInputs
     group_of_unit: tf.Tensor  # [U] int32; G for a unit of no group
     only_device: tf.Tensor  # [U] int32, the device of such a unit
     share_of_unit: tf.Tensor  # [U] float32, of the work of its group; the sum is 1 in each group
@@ -171,7 +153,7 @@ def mars_inputs(
     problem: Problem, groups: Groups, device_of_group: np.ndarray, config: MarsConfig, seed: int
 ) -> MarsInputs:
     """Describes a problem, its groups, and legal devices [G] to lean to."""
-    graph = graph_inputs(problem, 0, seed)
+    graph = features.graph_inputs(problem, 0, seed)
     work = problem.work_ns() + 1e-6 * max(float(problem.work_ns().sum()), 1.0) / problem.num_units
     share = work / np.append(groups.sums(work), np.inf)[groups.group_of_unit]
     held = (problem.resident_bytes + problem.held_bytes()).astype(np.float64)
@@ -187,11 +169,11 @@ def mars_inputs(
         only_device=tf.constant(groups.only_device),
         share_of_unit=tf.constant(share, tf.float32),
         summaries=tf.constant(np.concatenate([relative, *root_shares, size], axis=1), tf.float32),
-        choices=prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
-class MarsPolicy(SequencePolicy):
+class MarsPolicy(features.SequencePolicy):
     """p(devices | graph): an encoder reads the graph, a placer goes through its groups in segments.
 
     A group is embedded as the mean of its units' encodings by work, their maximum, and its summary.
@@ -202,15 +184,15 @@ class MarsPolicy(SequencePolicy):
         super().__init__(name="mars_policy")
         self.encoder = UnitEncoder(config.type_embedding, config.encoder_width, config.encoder_layers)
         self.placer = Seq2SeqPlacer(
-            DEVICE_NUMBERS,
+            features.DEVICE_NUMBERS,
             config.hidden,
             config.tanh_constant,
             config.temperature,
             config.groups_per_step,
             segment=config.segment,
         )
-        build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
-        draw_weights(self, seed)
+        features.build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
+        features.draw_weights(self, seed)
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F]."""
@@ -239,7 +221,7 @@ class MarsStudent(snt.Module):
         self.kind = mars_kind(config)
         self._discriminator = DeepGraphInfomax(self.policy.width)
         self._discriminator(tf.zeros([1, self.policy.width]), tf.zeros([1, self.policy.width]))
-        draw_weights(self._discriminator, seed)
+        features.draw_weights(self._discriminator, seed)
         self._learning_rate = config.pretrain_rate
         self._step_length = tf.Variable(config.pretrain_rate, trainable=False, name="step_length")
         trained = (*self.policy.trainable_variables, *self._discriminator.trainable_variables)
@@ -247,12 +229,12 @@ class MarsStudent(snt.Module):
         self._seed = tf.constant([seed, 0xD61], tf.int32)
         self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
-    def meets(self, problem: Problem, plans: Any = None) -> GraphInputs:
+    def meets(self, problem: Problem, plans: Any = None) -> features.GraphInputs:
         """The graph; plans are ignored."""
-        return graph_inputs(problem, landmarks=0, seed=0)
+        return features.graph_inputs(problem, landmarks=0, seed=0)
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def learn(self, lesson: GraphInputs, rate: tf.Tensor) -> tf.Tensor:
+    def learn(self, lesson: features.GraphInputs, rate: tf.Tensor) -> tf.Tensor:
         """Takes a step on a graph, of ``rate`` times the learning rate; returns the loss before, in nats."""
         seed = tf.random.fold_in(self._seed, self.iterations)
         self._step_length.assign(self._learning_rate * rate)
@@ -262,17 +244,17 @@ class MarsStudent(snt.Module):
         return loss
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def loss_of(self, lesson: GraphInputs) -> tf.Tensor:
+    def loss_of(self, lesson: features.GraphInputs) -> tf.Tensor:
         """The loss without a step, with a shuffle that no step has: steps count from 0 up."""
         return infomax_loss(self.logits(lesson, tf.random.fold_in(self._seed, -1)))
 
-    def review(self, lessons: Sequence[GraphInputs]) -> None:
+    def review(self, lessons: Sequence[features.GraphInputs]) -> None:
         """Nothing: each step has changed the policy."""
 
-    def logits(self, graph: GraphInputs, seed: tf.Tensor) -> tf.Tensor:
+    def logits(self, graph: features.GraphInputs, seed: tf.Tensor) -> tf.Tensor:
         """[2, U] that units belong to the graph, of the graph and of its shuffle."""
-        features = self.policy.features(graph)
-        both = (features, mixed_up(features, seed))
+        columns = self.policy.columns(graph)
+        both = (columns, mixed_up(columns, seed))
         return self._discriminator(*(self.policy.encode(units, graph) for units in both))
 
 
@@ -311,7 +293,7 @@ class MarsLearner(PolicyLearner):
         self.groups = tf.Variable(policy.embed(inputs)[:stored], trainable=False, name="groups")
         trained = policy if self._is_paper else policy.placer
         self._trains((trained.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = MovingAverageBaseline(config.baseline_decay)
+        self.baseline = losses.MovingAverageBaseline(config.baseline_decay)
         self.best = Best(start, count=config.elites)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
@@ -324,7 +306,7 @@ class MarsLearner(PolicyLearner):
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        advantage_of = self.baseline.advantage if self._is_paper else standardized_advantage
+        advantage_of = self.baseline.advantage if self._is_paper else losses.standardized_advantage
         advantage = advantage_of(reward, tf.ones_like(reward))
         if self._config.elites:
             self.best.take([actions.device_of_group], executed_times(runtime_s, valid))
@@ -378,10 +360,12 @@ class MarsLearner(PolicyLearner):
             log_prob, old_log_prob = (
                 tf.reduce_sum(terms, axis=1, keepdims=True) for terms in (log_prob, old_log_prob)
             )
-        loss = ppo_loss(log_prob, old_log_prob, advantage[:, tf.newaxis], weight[:, tf.newaxis], config.clip)
+        loss = losses.ppo_loss(
+            log_prob, old_log_prob, advantage[:, tf.newaxis], weight[:, tf.newaxis], config.clip
+        )
         if config.elites:
             plans = tf.reduce_sum(all_log_prob[samples:], axis=1)
-            loss += cross_entropy_loss(plans, self.best.known)
+            loss += losses.cross_entropy_loss(plans, self.best.known)
         entropy = decoded.entropy()[0, :samples] / actions.shape[1]
         return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
 
@@ -394,6 +378,10 @@ SPEC = MethodSpec(
     config=MarsConfig,
     ignores=("single units of a group",),
     uses_start=True,
-    versions={"network": 3, "features": FEATURES_VERSION, "relative features": RELATIVE_VERSION},
+    versions={
+        "network": 3,
+        "features": features.FEATURES_VERSION,
+        "relative features": features.RELATIVE_VERSION,
+    },
     student=MarsStudent,
 )

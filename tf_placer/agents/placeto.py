@@ -10,17 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FEATURES_VERSION,
-    FIXED_WIDTH,
-    UNIT_COLUMNS,
-    Mean,
-    draw_weights,
-    graph_inputs,
-    load_and_slowness,
-    one_device,
-)
+from tf_placer.agents import features
 from tf_placer.agents.learner import (
     Best,
     PolicyLearner,
@@ -154,13 +144,13 @@ class Near(NamedTuple):
 class PlacetoInputs(NamedTuple):
     """A problem for ``PlacetoPolicy``, a nest to ``tf.nest``."""
 
-    features: tf.Tensor  # [G, F] float32
+    group_features: tf.Tensor  # [G, F] float32
     start: tf.Tensor  # [G] float32
     visited: tf.Tensor  # [T] int32, see ``GroupGraph``
     turn_of_group: tf.Tensor  # [G] int32; T for a group that is not visited
     group_of_unit: tf.Tensor  # [U] int32
-    neighbors: tuple[Mean, ...]  # producers and consumers, by the direction in which messages pass
-    kin: tuple[Mean, ...]  # ancestors, descendants and parallel groups (``relatives``)
+    neighbors: tuple[features.Mean, ...]  # producers and consumers, by the direction in which messages pass
+    kin: tuple[features.Mean, ...]  # ancestors, descendants and parallel groups (``relatives``)
     near: Near  # neighbors of visited groups
     load: tf.Tensor  # [G, D, 2] float32, see ``load_and_slowness``
     slowness: tf.Tensor  # [G, D] float32
@@ -169,10 +159,10 @@ class PlacetoInputs(NamedTuple):
 
 def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, seed: int) -> PlacetoInputs:
     """Describes a problem by its groups; the seed is of the landmarks."""
-    units = graph_inputs(problem, config.landmarks, seed)
+    units = features.graph_inputs(problem, config.landmarks, seed)
     turn_of_group = np.full(graph.groups.count, len(graph.visited), np.int32)
     turn_of_group[graph.visited] = np.arange(len(graph.visited))
-    load, slowness = load_and_slowness(graph.groups)
+    load, slowness = features.load_and_slowness(graph.groups)
     reading = graph.groups.edges[:, ::-1]
     reading = reading[np.lexsort((reading[:, 1], reading[:, 0]))]
     # Work, bytes given, bytes that stay, as roots of shares of the largest; the leader's levels; landmarks.
@@ -182,10 +172,10 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
     amounts = (graph.groups.sums(problem.work_ns()), output_bytes, graph.groups.sums(problem.resident_bytes))
     members = np.bincount(graph.groups.group_of_unit, minlength=graph.groups.count)
     columns = [np.sqrt(amount / max(float(amount.max(initial=0)), 1.0))[:, np.newaxis] for amount in amounts]
-    columns += [unit_columns[leader, UNIT_COLUMNS[name]] for name in ("top", "bottom", "slack")]
-    columns += [graph.groups.sums(unit_columns[:, FIXED_WIDTH:]) / members[:, np.newaxis]]
+    columns += [unit_columns[leader, features.UNIT_COLUMNS[name]] for name in ("top", "bottom", "slack")]
+    columns += [graph.groups.sums(unit_columns[:, features.FIXED_WIDTH :]) / members[:, np.newaxis]]
     pairs = (reading, graph.groups.edges, *relatives(problem, graph.leader))
-    means = tuple(Mean.of(each, np.ones(len(each)), graph.groups.count) for each in pairs)
+    means = tuple(features.Mean.of(each, np.ones(len(each)), graph.groups.count) for each in pairs)
     # Neighbors of the visited groups: each edge occurs twice, for its consumer and for its producer.
     ends = np.concatenate([graph.groups.edges[:, ::-1], graph.groups.edges])
     size = np.tile(graph.groups.edge_bytes.astype(np.float64), 2)
@@ -203,7 +193,7 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
         offset=tf.constant(np.searchsorted(turn, np.arange(len(graph.visited) + 1)), tf.int32),
     )
     return PlacetoInputs(
-        features=tf.constant(np.concatenate(columns, axis=1), tf.float32),
+        group_features=tf.constant(np.concatenate(columns, axis=1), tf.float32),
         start=tf.constant(graph.start, tf.float32),
         visited=tf.constant(graph.visited),
         turn_of_group=tf.constant(turn_of_group),
@@ -251,7 +241,7 @@ class MessagePassing(snt.Module):
         self._message = [snt.nets.MLP([width, width], name=f"message_{side}") for side in ("down", "up")]
         self._update = [snt.nets.MLP([width, width], name=f"update_{side}") for side in ("down", "up")]
 
-    def __call__(self, neighbors: Sequence[Mean], groups: tf.Tensor) -> tf.Tensor:
+    def __call__(self, neighbors: Sequence[features.Mean], groups: tf.Tensor) -> tf.Tensor:
         """[G, B, H] of the groups -> [G, B, 2 H] of their surroundings, upstream and downstream."""
         sides = []
         for means, message, update in zip(neighbors, self._message, self._update, strict=True):
@@ -276,7 +266,7 @@ class TriAggregation(snt.Module):
             for kind in ("ancestors", "descendants", "parallel")
         ]
 
-    def __call__(self, kin: Sequence[Mean], groups: tf.Tensor) -> tf.Tensor:
+    def __call__(self, kin: Sequence[features.Mean], groups: tf.Tensor) -> tf.Tensor:
         """[G, B, W] and the means over ancestors, descendants and parallel groups -> [G, B, W + 3 H]."""
         means = [
             update(mean.over(tf.nn.relu(message(groups))))
@@ -373,24 +363,24 @@ class PlacetoPolicy(snt.Module):
         self.config = config
         self._each_step = config.preset == "paper"  # do messages pass anew
         width = config.width
-        self._devices = DeviceScorer(DEVICE_NUMBERS, width, width)
+        self._devices = DeviceScorer(features.DEVICE_NUMBERS, width, width)
         self._groups = snt.nets.MLP([width, width], name="groups")
         self._passing = MessagePassing(width, config.rounds)
         self._aggregation = TriAggregation(width)
         self._head = snt.nets.MLP([2 * width, width], name="head")
         self._by_state = snt.nets.MLP([width, 1], name="by_state") if not self._each_step else None
         # Widths are the same for every problem: the layers can be made now.
-        embedded = self._devices.embed(one_device(1))
-        features = tf.zeros([1, 1, GROUP_NUMBERS + config.landmarks + _BITS + width])
-        empty = Mean(tf.zeros([0, 2], tf.int64), tf.zeros([0]))
-        vectors = self._aggregation([empty] * 3, self._passing([empty] * 2, self._groups(features)))
+        embedded = self._devices.embed(features.one_device(1))
+        columns = tf.zeros([1, 1, GROUP_NUMBERS + config.landmarks + _BITS + width])
+        empty = features.Mean(tf.zeros([0, 2], tf.int64), tf.zeros([0]))
+        vectors = self._aggregation([empty] * 3, self._passing([empty] * 2, self._groups(columns)))
         self._devices.score(self._head(vectors), embedded)
         if self._by_state is not None:
             self._by_state(tf.zeros([1, 2 * width + STATE_WIDTH]))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         for rows in self._devices.trainable_variables:
-            if rows.shape[0] == DEVICE_NUMBERS:  # a table: one row is read, not the mean of all rows
-                rows.assign((DEVICE_NUMBERS / width) ** 0.5 * rows)
+            if rows.shape[0] == features.DEVICE_NUMBERS:  # a table: one row is read, not the mean of all rows
+                rows.assign((features.DEVICE_NUMBERS / width) ** 0.5 * rows)
         if self._by_state is not None:
             weights = self._by_state.trainable_variables[-1]
             weights.assign(_FAINT * weights)
@@ -444,17 +434,17 @@ class PlacetoPolicy(snt.Module):
         self, inputs: PlacetoInputs, devices: EmbeddedDevices, now: tf.Tensor, turn: tf.Tensor
     ) -> tf.Tensor:
         """[G, B, H] of the groups in placements [B, G]; where messages pass at every step, at that turn."""
-        groups, batch = inputs.features.shape[0], now.shape[0]
+        groups, batch = inputs.group_features.shape[0], now.shape[0]
         zero = tf.zeros([groups])
         bits = [zero, zero, inputs.start]
         if self._each_step:
             current, of_group = inputs.start[inputs.visited[turn]], inputs.turn_of_group
             bits = [tf.cast(bit, tf.float32) for bit in (of_group < turn, of_group == turn)]
             bits.append(inputs.start - current)
-        features = tf.concat([inputs.features, tf.stack(bits, axis=1)], axis=1)[:, tf.newaxis]
+        columns = tf.concat([inputs.group_features, tf.stack(bits, axis=1)], axis=1)[:, tf.newaxis]
         device = tf.gather(devices.embedding, tf.transpose(now))  # [G, B, H]
-        features = tf.concat([tf.broadcast_to(features, [groups, batch, features.shape[2]]), device], axis=2)
-        passed = self._passing(inputs.neighbors, self._groups(features))
+        columns = tf.concat([tf.broadcast_to(columns, [groups, batch, columns.shape[2]]), device], axis=2)
+        passed = self._passing(inputs.neighbors, self._groups(columns))
         return self._head(self._aggregation(inputs.kin, passed))
 
     def _logits(
@@ -602,5 +592,5 @@ SPEC = MethodSpec(
     config=PlacetoConfig,
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": 3, "features": FEATURES_VERSION},
+    versions={"network": 3, "features": features.FEATURES_VERSION},
 )

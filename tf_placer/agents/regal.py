@@ -9,16 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    DEVICE_WIDTH,
-    FEATURES_VERSION,
-    FIXED_WIDTH,
-    NUM_TYPES,
-    GraphInputs,
-    draw_weights,
-    graph_inputs,
-)
+from tf_placer.agents import features
 from tf_placer.agents.learner import adam, descend
 from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
 from tf_placer.base import masked
@@ -31,7 +22,7 @@ from tf_placer.problem.problem import Problem
 class RegalInputs(NamedTuple):
     """A problem and its groups for ``RegalPolicy``."""
 
-    graph: GraphInputs
+    graph: features.GraphInputs
     group_of_unit: tf.Tensor  # [U] int32, from 0 to G - 1
     edges: tf.Tensor  # [E', 2] int32 producer group, consumer group; distinct, of two groups each
     edge_share: tf.Tensor  # [E', 1] float32, log10 of the edge's share of all bytes that could cross
@@ -40,7 +31,7 @@ class RegalInputs(NamedTuple):
 
 def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     """Describes a problem and its groups, without landmarks, which mean nothing on another graph."""
-    graph = graph_inputs(problem, landmarks=0, seed=0)
+    graph = features.graph_inputs(problem, landmarks=0, seed=0)
     edge_bytes = groups.over_edges(graph.edge_bytes.numpy())
     share = np.log10((1 + edge_bytes) / (1 + edge_bytes.sum()))
     return RegalInputs(
@@ -73,15 +64,15 @@ class RegalPolicy(snt.Module):
     def __init__(self, hidden: int, rounds: int, seed: int):
         """Draws weights from the seed, with ``hidden`` H, the width of all layers, and ``rounds`` of messages."""
         super().__init__(name="regal_policy")
-        self.types = snt.Embed(NUM_TYPES, hidden, densify_gradients=True)
-        self.numbers = snt.Embed(DEVICE_NUMBERS, hidden, densify_gradients=True)
-        self.read = _layer(FIXED_WIDTH + hidden, hidden)
-        self.device = _layer(DEVICE_WIDTH + hidden, hidden)
+        self.types = snt.Embed(features.NUM_TYPES, hidden, densify_gradients=True)
+        self.numbers = snt.Embed(features.DEVICE_NUMBERS, hidden, densify_gradients=True)
+        self.read = _layer(features.FIXED_WIDTH + hidden, hidden)
+        self.device = _layer(features.DEVICE_WIDTH + hidden, hidden)
         self.messages = [[_layer(hidden + 1, hidden) for _ in range(2)] for _ in range(rounds)]
         self.update = [_layer(3 * hidden, hidden) for _ in range(rounds)]
         self.pair = _layer(2 * hidden, hidden)
         self.head = _layer(hidden, len(MEANS) + len(SIZES))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         # Of deviation 1: small ones tell equal GPUs apart late, and nothing is learned until then.
         for embed in (self.types, self.numbers):
             embed.embeddings.assign(embed.vocab_size**0.5 * embed.embeddings)
@@ -326,5 +317,5 @@ SPEC = MethodSpec(
     build=RegalLearner,
     config=RegalConfig,
     ignores=("single units", "order"),
-    versions={"network": 1, "features": FEATURES_VERSION},
+    versions={"network": 1, "features": features.FEATURES_VERSION},
 )

@@ -10,18 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    NUM_TYPES,
-    RELATIVE_VERSION,
-    RELATIVE_WIDTH,
-    GraphInputs,
-    Mean,
-    draw_weights,
-    graph_inputs,
-    load_and_slowness,
-    one_device,
-)
+from tf_placer.agents import features
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
@@ -125,12 +114,12 @@ class GoInputs(NamedTuple):
     It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
     """
 
-    graph: GraphInputs  # of the units
+    graph: features.GraphInputs  # of the units
     node_of_unit: tf.Tensor  # [U] int32
     node_numbers: tf.Tensor  # [V, 3] float32, roots of a node's shares of all work and of all bytes
     legal: tf.Tensor  # [V, D] bool
-    reads: Mean  # over the nodes that a node reads, by bytes, and that it gives to
-    gives: Mean
+    reads: features.Mean  # over the nodes that a node reads, by bytes, and that it gives to
+    gives: features.Mean
     load: tf.Tensor  # [V, D, 2] float32, see ``load_and_slowness``
     slowness: tf.Tensor  # [V, D] float32
     fuses: tf.Tensor  # [V] bool, nodes with an op that XLA compiles
@@ -145,17 +134,17 @@ def go_inputs(nodes: Groups) -> GoInputs:
     problem = nodes.problem
     amounts = (problem.work_ns(), problem.resident_bytes, problem.held_bytes())
     numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
-    load, slowness = load_and_slowness(nodes)
+    load, slowness = features.load_and_slowness(nodes)
     backward = nodes.edges[:, ::-1]
     order = np.lexsort((backward[:, 1], backward[:, 0]))
     amount = nodes.edge_bytes.astype(np.float64) + 1e-3  # of empty tensors alone, equal shares
     return GoInputs(
-        graph=graph_inputs(problem, landmarks=0, seed=0),
+        graph=features.graph_inputs(problem, landmarks=0, seed=0),
         node_of_unit=tf.constant(nodes.group_of_unit),
         node_numbers=tf.constant(np.stack(numbers, axis=1), tf.float32),
         legal=tf.constant(nodes.legal),
-        reads=Mean.of(backward[order], amount[order], nodes.count),
-        gives=Mean.of(nodes.edges, amount, nodes.count),
+        reads=features.Mean.of(backward[order], amount[order], nodes.count),
+        gives=features.Mean.of(nodes.edges, amount, nodes.count),
         load=tf.constant(load),
         slowness=tf.constant(slowness),
         fuses=tf.constant(fusing(nodes)),
@@ -236,10 +225,10 @@ class GoPolicy(snt.Module):
         self.config = config
         self.num_steps = config.passes
         width = config.width
-        self._types = snt.Embed(NUM_TYPES, config.type_embedding, name="types")
+        self._types = snt.Embed(features.NUM_TYPES, config.type_embedding, name="types")
         self._encoder = GraphSage(config.graph_width, config.graph_layers)
         self._nodes = snt.Linear(width, name="nodes")
-        self._devices = DeviceScorer(DEVICE_NUMBERS, width, width)
+        self._devices = DeviceScorer(features.DEVICE_NUMBERS, width, width)
         self._around = snt.Linear(width, with_bias=False, name="around")
         self._attention = SegmentAttention(
             width, config.layers, config.heads, config.head_width, config.inner_width, config.segment
@@ -249,21 +238,21 @@ class GoPolicy(snt.Module):
             self._of_device = snt.Linear(width, with_bias=False, name="of_device")
             self._by_state = snt.Linear(1, with_bias=False, name="by_state")
         # Widths are the same for every problem: the layers can be made now.
-        units = tf.zeros([1, config.type_embedding + RELATIVE_WIDTH])
+        units = tf.zeros([1, config.type_embedding + features.RELATIVE_WIDTH])
         self._types(tf.constant([0]))
         graph = self._encoder(units, tf.zeros([0, 2], tf.int32))
         self._nodes(tf.zeros([1, config.graph_width + NODE_NUMBERS]))
         self._around(tf.zeros([1, 3 * width]))
         states = self._attention(tf.zeros([1, 1, width]), graph[0])
-        choices = one_device(1)
+        choices = features.one_device(1)
         self._devices.score(states, self._devices.embed(choices))
         if config.device_state:
             self._of_state(tf.zeros([1, width]))
             self._by_state(self._of_device(tf.zeros([1, DECIDED_WIDTH + width])))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         # One row of a table is read, not the mean of all rows.
         for rows in (*self._devices.trainable_variables, *self._types.trainable_variables):
-            if rows.shape[0] in (DEVICE_NUMBERS, NUM_TYPES):
+            if rows.shape[0] in (features.DEVICE_NUMBERS, features.NUM_TYPES):
                 rows.assign((rows.shape[0] / rows.shape[1]) ** 0.5 * rows)
         if config.device_state:
             self._by_state.w.assign(FAINT * self._by_state.w)
@@ -377,7 +366,7 @@ _SHAPING = (
 def go_kind(config: GoConfig) -> PolicyKind:
     """The kind of a ``GoPolicy`` with these settings."""
     settings = {name: getattr(config, name) for name in _SHAPING}
-    versions = {"network": NETWORK_VERSION, "relative features": RELATIVE_VERSION}
+    versions = {"network": NETWORK_VERSION, "relative features": features.RELATIVE_VERSION}
     return PolicyKind(GoPolicy.__name__, versions, settings)
 
 
@@ -583,7 +572,7 @@ class _OfTasks(snt.Module):
         self.told(0, tf.zeros([1, tasks, 1], tf.int32))
         for task in range(tasks):
             self.logits(task, tf.zeros([1, 1, width]))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         # One row of a table is read, not the mean of all rows.
         for table in (self._tasks, *self._levels):
             table.embeddings.assign((table.embeddings.shape[0] / width) ** 0.5 * table.embeddings)

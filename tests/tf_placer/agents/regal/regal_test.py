@@ -164,7 +164,7 @@ def test_it_learns(seed):
 
 def test_a_run_of_the_paper_has_one_action():
     config = RegalConfig(preset="paper", population=20, generations=2, hidden=8)
-    learner = RegalLearner(PROBLEM, config, None, 3, None)
+    learner = RegalLearner(PROBLEM, config, None, 3)
     for _ in range(3):
         generation(learner)
     actions = learner.state()["actions"]
