@@ -267,8 +267,7 @@ class SimulatedMemetic:
         rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
         rows[:, unit] = self._best
         states = [
-            local_search.RandomBits.of(self._seed, self._turn * number + chain).state
-            for chain in range(number)
+            local_search.random_state(self._seed, self._turn * number + chain) for chain in range(number)
         ]
         bits = np.array(states, np.uint64).view(np.int64)
         counts = np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1)
