@@ -13,7 +13,6 @@ import tensorflow as tf
 from tf_placer.agents import features
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Settings, setting
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.groups import KINDS, Groups, legality_classes, unit_groups
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
@@ -219,6 +218,31 @@ class Noise(NamedTuple):
 
     group: tf.Tensor  # [1, G']
     device: tf.Tensor  # [M, 1, G', D]
+
+
+class FeedForwardGrouper(snt.Module):
+    """Assigns units to groups independently of each other (Mirhoseini et al. 2018, section 3).
+
+    hidden = relu(W1 [embedding(type), features] + b1); logits = W2 hidden + b2.
+    """
+
+    def __init__(self, num_groups: int, num_types: int, type_embedding_width: int, hidden_width: int):
+        """Creates the layers, of G groups and H = ``hidden_width``; ``num_types`` is the size of the vocabulary."""
+        super().__init__(name="feed_forward_grouper")
+        self.num_groups = num_groups
+        self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
+        self._hidden = snt.Linear(hidden_width, name="hidden")
+        self._logits = snt.Linear(num_groups, name="logits")
+
+    def __call__(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+        """[U, G] logits of each unit's group, of units with op types [U] int32 and features [U, F]."""
+        hidden = tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
+        return self._logits(hidden)
+
+    def sharpen(self, factor: float) -> None:
+        """Multiplies all logits by a factor: above 1, every unit is surer of its group."""
+        self._logits.w.assign(factor * self._logits.w)
+        self._logits.b.assign(factor * self._logits.b)
 
 
 class HdpPolicy(snt.Module):
