@@ -34,21 +34,12 @@ MAX_OUTPUTS = 6
 MAX_DIMS = 4
 MAX_NEIGHBORS = 6  # incoming, and as many outgoing
 
-UNIT_COLUMNS = {
-    "sizes": slice(0, 24),
-    "producers": slice(24, 30),
-    "consumers": slice(30, 36),
-    "top": slice(36, 37),
-    "bottom": slice(37, 38),
-    "slack": slice(38, 39),
-    "work": slice(39, 40),
-    "resident": slice(40, 41),
-}
+LEVEL_COLUMNS = slice(36, 39)  # top, bottom and slack of ``unit_features``
 FIXED_WIDTH = 41  # columns before those of landmarks
 
 
 def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int) -> np.ndarray:
-    """[U, 41 + L] float32, every unit by its costliest op and its place in the graph; see ``UNIT_COLUMNS``.
+    """[U, 41 + L] float32, every unit by its costliest op and its place in the graph.
 
     - sizes: log(1 + dimension) / 10 of the first 4 dimensions of the first 6 outputs, else -1;
     - producers, consumers: breadth-first rank over U of the first 6 of each, else -1;
@@ -246,12 +237,9 @@ def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
 
 class GraphInputs(NamedTuple):
-    """One problem as tensors. Sizes N, U, E and D differ from problem to problem; widths do not.
+    """One problem as tensors: a nest whose sizes N, U, E and D differ from problem to problem; widths do not."""
 
-    It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
-    """
-
-    unit_features: tf.Tensor  # [U, F] float32, see ``UNIT_COLUMNS``
+    unit_features: tf.Tensor  # [U, F] float32, see ``unit_features``
     relative_features: tf.Tensor  # [U, R] float32, see ``relative_features``; for other graphs, too
     type_of_unit: tf.Tensor  # [U] int32, op type of its costliest op, in [0, ``NUM_TYPES``)
     type_of_op: tf.Tensor  # [N] int32
@@ -302,10 +290,7 @@ def build_placer(placer: Seq2SeqPlacer, width: int) -> None:
 def prior_choices(
     problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
 ) -> DeviceChoices:
-    """The devices of a problem for groups that lean to a plan (``bounded_prior_logits``).
-
-    ``legal`` is [G, D] bool, the plan [G] legal devices.
-    """
+    """The devices of a problem for groups that lean to a plan [G]; see ``bounded_prior_logits``."""
     return DeviceChoices(
         features=tf.constant(device_features(problem.cluster)),
         number=tf.constant(device_numbers(problem.cluster)),
@@ -318,8 +303,7 @@ def bounded_prior_logits(device_of_group: np.ndarray, legal: np.ndarray, config:
     """[G, D] float32 for ``legal`` [G, D]: with these logits an untrained policy draws each device [G] with p.
 
     For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and each of the others,
-    where q is their share of 1 - p; as near as C allows. 0 leans to nothing. Of the settings start_probability is p,
-    tanh_constant C and temperature T.
+    where q is their share of 1 - p; as near as C allows. p = 0 leans to nothing; the settings have p, C and T.
     """
     probability, most = config.start_probability, 0.99 * config.tanh_constant
     rows = np.zeros(legal.shape, np.float32)
@@ -361,8 +345,8 @@ class Mean(NamedTuple):
 class SequencePolicy(snt.Module):
     """p(devices | groups) of one sequence of groups, decoded by a ``Seq2SeqPlacer``: M is 1.
 
-    Each group draws a device that is legal for all its units, so each drawn placement is legal, and
-    its probability is exact. Inputs have ``choices``, ``group_of_unit`` and ``only_device``.
+    Each group draws a device that is legal for all its units. Inputs have ``choices``, ``group_of_unit`` and
+    ``only_device``.
     """
 
     placer: Seq2SeqPlacer
@@ -390,18 +374,15 @@ class SequencePolicy(snt.Module):
 def draw_weights(module: snt.Module, seed: int) -> None:
     """Draws every weight of a built module anew, but vectors: truncated normal of deviation 1 / sqrt(fan-in).
 
-    Sonnet draws linear, recurrent and convolutional layers so, but from TensorFlow's global seed,
-    which stays as it is here. Embeddings, which Sonnet starts at deviation 1, start as small as the
-    layers. Fan-in is the product of all dimensions but the last.
+    As Sonnet draws layers, but not from TensorFlow's global seed. Embeddings, which Sonnet starts at
+    deviation 1, start as small as layers. Fan-in is the product of all dimensions but the last.
 
     Raises:
       ValueError: a weight has no dimension, and so no fan-in.
     """
     for number, variable in enumerate(module.trainable_variables):
         if variable.shape.rank == 0:
-            raise ValueError(
-                f"weight {variable.name!r} is a number without dimensions; draw it where it is made"
-            )
+            raise ValueError(f"weight {variable.name!r} has no dimensions; draw it where it is made")
         if variable.shape.rank >= 2:
             deviation = math.prod(variable.shape[:-1]) ** -0.5
             draw = tf.random.stateless_truncated_normal(variable.shape, seed=[seed, number], stddev=deviation)

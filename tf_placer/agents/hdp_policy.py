@@ -149,8 +149,7 @@ def group_prior_logits(problem: Problem, groups: Groups, probability: float) -> 
     return np.log(np.maximum(rows, 1e-9)).astype(np.float32)
 
 
-_SIZES = 16  # of the first 4 outputs
-assert features.UNIT_COLUMNS["sizes"].start == 0 and features.UNIT_COLUMNS["sizes"].stop >= _SIZES
+_SIZES = 16  # first columns of ``unit_features``: of the first 4 outputs
 
 
 def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: int) -> tf.Tensor:

@@ -172,7 +172,7 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
     amounts = (graph.groups.sums(problem.work_ns()), output_bytes, graph.groups.sums(problem.resident_bytes))
     members = np.bincount(graph.groups.group_of_unit, minlength=graph.groups.count)
     columns = [np.sqrt(amount / max(float(amount.max(initial=0)), 1.0))[:, np.newaxis] for amount in amounts]
-    columns += [unit_columns[leader, features.UNIT_COLUMNS[name]] for name in ("top", "bottom", "slack")]
+    columns += [unit_columns[leader, features.LEVEL_COLUMNS]]
     columns += [graph.groups.sums(unit_columns[:, features.FIXED_WIDTH :]) / members[:, np.newaxis]]
     pairs = (reading, graph.groups.edges, *relatives(problem, graph.leader))
     means = tuple(features.Mean.of(each, np.ones(len(each)), graph.groups.count) for each in pairs)

@@ -16,11 +16,11 @@ from tf_placer.agents.features import (
     DEVICE_NUMBERS,
     DEVICE_WIDTH,
     FIXED_WIDTH,
+    LEVEL_COLUMNS,
     NUM_TYPES,
     OP_TYPES,
     OTHER_TYPES,
     RELATIVE_WIDTH,
-    UNIT_COLUMNS,
     GraphInputs,
     bounded_prior_logits,
     costliest_ops,
@@ -37,6 +37,11 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.grouper.groups import Groups, op_levels
 from tf_placer.problem.unit_graph import unit_graph
 
+UNIT_COLUMNS = {"sizes": slice(0, 24), "producers": slice(24, 30), "consumers": slice(30, 36)}
+UNIT_COLUMNS |= {
+    name: slice(column, column + 1)
+    for column, name in enumerate(["top", "bottom", "slack", "work", "resident"], LEVEL_COLUMNS.start)
+}
 _RELATIVE = """top bottom slack work slowdown resident held in_time out_time in_degree out_degree choice
     parallelism pressure message devices"""
 RELATIVE_COLUMNS = {name: column for column, name in enumerate(_RELATIVE.split())}
