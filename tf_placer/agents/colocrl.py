@@ -43,15 +43,13 @@ _ENTROPY_END, _ENTROPY_RATE = 0.02, 0.1
 class ColocRlConfig(Settings):
     """Mirhoseini et al. 2017, "Device Placement Optimization with Reinforcement Learning", section 3.
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below, with these departures: controllers
-    take turns in one process, with one set of weights, and none learns from a stale one; the reward
-    is relative to a reference time, and so is the failing signal (``square_root_reward``); more than
-    1024 groups are folded, where the paper has at most 280; the width of the LSTMs is a guess.
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, with these departures: controllers take turns
+    in one process, with one set of weights; the reward is relative to a reference time, and so is the failing
+    signal (``square_root_reward``); more than 1024 groups are folded; the width of the LSTMs is a guess.
 
-    The preset also decides, without a field: in the paper's the policy sees no work, memory and
-    levels of groups, baselines begin at the failing signal, and an advantage is the deviation from
-    the baseline, not from the batch's own mean. docs/results/colocrl_groups.md has the effect of all
-    departures together; none has been undone alone.
+    The preset also decides: in the paper's the policy sees no work, memory and levels of groups, baselines begin
+    at the failing signal, and an advantage is the deviation from the baseline, not from the batch's own mean.
+    docs/results/colocrl_groups.md has the effect of all departures together.
     """
 
     # Most groups; more are folded by min cut. The decoder's steps dominate the time of an update.
@@ -163,9 +161,7 @@ def colocrl_inputs(
 
 def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
     """Groups the units by the configuration's rules."""
-    tied = np.arange(problem.num_units)
-    if config.colocate:
-        tied = tied_by_rules(problem, config)
+    tied = tied_by_rules(problem, config) if config.colocate else np.arange(problem.num_units)
     return tied_groups(problem, tied, config.max_groups)
 
 
@@ -249,11 +245,11 @@ class ColocRlPolicy(features.SequencePolicy):
     def __init__(self, config: ColocRlConfig, seed: int, groups: int):
         """Draws weights from the seed, for up to ``max_groups`` groups, or ``groups`` if more."""
         super().__init__(name="colocrl_policy")
-        self.max_groups = max(config.max_groups, groups)
+        max_groups = max(config.max_groups, groups)
         self.placer = Seq2SeqPlacer(
             features.DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature
         )
-        features.build_placer(self.placer, features.NUM_TYPES + _SIZES + _WORK + self.max_groups)
+        features.build_placer(self.placer, features.NUM_TYPES + _SIZES + _WORK + max_groups)
         features.draw_weights(self, seed)
 
     def embed(self, inputs: ColocRlInputs) -> tf.Tensor:
@@ -266,8 +262,7 @@ class ColocRlLearner(PolicyLearner):
 
     gradient = 1/K sum_i A_i grad log p(P_i),   A = R - B_c,   R = -sqrt(r / r_ref)
 
-    Controllers c take turns: update n is of controller n mod C, with its own baseline and the
-    shared weights.
+    Update n is of controller c = n mod C, with a baseline of its own.
     """
 
     def __init__(self, problem: Problem, config: ColocRlConfig, warm_start: WarmStart, seed: int):

@@ -44,8 +44,8 @@ class Moves(NamedTuple):
 class Executed(NamedTuple):
     """Executed batch: samples that the policy drew, and changes of the best plan."""
 
-    # M groupings and K placements of each, for the policy to score. With changes the last grouping is
-    # the best plan's, which was executed before; the changes are executed in its place.
+    # M groupings, and K placements of each, to score. With changes the last grouping is the best plan's, in whose
+    # place they are executed.
     drawn: Actions
     moves: Any  # ``Moves`` of K samples; () without changes
     changed: Any  # ``Actions``, K groupings and a placement of each; () without changes
@@ -56,20 +56,17 @@ class Changes:
 
     Changes are no draws of the policy: a faster one becomes the best plan, which is imitated.
 
-    A border is an edge of the graph, in either direction, between two groups on different devices.
-    A move draws one by the Grouper,
+    A border is an edge of the graph, in either direction, between two groups on different devices. A move draws one,
 
-      p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l its network's logits,
+      p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l logits of the Grouper's network,
 
-    and takes u, with the units of its group in the same small part of the graph, into the group of
-    v. So the Grouper's preference for one unit is rewarded by the gain of that unit's own move.
+    and takes u, with the units of its group in the same small part of the graph, into the group of v.
     """
 
     def __init__(self, problem: Problem, best: Best, legal: tf.Tensor, first_update: int):
-        """Finds pieces and borders.
+        """Finds pieces and borders; units begin to move at ``first_update``, 0 for never.
 
-        ``best`` has groups [U], G' for a unit in no group, and their devices [G']; ``legal`` is
-        [G', D] bool; units begin to move at ``first_update``, 0 for never.
+        ``best`` has groups [U], G' for a unit in no group, and their devices [G'] of ``legal`` [G', D].
         """
         self._best, self._legal, self._first_update = best, legal, first_update or tf.int32.max
         parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
@@ -137,9 +134,7 @@ class Changes:
     def advantage(self, moves: Moves, runtime_s: tf.Tensor, counts: tf.Tensor, unit_s: float) -> tf.Tensor:
         """[C] standardized gains of regroupings: how much faster than the best plan they are, at least 0.
 
-        A mean time would be best for regroupings that change nothing; the aim is a better plan.
-        Times ``runtime_s`` [C] are not read where a change does not run (``counts`` [C] bool);
-        gains are in units of ``unit_s``.
+        Times ``runtime_s`` [C] are not read where a change does not run (``counts`` [C] bool); gains are in ``unit_s``.
         """
         gain = (self._best.runtime_s[0] - tf.cast(runtime_s, tf.float64)) / unit_s
         has_gain = counts & (moves.count > 0) & tf.math.is_finite(gain)
@@ -182,19 +177,11 @@ LEAST_PROBABILITY = 1e-3  # falls no further: a policy that is sure of all group
 def shift_to_elites(
     logits: tf.Tensor, device_of_group: tf.Tensor, elite: tf.Tensor, step: float
 ) -> tf.Tensor:
-    """Change of the logits of each group that moves p to (1 - a) p + a f.
+    """[G, D] change of the logits of each group that moves p to (1 - a) p + a f; 0 for masked devices.
 
-    p is the policy's mean probability of a group's device before the elites, and f their
-    frequencies. For a table without a network this is smoothed cross-entropy minimization
-    (Rubinstein 1999); only probabilities below ``LEAST_PROBABILITY`` fall no more.
-
-    Args:
-      logits: [B, G, D], masked, under which ``device_of_group`` [B, G] int32 was drawn.
-      elite: [B] 1 for the elites, 0 for others; with none nothing moves.
-      step: a.
-
-    Returns:
-      [G, D]; 0 for masked devices.
+    p is the policy's mean probability of a group's device before the elites, and f their frequencies: smoothed
+    cross-entropy minimization (Rubinstein 1999), but for probabilities below ``LEAST_PROBABILITY``, which fall no more.
+    Of masked logits [B, G, D], under which ``device_of_group`` [B, G] was drawn; ``elite`` [B] is 1 or 0, ``step`` a.
     """
     weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
     chosen = tf.one_hot(device_of_group, logits.shape[2])
@@ -221,16 +208,13 @@ class HdpLearner(PolicyLearner):
     gradient_groups  = grad log p(g) 1/k sum_j A_j
     gradient_devices = 1/k sum_j grad log p(d_j | g) A_j,   A = R - moving average of R
 
-    Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss
-    is a sum over thousands of units and one norm for both starved the Placer; noise is one draw for
-    all samples, and fades to 0 instead of stopping. With the loss ``cross_entropy`` A is
-    standardized by batch, so that the Grouper learns nothing by REINFORCE.
+    Departures: each network's gradient is clipped by a norm of its own, because one norm for both starved the
+    Placer; noise is one draw for all samples, and fades to 0 instead of stopping. With the loss ``cross_entropy`` A
+    is standardized by batch, so that the Grouper learns nothing by REINFORCE.
 
-    With ``incumbent`` as many additional samples change the best plan so far: they put groups on
-    other devices, and after ``regroup_after`` updates most move units between its groups
-    (``Changes``). The gradient of the log-probability of those moves, times their gain, is then the
-    Grouper's. The Grouper leans to the groups of the best plan, and with ``cross_entropy`` the
-    Placer imitates its devices.
+    With ``incumbent`` as many additional samples change the best plan so far (``Changes``), to whose groups the
+    Grouper leans. Its gradient is then that of the log-probability of moves of units, times their gain; with
+    ``cross_entropy`` the Placer imitates the plan's devices.
     """
 
     def __init__(self, problem: Problem, config: HdpConfig, warm_start: WarmStart, seed: int):

@@ -23,9 +23,8 @@ from tf_placer.problem.unit_graph import unit_graph
 class HdpConfig(Settings):
     """Mirhoseini et al. 2018, "A Hierarchical Model for Device Placement", section 3.
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below. What each departure is worth is in
-    docs/results/agent_probes.md and ablations.md. Departures without a setting are in the docstrings
-    of ``HdpLearner``, ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; docs/results/ablations.md has what departures are
+    worth. Those without a setting are in ``HdpLearner``, ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and
     ``square_root_reward``.
     """
 
@@ -125,9 +124,8 @@ def hdp_inputs(
 def group_prior_logits(problem: Problem, groups: Groups, probability: float) -> np.ndarray:
     """[U, G'] float32, added to the Grouper's logits: log-probabilities of an untrained Grouper.
 
-    A unit is in its first group with this probability (0 leans to nothing). Else it is in a
-    neighbor's group nine times of ten, so that groups change at their borders: one without
-    neighbors in other groups leaves a tenth as often.
+    A unit is in its first group with this probability (0 leans to nothing). Else it is in a neighbor's group nine times
+    of ten, so that groups change at their borders.
     """
     units, group = problem.num_units, groups.group_of_unit
     if not probability:
@@ -209,11 +207,7 @@ class Scores(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Exploration noise on the logits of both networks.
-
-    One draw for all units and groupings, and one for all samples of a grouping, so that it moves
-    them together.
-    """
+    """Exploration noise on the logits of both networks: one draw for all units, or samples of a grouping."""
 
     group: tf.Tensor  # [1, G']
     device: tf.Tensor  # [M, 1, G', D]
@@ -247,9 +241,8 @@ class FeedForwardGrouper(snt.Module):
 class HdpPolicy(snt.Module):
     """p(groups) p(devices | groups) over the legal placements of any problem.
 
-    A unit with one legal device stays there; the others draw a group of their legality class, and
-    every group draws a device that is legal for its class. So each drawn placement is legal, and
-    its probability is exact.
+    A unit with one legal device stays there; the others draw a group of their legality class, and every group draws a
+    device that is legal for its class.
     """
 
     def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None):
@@ -308,7 +301,6 @@ class HdpPolicy(snt.Module):
 
     def placements(self, inputs: HdpInputs, actions: Actions) -> tf.Tensor:
         """[M * K, U] int32 devices: the group's, or the only legal one."""
-        # An additional column for units in no group, whose devices are filled in afterwards.
         device_of_group = tf.pad(actions.device_of_group, [[0, 0], [0, 0], [0, 1]])
         device = tf.gather(device_of_group, actions.group_of_unit, axis=2, batch_dims=1)  # [M, K, U]
         device = tf.where(inputs.has_choice, device, inputs.only_device)

@@ -26,19 +26,15 @@ from tf_placer.problem.problem import Problem
 class MarsConfig(Settings):
     """Lan et al. 2021, "Mars: Memory-based Reinforcement Learning for Device Placement".
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below; values that we could not find in
-    it are marked as a guess.
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; values that we could not find in it are a guess.
 
-    The preset also decides, without a field: in the paper's the encoder learns by rewards too, with
-    the placer, where ours stays as pre-trained, so that the graph is read once; PPO clips the ratio
-    of a whole plan (a guess), where ours clips that of each group's decision, since a product over
-    many groups says nothing; and a moving average is the baseline, where our advantages are
-    standardized by batch.
+    The preset also decides: in the paper's the encoder learns by rewards too, where ours stays as pre-trained, so
+    that the graph is read once; PPO clips the ratio of a whole plan (a guess), where ours clips that of each group's
+    decision; and a moving average is the baseline, where our advantages are standardized by batch.
 
-    Departures without a setting: units are described by relative quantities and a learned row of
-    their op type, for the paper's one-hot types and output shapes, so that weights serve other
-    graphs (``relative_features``); edges are read in both directions; rewards are relative to a
-    reference time; devices are embedded by their features; and those in the docstrings of
+    Departures without a setting: units are described by relative quantities and a learned row of their op type, for
+    one-hot types and output shapes, so that weights serve other graphs (``relative_features``); edges are read in both
+    directions; rewards are relative to a reference time; devices are embedded by their features; and those of
     ``Seq2SeqPlacer``.
     """
 
@@ -84,10 +80,7 @@ class MarsConfig(Settings):
 
 
 class UnitEncoder(snt.Module):
-    """h = GCN([row of its op type, relative features]) of each unit.
-
-    Nothing in it belongs to one graph, so weights that were learned on some serve others.
-    """
+    """h = GCN([row of its op type, relative features]) of each unit of any graph."""
 
     def __init__(self, type_width: int, width: int, layers: int):
         """Creates an embedding of op types of ``type_width``, and a GCN of H = ``width`` and ``layers``."""
@@ -140,10 +133,7 @@ class MarsInputs(NamedTuple):
 
 
 def mars_groups(problem: Problem, config: MarsConfig) -> Groups:
-    """Groups of units, or each unit by itself, in the order in which the step needs them; no group is empty.
-
-    Where no unit has a choice there is one group without units.
-    """
+    """Groups of units, or each unit by itself, in the order of use; none is empty, but where no unit has a choice."""
     groups = unit_groups(problem, config.num_groups or problem.num_units)
     order = np.argsort(groups.places, kind="stable")
     return groups.reordered(order[: max(int(np.isfinite(groups.places).sum()), 1)])
@@ -270,9 +260,8 @@ class MarsLearner(PolicyLearner):
 
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
 
-    in several epochs over minibatches of the B placements of an update; with ``elites`` also the
-    log-probability of the best plans so far. Before the first proposal the encoder is pre-trained
-    on the graph itself.
+    in several epochs over minibatches of the B placements of an update; with ``elites`` also the log-probability of
+    the best plans so far. Before the first proposal the encoder is pre-trained on the graph itself.
     """
 
     def __init__(self, problem: Problem, config: MarsConfig, warm_start: WarmStart, seed: int):

@@ -57,8 +57,7 @@ class Choices(NamedTuple):
 class RegalPolicy(snt.Module):
     """Discretized parameters of Beta distributions, of each group and device (Paliwal et al. 2020, section 3).
 
-    Messages go along the edges of the groups' graph and against them, for a few rounds; then each
-    group is joined with each device. No size of a problem is in the weights.
+    Messages go along the edges of the groups' graph and against them; then each group is joined with each device.
     """
 
     def __init__(self, hidden: int, rounds: int, seed: int):
@@ -139,19 +138,16 @@ class RegalConfig(Settings):
 
     ``preset="paper"`` gives the paper's values, ``paper=`` below, where they are known to us.
 
-    The preset also decides, without a field: in the paper's a run begins from nothing, and has one
-    action and one reward. In ours elites live on in the next run (else 1.06 of the step on one
-    device, for 0.73: docs/results/agent_probes.md), the policy then draws the mutants alone, and
-    every drawn plan has an action and a reward of its own: the reward of a run of hundreds of
-    evaluations says little about hundreds of decisions.
+    The preset also decides: in the paper's a run begins from nothing, and has one action and one reward. In
+    ours elites live on in the next run (docs/results/agent_probes.md), the policy then draws the mutants
+    alone, and every drawn plan has an action and a reward of its own.
 
     Other departures: one policy learns on one problem, within the search, where the paper trains over
     hundreds of graphs and then searches. A moving average is the baseline, where the paper has a network.
     Keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone and
     not priorities or transfers. The bins of the Beta distributions are ours.
 
-    Drawn plans are faster in the mean with the policy than with uniform keys, but the best plan was
-    not: a policy that learns within one search did not pay where we tried it.
+    The best plan was no faster than with uniform keys: the policy did not pay where we tried it.
     """
 
     population: int = setting(64, least=4, most=2**20)  # plans of a generation
@@ -185,11 +181,9 @@ class RegalLearner(snt.Module):
         rows = planner.propose()
         planner.learn(rows, runtime_s)
 
-    Each group has a key for each device, and is on the legal device of its largest key. A run has
-    several generations: its mutants, and its first plans where it begins from nothing, are drawn by
-    the policy; elites have children as in ``planners.brkga``. At its end the policy takes a step of
-    REINFORCE. It is an ``Improving`` planner and no ``Learner``, because the policy does not draw
-    most plans; ``start`` is ignored.
+    Each group has a key for each device, and is on the legal device of its largest key. A run has several
+    generations: mutants, and first plans where it begins from nothing, are drawn by the policy; elites have
+    children as in ``brkga``. At its end the policy takes a step of REINFORCE. ``start`` is ignored.
     """
 
     def __init__(self, problem: Problem, config: RegalConfig, start: np.ndarray | None, seed: int) -> None:
