@@ -33,22 +33,16 @@ class PlacetoConfig(Settings):
 
     ``preset="paper"`` gives the values of the paper and its published code, ``paper=`` below.
 
-    The preset also decides, without a field: in the paper's messages pass anew before each step,
-    where ours pass once for all steps of an episode; a step then sees the current contents of each
-    device instead (as in DOPPLER, arXiv 2505.23131), so that nothing of the episode so far is lost;
-    and our advantages are divided by their deviation, so that gradients keep their size while drops
-    shrink.
+    The preset also decides: in the paper's messages pass anew before each step, where ours pass once for all steps of
+    an episode; a step then sees the current contents of each device instead (as in DOPPLER, arXiv 2505.23131); and our
+    advantages are divided by their deviation.
 
-    Departures without a setting: groups are min-cut parts split by slack and by legality (the
-    paper's grouper is not published); neighbors and relatives are averaged, not summed, so that
-    weights serve graphs of any size; the ancestors and descendants of a group are those of its
-    costliest op, because groups may be in a cycle; its start time is that of this op with transfers
-    free, not of the placement; devices are embedded by their features instead of counted in a
-    layer's width; times are square roots relative to a reference, as for all agents here;
-    placements that do not run have a reward of their own, for the paper's penalty by excess bytes;
-    episodes of an update visit the groups side by side, and placements that they share are
-    evaluated once; a little of each step's probability is shared by all legal devices
-    (exploration).
+    Departures without a setting: groups are min-cut parts split by slack and by legality (the paper's grouper is not
+    published); neighbors and relatives are averaged, not summed; the ancestors and descendants of a group are those of
+    its costliest op, because groups may be in a cycle; its start time is that of this op with transfers free; devices
+    are embedded by their features; times are square roots relative to a reference; placements that do not run have a
+    reward of their own, for the paper's penalty by excess bytes; a little of each step's probability is shared by all
+    legal devices (exploration).
     """
 
     parts: int = setting(64, least=1)  # of the min cut that the groups are made of, each split by slack
@@ -83,8 +77,7 @@ class PlacetoConfig(Settings):
 def relatives(problem: Problem, leader: np.ndarray) -> list[np.ndarray]:
     """Ancestors, descendants and parallel groups of each group (Addanki et al. 2019, section 3.2).
 
-    Each are pairs [P, 2] int64 (group, relative), by group; each two groups are in one of the sets.
-    A group stands for its leader [G], distinct ops: ops are in no cycle, while groups may be.
+    Pairs [P, 2] int64 (group, relative), by group. A group stands for its leader [G]: ops are in no cycle.
     """
     # [N, G] bit: a chain of ops leads from the op to the leader, or they are the same.
     groups = len(leader)
@@ -142,7 +135,7 @@ class Near(NamedTuple):
 
 
 class PlacetoInputs(NamedTuple):
-    """A problem for ``PlacetoPolicy``, a nest to ``tf.nest``."""
+    """A problem for ``PlacetoPolicy``."""
 
     group_features: tf.Tensor  # [G, F] float32
     start: tf.Tensor  # [G] float32
@@ -213,10 +206,9 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
 
 
 def staying(legal: np.ndarray, probability: float) -> np.ndarray:
-    """[G, D] float32, bonus of a group's current device, to keep the group there with a probability p.
+    """[G, D] float32, bonus of a group's current device, which then stays with probability p.
 
-    With all other logits equal that is log(p / q), where q is each other device's share of 1 - p; 0
-    for p = 0.
+    If all other logits are equal that is log(p / q), where q is each other device's share of 1 - p; 0 for p = 0.
     """
     if not probability:
         return np.zeros(legal.shape, np.float32)
@@ -228,14 +220,10 @@ def staying(legal: np.ndarray, probability: float) -> np.ndarray:
 class MessagePassing(snt.Module):
     """Messages along edges and against them, each with weights of its own (Addanki et al. 2019, section 3.2).
 
-    x_v <- g(mean over neighbors u of f(x_u)) + x0_v, k times with the same weights; no neighbor
-    sends 0.
-
-    Departure: the mean for the sum, so that a hub of a large graph gets what it would in a small one.
+    x_v <- g(mean over neighbors u of f(x_u)) + x0_v, k times with the same weights; no neighbor sends 0.
     """
 
     def __init__(self, width: int, rounds: int):
-        """``width`` is H, ``rounds`` k."""
         super().__init__(name="message_passing")
         self._rounds = rounds
         self._message = [snt.nets.MLP([width, width], name=f"message_{side}") for side in ("down", "up")]
@@ -256,7 +244,6 @@ class TriAggregation(snt.Module):
     """A group next to the means of its ancestors, descendants and parallel groups (section 3.2)."""
 
     def __init__(self, width: int):
-        """``width`` is H."""
         super().__init__(name="tri_aggregation")
         self._kinds = [
             (
@@ -293,17 +280,9 @@ def device_states(
     - the device's work and bytes, without the group's, as shares of all work and of its memory;
     - the slowness of the device for the group.
 
-    For a whole episode at once this is linear in edges, because a neighbor is on its last device if
-    its turn came before, and else on its first.
-
-    Args:
-      inputs: the problem.
-      begin, end: [B, G] devices; ``end`` is not read for groups decided at these turns or later.
-      first: the first of the turns.
-      count: C, number of turns.
-
-    Returns:
-      [C, B, D, 6] float32.
+    For a whole episode at once this is linear in edges, because a neighbor is on its last device if its turn came
+    before, and else on its first. Returns [C, B, D, 6] of C = ``count`` turns from ``first`` on, of devices [B, G];
+    ``end`` is not read for groups decided at these turns or later.
     """
     devices = inputs.slowness.shape[1]
     group = tf.slice(inputs.visited, [first], [count])
@@ -352,9 +331,8 @@ class Scores(NamedTuple):
 class PlacetoPolicy(snt.Module):
     """p(devices of an episode | its beginning) over the legal placements of any problem.
 
-    Addanki et al. 2019, section 3: features of each group with its current device, messages,
-    tri-aggregation of the current group, a distribution over its legal devices. No size of a
-    problem and no number of devices is in the weights.
+    Addanki et al. 2019, section 3: features of each group with its current device, messages, tri-aggregation of the
+    current group, a distribution over its legal devices.
     """
 
     def __init__(self, config: PlacetoConfig, seed: int):
@@ -390,7 +368,7 @@ class PlacetoPolicy(snt.Module):
         shape = [inputs.visited.shape[0], begin.shape[0], inputs.slowness.shape[1]]
         noise = masked.gumbel(shape, seed)
         devices = self._devices.embed(inputs.choices)
-        turns = int(inputs.visited.shape[0])
+        turns = shape[0]
         once = None if self._each_step else self._states(inputs, devices, begin, tf.constant(0))
 
         def step(turn: tf.Tensor, now: tf.Tensor, *written: tf.TensorArray) -> tuple:
@@ -414,10 +392,7 @@ class PlacetoPolicy(snt.Module):
         return Actions(begin, device), Scores(log_prob, entropy)
 
     def score(self, inputs: PlacetoInputs, actions: Actions, first: tf.Tensor, count: int) -> Scores:
-        """Teacher forcing: the log-probabilities of given actions at ``count`` turns from ``first`` on, [B, C].
-
-        The count is ``steps_at_once``: 1 where messages pass at every step, else all turns.
-        """
+        """Teacher forcing: [B, C] log-probabilities of given actions at C = ``steps_at_once`` turns from ``first`` on."""
         devices = self._devices.embed(inputs.choices)
         end = episode_end(inputs, actions)
         now = placement_at(inputs, actions.begin, end, first) if self._each_step else actions.begin
@@ -427,7 +402,7 @@ class PlacetoPolicy(snt.Module):
         return Scores(tf.transpose(masked.log_prob(logits, chosen)), tf.transpose(masked.entropy(logits)))
 
     def steps_at_once(self, inputs: PlacetoInputs) -> int:
-        """Number of turns in a call of ``score``."""
+        """Turns in a call of ``score``: 1 where messages pass at every step, else all."""
         return 1 if self._each_step else int(inputs.visited.shape[0])
 
     def _states(
@@ -484,8 +459,8 @@ def episode_end(inputs: PlacetoInputs, actions: Actions) -> tf.Tensor:
 def episode_states(inputs: PlacetoInputs, actions: Actions) -> tf.Tensor:
     """[B, T + 1, G] devices, from the beginning of an episode to its end."""
     turn = tf.range(inputs.visited.shape[0] + 1)[:, tf.newaxis]
-    end = episode_end(inputs, actions)
-    return tf.where(inputs.turn_of_group < turn, end[:, tf.newaxis], actions.begin[:, tf.newaxis])
+    begin, end = actions.begin[:, tf.newaxis], episode_end(inputs, actions)[:, tf.newaxis]
+    return placement_at(inputs, begin, end, turn)
 
 
 class Proposed(NamedTuple):
@@ -500,8 +475,8 @@ class PlacetoLearner(PolicyLearner):
 
     gradient = 1/(B T) sum_b sum_t grad log p(a_bt | s_bt) A_bt,   A_bt = return from t on - its mean in episodes before
 
-    No step of an episode depends on a time, so all steps are drawn first, and all placements of B
-    episodes, including intermediate ones, are evaluated as one batch, each distinct placement once.
+    No step depends on a time, so all placements of B episodes, including intermediate ones, are evaluated as one
+    batch, each distinct placement once.
     """
 
     def __init__(self, problem: Problem, config: PlacetoConfig, warm_start: WarmStart, seed: int):

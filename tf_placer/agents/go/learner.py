@@ -268,14 +268,10 @@ class GoLesson(NamedTuple):
 class GoStudent(snt.Module):
     """Teaches a policy of GO to complete plans of which parts are missing; a ``Student``.
 
-    A part of the nodes of each plan, drawn anew each time and of any size, is removed, and the
-    policy predicts their devices (masked imitation; Devlin et al. 2019 for words). In half of the
-    lessons their devices are random instead of missing, like the beginning of a refinement. Numbers
-    of devices of a type are drawn anew, so that equal devices are treated alike, and that no number
-    stands for a part of the plan.
-
-    With further tasks (``MultiTaskPolicy``) it also predicts missing levels, given all devices of
-    the plan and its levels in the tasks before.
+    A part of the nodes of each plan, of any size, is removed, and the policy predicts their devices (masked imitation;
+    Devlin et al. 2019 for words). In half of the rows they are random instead of missing, as where a refinement begins.
+    Numbers of devices of a type are drawn anew, so that none stands for a part of the plan. With further tasks it also
+    predicts missing levels, given all devices of the plan and its levels in the tasks before.
     """
 
     def __init__(self, config: GoConfig, seed: int):
@@ -330,7 +326,7 @@ class GoStudent(snt.Module):
         """Nothing: each step has changed the policy."""
 
     def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
-        """Mean over the tasks that are taught."""
+        """Mean over the tasks."""
         numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
         inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
         plans = tf.repeat(lesson.plans, _REPEATS, axis=0)
@@ -360,8 +356,8 @@ def partly_hidden(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Decisions [B, V] int32 with a share missing, and [B, V] float32, 1 for the missing ones.
 
-    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing``, a
-    scalar or [V], is in the place of missing decisions, in the others any choice. Seeds are four.
+    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing`` stands for missing
+    decisions, in the others any choice. Seeds are four.
     """
     share_seed, missing_seed, choice_seed, nothing_seed = seeds
     rows = tf.shape(plans)[0]
@@ -421,10 +417,8 @@ def _likeliest_then_draws(
 def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0) -> Any:
     """Plans of an unseen graph by GO's taught policy (Zhou et al. 2020, section 4.4).
 
-    The likeliest placement, then drawn ones (``committed``). Where a device holds more than it can,
-    the largest units move to devices with room. They are [K, U] int32, distinct and legal, their
-    variables fit, and K <= B. With further tasks they are ``Decisions``: an order and fusion are
-    drawn for each.
+    The likeliest placement, then drawn ones (``committed``), repaired: [K, U] int32, distinct and legal, and their
+    variables fit. With further tasks they are ``Decisions``: an order and fusion are drawn for each.
 
     Raises:
       InputError: ``config.weights`` is no file of weights for such a policy.

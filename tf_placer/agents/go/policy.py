@@ -24,20 +24,15 @@ from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevi
 class GoConfig(Settings):
     """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4.
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below, as far as they are known and can
-    work; we could not check them against its text. One of Adam's steps at the printed learning rate
-    of 0.5 is longer than the weights, and it is not clear what its entropy weight of 0.5
-    multiplies: learning_rate 1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and segment 256 are
-    those of a published reproduction. The sizes of "ours" allow more updates in the same time.
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, as far as they are known and can work; we could not
+    check them against its text. The printed learning rate and entropy weight of 0.5 cannot be meant: learning_rate
+    1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and segment 256 are those of a published reproduction.
 
-    Departures without a setting: features of nodes are relative to the step
-    (``relative_features``), where the paper has shapes and numbers of neighbors; devices are scored
-    by their features, not by a softmax of fixed width; PPO clips each decision's ratio by itself,
-    because that of thousands together leaves the clip's range at once; rewards are relative to a
-    reference time; those in the docstrings of ``GraphSage`` and ``SegmentAttention``.
+    Departures without a setting: features of nodes are relative to the step (``relative_features``); devices are scored
+    by their features, not by a softmax of fixed width; PPO clips each decision's ratio by itself; rewards are relative
+    to a reference time; those of ``GraphSage`` and ``SegmentAttention``.
 
-    Further tasks begin with nothing decided, as in TensorFlow by itself: no order of ready ops, and
-    no clusters.
+    Further tasks begin with nothing decided: no order of ready ops, and no clusters.
     """
 
     # Decisions to make, one of ``TASKS``; others stay as they begin, without an order or clusters.
@@ -72,10 +67,9 @@ class GoConfig(Settings):
     standardize: bool = setting(True, paper=False)
     elite_share: float = setting(0.1, paper=0.0, least=0, most=1)  # of each batch; the policy imitates them
     failing_reward: float = setting(-2.0, paper=-10.0, below=0)  # of a placement that does not run
-    # File that `train` wrote, whose weights it begins with, "shipped" for those that come with
-    # tf_placer, or "" for new ones. With weights the first placements are made from nothing
-    # (``committed``), and so are an order and fusion where the file is of the same tasks and levels;
-    # refinement begins with the best. The method's row in the table has "shipped", a preset "".
+    # File that `train` wrote, "shipped" for the weights that come with tf_placer, or "" for new ones. With weights the
+    # first placements are made from nothing (``committed``), and so are an order and fusion where the file is of the
+    # same tasks and levels; refinement begins with the best. The method's row in the table has "shipped".
     weights: str = setting("", remedy=WEIGHTS_REMEDY)
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
@@ -109,10 +103,7 @@ NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
 
 
 class GoInputs(NamedTuple):
-    """A problem for ``GoPolicy``. Sizes U, E, V and D differ from problem to problem; widths do not.
-
-    It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
-    """
+    """A problem for ``GoPolicy``. Sizes U, E, V and D differ from problem to problem; widths do not."""
 
     graph: features.GraphInputs  # of the units
     node_of_unit: tf.Tensor  # [U] int32
@@ -213,10 +204,8 @@ class GoPolicy(snt.Module):
 
     p(y^1 .. y^T | y^0) = prod_t prod_v p(y^t_v | y^(t-1))
 
-    **The chain is the action.** Every pass is drawn, kept and scored, and the last one is executed,
-    so the probability is that of exactly what was drawn, and the gradient is unbiased; that of the
-    last pass alone would be a sum over all chains that end there. One set of weights for all
-    passes. No size of a problem and no number of devices is in the weights.
+    **The chain is the action.** Every pass is drawn and scored, and the last one is executed: the probability of the
+    last pass alone would be a sum over all chains that end there.
     """
 
     def __init__(self, config: GoConfig, seed: int):
@@ -345,8 +334,8 @@ class GoPolicy(snt.Module):
 def kept_logits(stands: tf.Tensor, legal: tf.Tensor, probability: float) -> tf.Tensor:
     """[B, V, C] bonus of the current choice, which then stays with probability p if all other logits are equal.
 
-    That is log(p / q), where q is each other choice's share of 1 - p. ``stands`` [B, V, C] is 1 for
-    the current choice, all 0 where nothing is decided; p = 0 leans to nothing.
+    That is log(p / q), where q is each other choice's share of 1 - p; 0 for p = 0. ``stands`` [B, V, C] is 1 for the
+    current choice.
     """
     if not probability:
         return tf.zeros_like(stands)
@@ -373,21 +362,11 @@ def go_kind(config: GoConfig) -> PolicyKind:
 def committed(
     policy: GoPolicy, inputs: GoInputs, count: int, steps: int, temperature: tf.Tensor, seed: tf.Tensor
 ) -> tf.Tensor:
-    """Placements from nothing by a taught policy, without rewards: nodes are decided a few at a time, the surest first.
+    """[B, V] int32 legal placements from nothing by a policy taught by ``GoStudent``, without rewards, in T steps.
 
-    In each step the policy gives devices for all nodes, and the decisions with the highest
-    probability are kept: few at first, when equal devices cannot be told apart yet (Chang et al.
-    2022, "MaskGIT", section 3.2, for images). Each node is decided once.
-
-    Args:
-      policy: taught by ``GoStudent``.
-      inputs: the problem.
-      count, steps: B, T.
-      temperature: scalar, of the draws; 0 takes the likeliest device, and all B are the same.
-      seed: [2] int32.
-
-    Returns:
-      [B, V] int32, legal.
+    In each step the policy gives devices for all nodes, and the decisions with the highest probability are kept: few at
+    first, when equal devices cannot be told apart yet (Chang et al. 2022, "MaskGIT", section 3.2, for images). A
+    ``temperature`` of the draws of 0 takes the likeliest device, and all B are the same.
     """
     choices = tf.reduce_sum(tf.cast(inputs.legal, tf.int32), axis=1)
     only = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
@@ -415,17 +394,13 @@ class MultiTaskPolicy(snt.Module):
 
     p(chain, l^1 .. l^L) = p(chain) prod_k prod_v p(l^k_v | devices, l^1 .. l^(k-1))
 
-    Each further task gives every node one of K levels (``JointPlans``). It shares the graph encoder
-    and the attention layers of the placement, which have no parameters for a task: their input
-    tells the task, the devices of all nodes, their levels in the tasks before it, and the current
-    levels in this and later tasks. A task has a row of its own, a row for each level, and its last
-    linear layer. As with devices, everything that is drawn is the action, and the probability is
-    exactly its own.
+    Each further task gives every node one of K levels (``JointPlans``). It shares the graph encoder and the attention
+    layers of the placement, whose input tells the task, the devices of all nodes, their levels in the tasks before it,
+    and the current levels in this and later tasks. A task has a row of its own, a row for each level, and its last
+    linear layer. Where only some steps are drawn, the decisions of the others stay.
 
-    Where only some steps are drawn, the decisions of the others stay, for certain.
-
-    A state is [1 + L, V]: a device of each node, and its level in each further task. ``placement``
-    is the policy for devices, whose weights may have been taught elsewhere.
+    A state is [1 + L, V]: a device of each node, and its level in each further task. ``placement`` is the policy for
+    devices, whose weights may have been taught elsewhere.
     """
 
     def __init__(self, config: GoConfig, seed: int):
@@ -506,10 +481,7 @@ class MultiTaskPolicy(snt.Module):
     def score_levels(
         self, inputs: GoInputs, begin: tf.Tensor, state: tf.Tensor, encoded: Encoded | None = None
     ) -> Scores:
-        """Log-probabilities and entropies [B, L, V] of the levels in states [B, 1 + L, V], given their devices.
-
-        ``begin`` [B, 1 + L, V] has the levels of a task before it is decided.
-        """
+        """[B, L, V] of the levels in states [B, 1 + L, V]; ``begin`` has those of a task before it is decided."""
         encoded = self.placement.encode(inputs) if encoded is None else encoded
         # All tasks at once, as additional samples.
         before = [_before(begin, state, task) for task in range(len(self._tasks))]
@@ -524,10 +496,9 @@ class MultiTaskPolicy(snt.Module):
     def completed(
         self, inputs: GoInputs, begin: tf.Tensor, devices: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        """[B, 1 + L, V] states with devices [B, V] and levels by a taught policy (``GoStudent``).
+        """[B, 1 + L, V] states with devices [B, V] and levels by a taught policy, which do not lean to ``begin``.
 
-        Nothing leans to the neutral levels of ``begin`` [1 + L, V]; a ``temperature`` [B] of 0 takes
-        the likeliest level.
+        A ``temperature`` [B] of 0 takes the likeliest level.
         """
         count, nodes = tf.shape(devices)[0], tf.shape(inputs.fuses)[0]
         noise = masked.gumbel(tf.stack([len(self._tasks), count, nodes, self.config.levels]), seed)
