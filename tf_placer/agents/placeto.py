@@ -392,7 +392,7 @@ class PlacetoPolicy(snt.Module):
         return Actions(begin, device), Scores(log_prob, entropy)
 
     def score(self, inputs: PlacetoInputs, actions: Actions, first: tf.Tensor, count: int) -> Scores:
-        """Teacher forcing: [B, C] log-probabilities of given actions at C = ``steps_at_once`` turns from ``first`` on."""
+        """Teacher forcing: [B, C] log-probabilities of given actions at ``steps_at_once`` turns from ``first`` on."""
         devices = self._devices.embed(inputs.choices)
         end = episode_end(inputs, actions)
         now = placement_at(inputs, actions.begin, end, first) if self._each_step else actions.begin

@@ -31,9 +31,8 @@ class DeviceScorer(snt.Module):
 
     e_d = row_e(number_d) + tanh(MLP(features_d));  k_d = row_k(number_d) + W features_d / sqrt(K);  u_d = state . k_d
 
-    Keys are linear in the weights. With a learned layer on both sides of the product, all groups
-    went to one device together before any two were told apart: of Inception-V3 on k40x2, three of
-    three seeds still sat there after 20,000 evaluations.
+    Keys are linear in the weights: with a learned layer on both sides of the product, all groups went to one device
+    together before any two were told apart.
     """
 
     def __init__(self, rows: int, embedding_width: int, state_width: int, name: str | None = None):
@@ -64,8 +63,7 @@ class ProjectedLstm(snt.RNNCore):
 
     gates i, f, g, o = x + W h + b;  c = sigmoid(f + 1) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
 
-    Inputs are projected outside of the loop, for all steps at once; rows of a small table are
-    looked up as products.
+    Inputs are projected outside of the loop, for all steps at once.
     """
 
     def __init__(self, hidden_width: int, name: str | None = None):
@@ -145,19 +143,15 @@ class Seq2SeqPlacer(snt.Module):
       score_j = (W_s state) . memory_j / sqrt(H)            content attention over the steps
       logits_g = C tanh(u / T) + row_g,  u_d = [state, sum_j softmax(score)_j memory_j] . key_gd
 
-    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of
-    the encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the
-    current group (the papers leave finding it to the attention); the content score is Luong et
-    al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and
-    devices are embedded by their features (``DeviceScorer``), so that the weights hold for any
-    cluster. With several groups a step there are fewer steps, and the groups of a step are drawn
-    independently. With ``group_rows`` each group has logits of its own, which learn as fast as a
-    table without a network.
+    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of the encoder has
+    H / 2, so that memory has H; the decoder also reads memory_s, which the papers leave to the attention; the content
+    score is Luong et al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and devices
+    are embedded by their features (``DeviceScorer``). The groups of a step are drawn independently. With ``group_rows``
+    each group has logits of its own, which learn as fast as a table without a network.
 
-    With a ``segment`` (Mars: Lan et al. 2021, section 3) the S steps are cut into segments of L: the
-    encoder reads each by itself, all at once, and attention is over the steps of the current one, so
-    that time is linear in the length of a sequence. The decoder passes its state from one segment to
-    the next, and begins with that in which the encoder leaves the first.
+    With a ``segment`` (Mars: Lan et al. 2021, section 3) the S steps are cut into segments of L: the encoder reads each
+    by itself, all at once, and attention is over the steps of the current one, so that time is linear in the length of
+    a sequence. The decoder begins with the state in which the encoder leaves the first.
     """
 
     def __init__(
@@ -220,10 +214,7 @@ class Seq2SeqPlacer(snt.Module):
         logits_noise: tf.Tensor,
         seed: tf.Tensor,
     ) -> Decoded:
-        """Draws K ``samples`` for each grouping of embeddings [M, G, F]; shapes are static.
-
-        ``logits_noise``, broadcastable to [M, K, G, D], is added to the logits.
-        """
+        """Draws K ``samples`` for each grouping [M, G, F], with noise that broadcasts to [M, K, G, D]."""
         count, per_step = groups.shape[1], self._groups_per_step
         steps = self._steps_of(count)
         encoded = self._encode(groups, choices, samples)
@@ -237,10 +228,8 @@ class Seq2SeqPlacer(snt.Module):
             gates = memory_gates + self._device_gates(tf.reshape(action + 1, [-1, per_step]), encoded)
             output, state = self._decoder(gates, state)
             scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
-            addends = _Steps(
-                added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
-            )
-            logits = self._logits(scores, addends)
+            addends = added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
+            logits = self._logits(scores, _Steps(*addends))
             action = masked.largest(logits + gumbel[:, :, step])
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
 
@@ -266,8 +255,7 @@ class Seq2SeqPlacer(snt.Module):
     ) -> Decoded:
         """Teacher forcing: the logits under which ``actions`` [M, K, G] would be drawn.
 
-        All inputs of the decoder are known, so the loop holds its recurrence alone; attention and
-        scores are computed for all steps at once.
+        The loop holds the decoder's recurrence alone; attention and scores are of all steps at once.
         """
         groupings, samples, count = actions.shape
         steps, per_step = self._steps_of(count), self._groups_per_step

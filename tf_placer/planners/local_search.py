@@ -29,8 +29,8 @@ _MOST = 2**20
 class LocalSearchConfig(Settings):
     """Settings for drawing and accepting moves."""
 
-    # Searches side by side in the simulator, a thread each, of which the best counts; 0: one on each core that the
-    # process may use. On an evaluator that is no simulator there is one.
+    # Searches side by side in the simulator, a thread each; 0: one on each core that the process may use. On an
+    # evaluator that is no simulator there is one.
     chains: int = setting(0, least=0, most=_MOST)
     # L: a move is accepted if no slower than the search was L rounds ago. More rounds end later at better plans.
     late: int = setting(200, least=1, most=_MOST)
@@ -129,12 +129,9 @@ class WholeLayers:
 def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 0) -> WholeLayers | None:
     """Puts every layer on one device: where most of its time is in ``plan``, then better by a short local search.
 
-    Units that may not be where the others of their layer are, such as those that stay on the host, do not count: what
-    is whole is the rest. The search is of layers, within memory, and also begins at every single device. It simulates
-    ``SECOND`` ops. What the plan decides beyond devices counts for its step time alone.
-
-    Returns:
-      None where no plan of whole layers that fits in memory was found.
+    Units that may not be where the others of their layer are do not count. The search is of layers, within memory, and
+    also begins at every single device. It simulates ``SECOND`` ops. What the plan decides beyond devices counts for its
+    step time alone. None where no plan of whole layers that fits was found.
     """
     groups = Groups.of(problem, layer_of_unit(problem, layers))
     coarse = groups.coarse_problem()
@@ -163,7 +160,7 @@ _DRAWN = 16
 def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     """[K, U] int32 distinct legal placements: ``start`` [U] or [K, U], constructed ones, and random blocks.
 
-    List schedules, which take seconds in a large program, are among them only where no more than one start is given.
+    List schedules, which take seconds in a large program, are among them where only one start is given.
     """
     begins = np.atleast_2d(np.asarray(start, np.int32))
     schedules = (list_schedule, heft, peft) if len(np.unique(begins, axis=0)) == 1 else ()
@@ -192,9 +189,8 @@ class Burst:
 class SimulatedLocalSearch:
     """Chains of ``LocalSearch``, side by side and without Python between their rounds.
 
-    Each chain proposes, simulates and decides in C++, on a thread of its own, and stops a simulation as soon as it is
-    known that the move will not be accepted. Chains know nothing of each other: chain i of a seed is the same however
-    many there are. Evaluation k is of chain k modulo C, so that it does not matter in how many bursts they are made.
+    Each chain proposes, simulates and decides in C++, on a thread of its own, and stops a simulation once the move
+    cannot be accepted. Chain i of a seed is the same however many there are. Evaluation k is of chain k modulo C.
     """
 
     def __init__(
@@ -248,13 +244,11 @@ def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
 class LocalSearch(Resumable):
     """Moves one connected piece at a time to another device, by late acceptance (Burke & Bykov 2017).
 
-    A move is kept if it is no slower than where the search is, or than where it was L rounds before: it may go
-    through slower placements for a while, and is stuck less often than one that only descends.
+    A move is kept if it is no slower than where the search is, or than where it was L rounds before.
 
-    A piece is grown breadth first over units of one device, up to a size that is drawn log-uniformly, from one unit to
-    a branch with its gradients and variables: a single unit that leaves its neighbors only adds messages. Some moves
-    bring a piece of as many units back in exchange (Kernighan & Lin 1970): where devices share the work evenly, one
-    piece alone makes one of them the slower.
+    A piece is grown breadth first over units of one device, up to a size that is drawn log-uniformly: a single unit
+    that leaves its neighbors only adds messages. Some moves bring a piece of as many units back in exchange (Kernighan
+    & Lin 1970): where devices share the work evenly, one piece alone makes one of them the slower.
 
     It is one chain of ``SimulatedLocalSearch``, decision by decision, for evaluators that are no simulators.
     """

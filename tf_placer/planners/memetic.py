@@ -96,11 +96,11 @@ class SimulatedMemetic:
     Then turns of units and short ones of the finest groups alternate. Groups are cut where two chains differ, so chains
     cross over by what does not make them slower (memetic search: Moscato 1989). A chain left behind goes on from the
     fastest. Each turn begins with a new history for late acceptance, a little above where the chain is. Turns and
-    histories begin short, and are twice as long after a turn of units that gained (Burke & Bykov 2017); after one that
-    gained nothing all chains but the fastest begin at another start, and histories twice as far above.
+    histories are twice as long after a turn of units that gained (Burke & Bykov 2017); after one that gained nothing
+    all chains but the fastest begin at another start, and histories twice as far above.
 
-    Some moves begin on the critical path of the chain's plan. Of several (``draws``) a small network, trained on other
-    steps (``edit_weights``), chooses the one to simulate. Turns are counted in evaluations, whatever the bursts.
+    Some moves begin on the critical path. Of several (``draws``) a small network, trained on other steps
+    (``edit_weights``), chooses the one to simulate. Turns are counted in evaluations, whatever the bursts.
     """
 
     def __init__(
