@@ -216,7 +216,7 @@ class Seq2SeqPlacer(snt.Module):
     ) -> Decoded:
         """Draws K ``samples`` for each grouping [M, G, F], with noise that broadcasts to [M, K, G, D]."""
         count, per_step = groups.shape[1], self._groups_per_step
-        steps = self._steps_of(count)
+        steps = -(-count // per_step)
         encoded = self._encode(groups, choices, samples)
         shape = [groups.shape[0], samples]
         # All noise in one op, outside the loop.
@@ -258,7 +258,8 @@ class Seq2SeqPlacer(snt.Module):
         The loop holds the decoder's recurrence alone; attention and scores are of all steps at once.
         """
         groupings, samples, count = actions.shape
-        steps, per_step = self._steps_of(count), self._groups_per_step
+        per_step = self._groups_per_step
+        steps = -(-count // per_step)
         encoded = self._encode(groups, choices, samples)
         padded = tf.pad(actions, [[0, 0], [0, 0], [0, steps * per_step - count]])
         by_step = tf.reshape(padded, [groupings, samples, steps, per_step])
@@ -274,14 +275,10 @@ class Seq2SeqPlacer(snt.Module):
         added = self._added(choices, logits_noise, count)
         return Decoded(actions, self._by_group(self._logits(scores, added), count))
 
-    def _steps_of(self, groups: int) -> int:
-        """S."""
-        return -(-groups // self._groups_per_step)
-
     def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
         """A tensor with axes S, c in the place of an axis G; padding is 0."""
         shape, per_step = by_group.shape.as_list(), self._groups_per_step
-        steps, padding = self._steps_of(shape[axis]), [[0, 0]] * len(shape)
+        steps, padding = -(-shape[axis] // per_step), [[0, 0]] * len(shape)
         padding[axis] = [0, steps * per_step - shape[axis]]
         return tf.reshape(tf.pad(by_group, padding), [*shape[:axis], steps, per_step, *shape[axis + 1 :]])
 
