@@ -67,7 +67,8 @@ class Schedule:
         self._channel = cluster.channel_of_link().tolist()
         self._room = room_bytes.tolist()
         self._streams: list[list[float]] = [[0.0] * streams for streams in cluster.streams().tolist()]
-        self._gaps: list[list[tuple[float, float]]] | None = [[] for _ in cluster.devices] if gaps else None
+        self._gaps: list[list[tuple[float, float]]] = [[] for _ in cluster.devices]
+        self._most_gaps = _MOST_GAPS if gaps else 0
         self._queues = queues
         self._channel_free: dict[int, float] = {}
         self._arrival: dict[tuple[int, int], float] = {}
@@ -147,19 +148,18 @@ class Schedule:
         cost = self._cost[op][device]
         if cost:
             start, gap = self._slot(device, start, cost)
-            gaps = None if self._gaps is None else self._gaps[device]
+            gaps = self._gaps[device]
             if gap < 0:
                 idle_since = heapq.heapreplace(self._streams[device], start + cost)
-                if gaps is not None and idle_since < start:
+                if idle_since < start:
                     bisect.insort(gaps, (start, idle_since))
-            elif gaps is not None:
+            else:
                 end, begin = gaps.pop(gap)
                 if begin < start:
                     bisect.insort(gaps, (start, begin))
                 if start + cost < end:
                     bisect.insort(gaps, (end, start + cost))
-            if gaps is not None:
-                del gaps[:-_MOST_GAPS]
+            del gaps[: max(len(gaps) - self._most_gaps, 0)]
         self._end[op] = start + cost
         return self._end[op]
 
@@ -194,7 +194,7 @@ class Schedule:
     def _slot(self, device: int, ready: float, cost: float) -> tuple[float, int]:
         """The earliest start of an op that takes time, and the gap used, -1 for none."""
         best, gap = max(ready, self._streams[device][0]), -1
-        gaps = [] if self._gaps is None else self._gaps[device]
+        gaps = self._gaps[device]
         for position in range(bisect.bisect_left(gaps, (ready + cost, 0.0)), len(gaps)):
             end, begin = gaps[position]
             start = max(begin, ready)
