@@ -52,8 +52,7 @@ class ColocRlConfig(Settings):
     docs/results/colocrl_groups.md has the effect of all departures together.
     """
 
-    # Most groups; more are folded by min cut. The decoder's steps dominate the time of an update.
-    max_groups: int = setting(256, paper=1024, least=1)
+    max_groups: int = setting(256, paper=1024, least=1)  # most groups; more are folded by min cut
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
     colocate: bool = setting(True)  # the three rules decide the groups; else the min cut alone
     # Regular expression: where the name scope of a step of an unrolled layer ends (``unrolled_calls``).
@@ -70,8 +69,7 @@ class ColocRlConfig(Settings):
     controllers: int = setting(1, paper=20, least=1)  # that take turns, each with a baseline of its own
     placements: int = setting(64, paper=8, least=1)  # K, that a controller draws for an update: its workers
     learning_rate: float = setting(2e-3, paper=0.1, least=0)  # Adam's
-    # Share of a batch that the policy also moves to, by cross entropy; 0 for none.
-    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)  # of a batch that the policy also moves to
     # Mean entropy of a decision, in nats, from which it is steered to 0.02; 0 for no steering.
     entropy_start: float = setting(0.3, paper=0.0, least=0)
     valid_only_after: int = setting(500, paper=5000, least=0)  # updates; then no failing placement teaches

@@ -31,13 +31,11 @@ class HdpConfig(Settings):
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
     # That the Grouper begins with: min-cut parts, split by slack so that they can express good plans.
     groups: str = setting("slack", words=KINDS)
-    # G; fewer allow more updates in the same time. More where a problem has more kinds of units.
-    num_groups: int = setting(160, paper=256, least=1)
+    num_groups: int = setting(160, paper=256, least=1)  # G; more where a problem has more kinds of units
     # How often an untrained Grouper puts a unit into its first group, and else mostly into a
     # neighbor's; 0 leaves it unbiased.
     group_probability: float = setting(0.9995, paper=0.0, least=0, below=1)
-    # Units to which every unit's distance is a feature: they tell parallel branches apart.
-    landmarks: int = setting(32, paper=0, least=0)
+    landmarks: int = setting(32, paper=0, least=0)  # units to which every unit's distance is a feature
     # How often an untrained Placer chooses each group's device of the starting plan, so that a
     # search begins near the best plan that costs nothing; 0 leaves it unbiased.
     start_probability: float = setting(0.5, paper=0.0, least=0, below=1)

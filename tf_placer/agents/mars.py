@@ -44,8 +44,7 @@ class MarsConfig(Settings):
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
-    # File that `train` wrote, whose encoder replaces a pre-trained one; "" for none.
-    weights: str = setting("", remedy=WEIGHTS_REMEDY)
+    weights: str = setting("", remedy=WEIGHTS_REMEDY)  # of `train`, for the encoder; "": it is pre-trained
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
@@ -55,10 +54,8 @@ class MarsConfig(Settings):
     minibatches: int = setting(2, paper=4, least=1)  # of an epoch, an optimizer step each
     entropy: float = setting(0.1, paper=1e-3, least=0)  # weight of the mean entropy of a decision
     learning_rate: float = setting(5e-3, paper=3e-4, least=0)  # Adam's
-    # Best plans of all updates, which the placer also moves to by cross entropy.
-    elites: int = setting(8, paper=0, least=0)
-    # Of a placement that does not run: bad, but ours does not dominate the others.
-    failing_reward: float = setting(-2.0, paper=-10.0, below=0)
+    elites: int = setting(8, paper=0, least=0)  # best plans of all updates, which the placer also moves to
+    failing_reward: float = setting(-2.0, paper=-10.0, below=0)  # of a placement that does not run
 
     # The paper's, in every preset; the number of epochs is a guess.
     type_embedding: ClassVar[int] = 16

@@ -46,8 +46,7 @@ class PlacetoConfig(Settings):
     """
 
     parts: int = setting(64, least=1)  # of the min cut that the groups are made of, each split by slack
-    # Units to which every group's distance is a feature: they tell parallel branches apart.
-    landmarks: int = setting(16, paper=0, least=0)
+    landmarks: int = setting(16, paper=0, least=0)  # units to which every group's distance is a feature
     # H, of all hidden layers and embeddings (code: the number of features, 5 + D).
     width: int = setting(32, paper=8, least=1)
     rounds: int = setting(3, paper=8, least=1)  # of message passing, k
@@ -60,8 +59,7 @@ class PlacetoConfig(Settings):
     episodes: int = setting(8, least=1)  # B, of an update (code: 4 to 8 workers)
     # Drop of the time at each step, or the time at the end alone, which is then all that is evaluated.
     reward: str = setting("drop", words=("drop", "end"))
-    # Of later rewards: below 1 a step is rewarded for itself more than for later draws.
-    discount: float = setting(0.5, paper=1.0, least=0, most=1)
+    discount: float = setting(0.5, paper=1.0, least=0, most=1)  # of later rewards
     learning_rate: float = setting(3e-3, paper=1e-3, least=0)  # Adam's; it falls to a tenth
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 

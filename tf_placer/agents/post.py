@@ -71,8 +71,7 @@ class PostConfig(Settings):
 
     # K, plans of a batch, each followed by PPO steps: five elites of fifty soon agree.
     samples: int = setting(128, paper=10, least=2, most=2**20)
-    # Of the min cut at the coarsest level, each split by slack.
-    parts: int = setting(64, least=1, most=2**20)
+    parts: int = setting(64, least=1, most=2**20)  # of the min cut at the coarsest level, each split by slack
     # Of coarseness; each has twice the parts of the one before. A converged table is continued with
     # finer groups near the best plan; with one level the table stays.
     levels: int = setting(4, paper=1, least=1, most=16)

@@ -151,8 +151,7 @@ class RegalConfig(Settings):
     """
 
     population: int = setting(64, least=4, most=2**20)  # plans of a generation
-    # Of a run; where it begins from nothing the policy alone draws the first.
-    generations: int = setting(4, paper=20, least=1, most=2**20)
+    generations: int = setting(4, paper=20, least=1, most=2**20)  # of a run
     parts: int = setting(64, least=1, most=2**20)  # of the min cut, each split by slack
     mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)  # share of a generation that is drawn anew
     hidden: int = setting(32, least=1, most=4096)  # width of the network

@@ -32,8 +32,7 @@ class LocalSearchConfig(Settings):
     # Searches side by side in the simulator, a thread each; 0: one on each core that the process may use. On an
     # evaluator that is no simulator there is one.
     chains: int = setting(0, least=0, most=_MOST)
-    # L: a move is accepted if no slower than the search was L rounds ago. More rounds end later at better plans.
-    late: int = setting(200, least=1, most=_MOST)
+    late: int = setting(200, least=1, most=_MOST)  # L: a move is accepted if no slower than L rounds ago
     largest_piece: float = setting(0.25, least=0, most=1)  # the most units that one move takes, of all
     swaps: float = setting(0.3, least=0, most=1)  # probability that a piece of as many units comes back
     # Probability that a piece grows over units of one kind: others wait for them, or they may wait (weight gradients).

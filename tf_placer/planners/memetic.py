@@ -44,8 +44,7 @@ class MemeticConfig(Settings):
     setback: float = setting(0.01, least=0, most=1)
     # Probability that a piece grows from the critical path, in proportion to what its ops and transfers take.
     path: float = setting(0.4, least=0, most=1)
-    # Moves drawn for each that is simulated: a small trained network says which is likely to make the step faster.
-    draws: int = setting(8, least=1, most=1024)
+    draws: int = setting(8, least=1, most=1024)  # moves drawn for each that is simulated (``edit_weights``)
     uniform: float = setting(0.6, least=0, most=1)  # probability of one alone
 
 

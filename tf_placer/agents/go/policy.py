@@ -37,11 +37,9 @@ class GoConfig(Settings):
 
     # Decisions to make, one of ``TASKS``; others stay as they begin, without an order or clusters.
     tasks: str = setting(DEVICES, words=TASKS)
-    # Updates that a task has to itself, with the others as in the best plan; 0: all tasks in each update.
-    turn_updates: int = setting(0, least=0)
+    turn_updates: int = setting(0, least=0)  # that a task has to itself; 0: all tasks in each update
     levels: int = setting(8, paper=20, least=2)  # K, of priorities and fusion priorities
-    # Decisions are for units, or for groups: a reward says more of 160 decisions than of thousands.
-    granularity: str = setting("groups", paper="units", words=("groups", "units"))
+    granularity: str = setting("groups", paper="units", words=("groups", "units"))  # what decisions are for
     num_groups: int = setting(160, least=1)  # most groups, min-cut parts split by slack
     graph_width: int = setting(32, paper=128, least=1)  # of the graph embedding
     width: int = setting(32, paper=64, least=1)  # H, of the attention layers
@@ -49,8 +47,7 @@ class GoConfig(Settings):
     head_width: int = setting(16, paper=25, least=1)  # of queries, keys and values
     inner_width: int = setting(64, paper=256, least=1)  # of the feed-forward part
     segment: int = setting(64, paper=256, least=1)  # S, nodes that attend to each other and as many before
-    # T, of refinement, all of them drawn; the best placement has been refined before.
-    passes: int = setting(1, paper=3, least=1)
+    passes: int = setting(1, paper=3, least=1)  # T, of refinement, all of them drawn
     # Score devices by their contents, too, and by the neighbors there: tells equal devices apart.
     device_state: bool = setting(True, paper=False)
     # Input of the first pass: the best placement so far, the plan that the search begins with, nothing.
