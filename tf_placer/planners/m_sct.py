@@ -9,7 +9,7 @@ import dataclasses
 import heapq
 import logging
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -89,35 +89,30 @@ class EarliestStart:
     def _soonest(self, device: int) -> tuple[float, float, int] | None:
         """Start, key and op of what a device can start first."""
         free, now, later = self._schedule.free_ns(device), self._now[device], self._later[device]
-        while later and (later[0][0] <= free or not self._is_current(later[0][2], device)):
+        while self._drops_stale(later, device) and later[0][0] <= free:
             _, key, op = heapq.heappop(later)
-            if self._is_current(op, device):
-                heapq.heappush(now, (key, op))
-            else:
-                self._drop(op)
-        while now:
+            heapq.heappush(now, (key, op))
+        while self._drops_stale(now, device):
             key, op = now[0]
-            if not self._is_current(op, device):
-                heapq.heappop(now)
-                self._drop(op)
-                continue
             ready = self._schedule.ready_ns(op, device)
             if ready <= free:
                 return free, key, op
             heapq.heappop(now)
             heapq.heappush(later, (ready, key, op))
         # No op's inputs are there yet.
-        while later:
+        while self._drops_stale(later, device):
             arrival, key, op = later[0]
-            if not self._is_current(op, device):
-                heapq.heappop(later)
-                self._drop(op)
-                continue
             ready = self._schedule.ready_ns(op, device)
             if ready <= arrival:
                 return max(ready, free), key, op
             heapq.heapreplace(later, (ready, key, op))
         return None
+
+    def _drops_stale(self, heap: list[Any], device: int) -> bool:
+        """Drops first ops that can no longer go to a device from one of its heaps; False if none is left."""
+        while heap and not self._is_current(heap[0][-1], device):
+            self._drop(heapq.heappop(heap)[-1])
+        return bool(heap)
 
     def _is_current(self, op: int, device: int) -> bool:
         """True if an op could still go to a device."""
