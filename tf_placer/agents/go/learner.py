@@ -21,7 +21,7 @@ from tf_placer.agents.go.policy import (
     MultiTaskPolicy,
     committed,
     go_inputs,
-    policy_of,
+    go_kind,
 )
 from tf_placer.agents.learner import (
     Best,
@@ -37,6 +37,7 @@ from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_lo
 from tf_placer.agents.weights import (
     SHIPPED,
     WEIGHTS_REMEDY,
+    PolicyKind,
     restore_weights,
     weights_header,
     weights_path,
@@ -49,6 +50,20 @@ from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights
 _LARGEST = 2**25  # most numbers in a layer's attention at once
+
+
+def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
+    """The policy that decides ``config.tasks``, and the kind of its weights."""
+    kind = go_kind(config)
+    if config.tasks == DEVICES:
+        return GoPolicy(config, seed), kind
+    settings = {**kind.settings, "tasks": config.tasks, "levels": config.levels}
+    return MultiTaskPolicy(config, seed), PolicyKind(MultiTaskPolicy.__name__, kind.versions, settings)
+
+
+def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
+    """The part of a policy that decides devices."""
+    return policy.placement if isinstance(policy, MultiTaskPolicy) else policy
 
 
 class Drawn(NamedTuple):
@@ -76,14 +91,16 @@ class GoLearner(PolicyLearner):
         if joint.leveled:
             begin = np.concatenate([begin[np.newaxis], joint.neutral])
         self._levels_are_taught = False
-        policy = policy_of(config, seed)
+        policy, kind = made(config, seed)
         if config.weights:
             # Weights of all tasks, or those of the placement alone.
             path = weights_path(config.weights, __file__)
             if isinstance(policy, MultiTaskPolicy):
-                self._levels_are_taught = weights_header(path).get("policy") == policy.kind.policy
-            taught = policy if self._levels_are_taught else policy.placement
-            restore_weights(path, taught.kind, taught)
+                self._levels_are_taught = weights_header(path).get("policy") == kind.policy
+            if self._levels_are_taught:
+                restore_weights(path, kind, policy)
+            else:
+                restore_weights(path, go_kind(config), placement_of(policy))
         inputs = go_inputs(nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
@@ -264,8 +281,8 @@ class GoStudent(snt.Module):
         self.tasks, self.levels = tuple(config.tasks.split(",")), config.levels
         # Nothing leans to the current choices: a lesson says how likely they are to be right.
         unbiased = dataclasses.replace(config, keep_probability=0.0, exploration=0.0)
-        self.policy = policy_of(unbiased, seed)
-        self.kind = self.policy.kind
+        self.policy, self.kind = made(unbiased, seed)
+        self._placement = placement_of(self.policy)
         self._seed = tf.constant([seed, 0x57D], tf.int32)
         self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
         self._optimizer = adam(self._step_length, self.policy.trainable_variables)
@@ -316,7 +333,7 @@ class GoStudent(snt.Module):
         terms = []
         if DEVICES in self.tasks:
             seen, missing = partly_hidden(plans, inputs.legal, tf.constant(NOWHERE), device_seeds)
-            terms.append((masked.log_prob(self.policy.placement.logits(inputs, seen), plans), missing))
+            terms.append((masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
         if isinstance(self.policy, MultiTaskPolicy):
             further = len([task for task in self.tasks if task != DEVICES])
             levels = tf.unstack(tf.repeat(lesson.levels, _REPEATS, axis=0), further, axis=1)
@@ -390,7 +407,7 @@ def _likeliest_then_draws(
 ) -> tf.Tensor:
     """[B, V] devices by a taught policy."""
     devices = [
-        committed(policy.placement, inputs, samples, steps, tf.constant(temperature), seed)
+        committed(placement_of(policy), inputs, samples, steps, tf.constant(temperature), seed)
         for samples, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
         if samples
     ]
@@ -407,8 +424,8 @@ def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig()
       InputError: ``config.weights`` is no file of weights for such a policy.
     """
     policy_config = GoConfig(tasks=config.tasks, keep_probability=0.0, exploration=0.0, weights="")
-    policy = policy_of(policy_config, seed=0)
-    restore_weights(weights_path(config.weights, __file__), policy.kind, policy)
+    policy, kind = made(policy_config, seed=0)
+    restore_weights(weights_path(config.weights, __file__), kind, policy)
     nodes = ordered_groups(problem, policy_config.most_nodes)
     inputs = go_inputs(nodes)
     devices = _likeliest_then_draws(policy, inputs, config.samples, config.steps, tf.constant([seed, 0x25]))

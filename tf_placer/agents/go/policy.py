@@ -193,14 +193,6 @@ class Encoded(NamedTuple):
     devices: EmbeddedDevices
 
 
-NETWORK_VERSION = 1  # of the networks' shape: variables that were saved with another one cannot be restored
-
-_SHAPING = (
-    *("type_embedding", "graph_width", "graph_layers", "width", "layers", "heads", "head_width"),
-    *("inner_width", "device_state"),
-)
-
-
 class GoPolicy(snt.Module):
     """p(chain | graph) over the legal placements of any problem (Zhou et al. 2020, section 3).
 
@@ -250,18 +242,6 @@ class GoPolicy(snt.Module):
                 rows.assign((rows.shape[0] / rows.shape[1]) ** 0.5 * rows)
         if config.device_state:
             self._by_state.w.assign(FAINT * self._by_state.w)
-
-    @property
-    def kind(self) -> PolicyKind:
-        """The kind of its weights."""
-        settings = {name: getattr(self.config, name) for name in _SHAPING}
-        versions = {"network": NETWORK_VERSION, "relative features": features.RELATIVE_VERSION}
-        return PolicyKind(GoPolicy.__name__, versions, settings)
-
-    @property
-    def placement(self) -> GoPolicy:
-        """The part that decides devices: all of it."""
-        return self
 
     def unfolded(self, state: tf.Tensor) -> tf.Tensor:
         """[B, T, V] steps that leave devices [B, V] as they are."""
@@ -361,6 +341,21 @@ def kept_logits(stands: tf.Tensor, legal: tf.Tensor, probability: float) -> tf.T
     return stands * tf.math.log(probability * alternatives / (1.0 - probability))
 
 
+NETWORK_VERSION = 1  # of the networks' shape: variables that were saved with another one cannot be restored
+
+_SHAPING = (
+    *("type_embedding", "graph_width", "graph_layers", "width", "layers", "heads", "head_width"),
+    *("inner_width", "device_state"),
+)
+
+
+def go_kind(config: GoConfig) -> PolicyKind:
+    """The kind of a ``GoPolicy`` with these settings."""
+    settings = {name: getattr(config, name) for name in _SHAPING}
+    versions = {"network": NETWORK_VERSION, "relative features": features.RELATIVE_VERSION}
+    return PolicyKind(GoPolicy.__name__, versions, settings)
+
+
 def committed(
     policy: GoPolicy, inputs: GoInputs, count: int, steps: int, temperature: tf.Tensor, seed: tf.Tensor
 ) -> tf.Tensor:
@@ -415,13 +410,6 @@ class MultiTaskPolicy(snt.Module):
         self._own = _OfTasks(len(self._tasks), config.levels, config.width, seed)
         self._passes = config.passes if DEVICES in tasks else 0
         self.num_steps = self._passes + len(self._tasks)  # T + L; T is 0 where devices are not decided
-
-    @property
-    def kind(self) -> PolicyKind:
-        """The kind of its weights."""
-        of_devices, config = self.placement.kind, self.config
-        settings = {**of_devices.settings, "tasks": config.tasks, "levels": config.levels}
-        return PolicyKind(MultiTaskPolicy.__name__, of_devices.versions, settings)
 
     def unfolded(self, state: tf.Tensor) -> tf.Tensor:
         """[B, T + L, V] steps that keep states [B, 1 + L, V]."""
@@ -539,11 +527,6 @@ class MultiTaskPolicy(snt.Module):
         stands = tf.one_hot(state[:, 1 + task], config.levels)
         logits = masked.masked(logits + kept_logits(stands, legal, config.keep_probability), legal)
         return masked.mixed(logits, legal, config.exploration) if config.exploration else logits
-
-
-def policy_of(config: GoConfig, seed: int) -> GoPolicy | MultiTaskPolicy:
-    """The policy that decides ``config.tasks``."""
-    return (GoPolicy if config.tasks == DEVICES else MultiTaskPolicy)(config, seed)
 
 
 class _OfTasks(snt.Module):
