@@ -15,6 +15,7 @@ from tf_placer.agents.go.learner import GoZeroShotConfig
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoConfig, GoInputs, GoPolicy, go_inputs
 from tf_placer.agents.hdp_policy import (
     Actions,
+    FeedForwardGrouper,
     HdpConfig,
     HdpInputs,
     HdpPolicy,
@@ -34,7 +35,6 @@ from tf_placer.agents.placeto import (
 from tf_placer.agents.post import PostConfig, PostPolicy
 from tf_placer.agents.regal import RegalConfig
 from tf_placer.agents.tabular import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans
 from tf_placer.grouper.groups import expanded, ordered_groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage, SegmentAttention
@@ -42,7 +42,6 @@ from tf_placer.networks.seq2seq import (
     DeviceChoices,
     DeviceScorer,
     ProjectedLstm,
-    SegmentSeq2SeqPlacer,
     Seq2SeqPlacer,
 )
 from tf_placer.planners.cp_sat import CpSatConfig
@@ -433,9 +432,7 @@ NETWORKS = (
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(
-        lambda: SegmentSeq2SeqPlacer(
-            5, _HIDDEN, tanh_constant=5.0, temperature=2.0, segment=3, groups_per_step=1
-        ),
+        lambda: Seq2SeqPlacer(5, _HIDDEN, tanh_constant=5.0, temperature=2.0, segment=3, groups_per_step=1),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(lambda: DeviceScorer(5, _HIDDEN, 6), _read_and_scored),

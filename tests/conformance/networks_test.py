@@ -13,7 +13,7 @@ import tf_placer.networks
 from tests.conformance.descriptors import LOSSES, NETWORKS, NetworkDescriptor
 from tf_placer.agents import losses
 from tf_placer.agents.features import draw_weights
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
+from tf_placer.agents.hdp_policy import FeedForwardGrouper
 
 EVERY = pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 EVERY_LOSS = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.loss.__name__)

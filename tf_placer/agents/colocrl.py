@@ -18,29 +18,11 @@ from colocation.units import (
     single_consumer,
     unrolled_calls,
 )
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FEATURES_VERSION,
-    NUM_TYPES,
-    SequencePolicy,
-    build_placer,
-    draw_weights,
-    op_levels,
-    prior_choices,
-    type_numbers,
-)
+from tf_placer.agents import features, losses
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
-from tf_placer.agents.losses import (
-    MovingAverageBaseline,
-    cross_entropy_loss,
-    elites,
-    reinforce_loss,
-    standardized_advantage,
-    steered_weight,
-)
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition
+from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition, op_levels
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -61,19 +43,16 @@ _ENTROPY_END, _ENTROPY_RATE = 0.02, 0.1
 class ColocRlConfig(Settings):
     """Mirhoseini et al. 2017, "Device Placement Optimization with Reinforcement Learning", section 3.
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below, with these departures: controllers
-    take turns in one process, with one set of weights, and none learns from a stale one; the reward
-    is relative to a reference time, and so is the failing signal (``square_root_reward``); more than
-    1024 groups are folded, where the paper has at most 280; the width of the LSTMs is a guess.
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, with these departures: controllers take turns
+    in one process, with one set of weights; the reward is relative to a reference time, and so is the failing
+    signal (``square_root_reward``); more than 1024 groups are folded; the width of the LSTMs is a guess.
 
-    The preset also decides, without a field: in the paper's the policy sees no work, memory and
-    levels of groups, baselines begin at the failing signal, and an advantage is the deviation from
-    the baseline, not from the batch's own mean. docs/results/colocrl_groups.md has the effect of all
-    departures together; none has been undone alone.
+    The preset also decides: in the paper's the policy sees no work, memory and levels of groups, baselines begin
+    at the failing signal, and an advantage is the deviation from the baseline, not from the batch's own mean.
+    docs/results/colocrl_groups.md has the effect of all departures together.
     """
 
-    # Most groups; more are folded by min cut. The decoder's steps dominate the time of an update.
-    max_groups: int = setting(256, paper=1024, least=1)
+    max_groups: int = setting(256, paper=1024, least=1)  # most groups; more are folded by min cut
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
     colocate: bool = setting(True)  # the three rules decide the groups; else the min cut alone
     # Regular expression: where the name scope of a step of an unrolled layer ends (``unrolled_calls``).
@@ -90,8 +69,7 @@ class ColocRlConfig(Settings):
     controllers: int = setting(1, paper=20, least=1)  # that take turns, each with a baseline of its own
     placements: int = setting(64, paper=8, least=1)  # K, that a controller draws for an update: its workers
     learning_rate: float = setting(2e-3, paper=0.1, least=0)  # Adam's
-    # Share of a batch that the policy also moves to, by cross entropy; 0 for none.
-    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)  # of a batch that the policy also moves to
     # Mean entropy of a decision, in nats, from which it is steered to 0.02; 0 for no steering.
     entropy_start: float = setting(0.3, paper=0.0, least=0)
     valid_only_after: int = setting(500, paper=5000, least=0)  # updates; then no failing placement teaches
@@ -130,8 +108,8 @@ def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_fea
     """
     count = groups.count
     group_of_op = groups.group_of_unit[problem.unit_of_op]
-    types = np.zeros((count + 1, NUM_TYPES))
-    np.add.at(types, (group_of_op, type_numbers(problem.op_types)), 1.0)
+    types = np.zeros((count + 1, features.NUM_TYPES))
+    np.add.at(types, (group_of_op, features.type_numbers(problem.op_types)), 1.0)
     candidates = costliest_ops(problem)
     order = np.argsort(problem.fastest_ns()[candidates], kind="stable")
     leader = np.full(count + 1, -1)  # the costliest op of each group; -1 for a group without units
@@ -175,15 +153,13 @@ def colocrl_inputs(
         embeddings=tf.constant(group_embeddings(problem, groups, width, config.preset != "paper")),
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
-        choices=prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
 def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
     """Groups the units by the configuration's rules."""
-    tied = np.arange(problem.num_units)
-    if config.colocate:
-        tied = tied_by_rules(problem, config)
+    tied = tied_by_rules(problem, config) if config.colocate else np.arange(problem.num_units)
     return tied_groups(problem, tied, config.max_groups)
 
 
@@ -261,16 +237,18 @@ def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
     return groups.reordered(chosen[np.argsort(begins[chosen], kind="stable")])
 
 
-class ColocRlPolicy(SequencePolicy):
+class ColocRlPolicy(features.SequencePolicy):
     """p(devices | groups): an encoder reads the groups, a decoder with attention gives each its device."""
 
     def __init__(self, config: ColocRlConfig, seed: int, groups: int):
         """Draws weights from the seed, for up to ``max_groups`` groups, or ``groups`` if more."""
         super().__init__(name="colocrl_policy")
-        self.max_groups = max(config.max_groups, groups)
-        self.placer = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
-        build_placer(self.placer, NUM_TYPES + _SIZES + _WORK + self.max_groups)
-        draw_weights(self, seed)
+        max_groups = max(config.max_groups, groups)
+        self.placer = Seq2SeqPlacer(
+            features.DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature
+        )
+        features.build_placer(self.placer, features.NUM_TYPES + _SIZES + _WORK + max_groups)
+        features.draw_weights(self, seed)
 
     def embed(self, inputs: ColocRlInputs) -> tf.Tensor:
         """[G, F]."""
@@ -282,31 +260,17 @@ class ColocRlLearner(PolicyLearner):
 
     gradient = 1/K sum_i A_i grad log p(P_i),   A = R - B_c,   R = -sqrt(r / r_ref)
 
-    Controllers c take turns: update n is of controller n mod C, with its own baseline and the
-    shared weights.
+    Update n is of controller c = n mod C, with a baseline of its own.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: ColocRlConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: ColocRlPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: ColocRlConfig, warm_start: WarmStart, seed: int):
         groups = colocated_groups(problem, config)
-        width = max(config.max_groups, groups.count)
-        policy = ColocRlPolicy(config, seed, groups.count) if policy is None else policy
-        if policy.max_groups != width:
-            raise InputError(
-                f"policy is for {policy.max_groups} groups and problem {problem.name!r} for {width}; give a policy of "
-                "the same max_groups"
-            )
+        policy = ColocRlPolicy(config, seed, groups.count)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = MovingAverageBaseline(
+        self.baseline = losses.MovingAverageBaseline(
             _BASELINE_DECAY,
             controllers=config.controllers,
             first=config.failing_reward if config.preset == "paper" else None,
@@ -329,16 +293,20 @@ class ColocRlLearner(PolicyLearner):
         may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
         advantage = self.baseline.advantage(reward, may_teach, self.updates % config.controllers)
         if config.preset != "paper":
-            advantage = standardized_advantage(reward, may_teach)
-        loss = reinforce_loss(log_prob, advantage, may_teach)
+            advantage = losses.standardized_advantage(reward, may_teach)
+        loss = losses.reinforce_loss(log_prob, advantage, may_teach)
         if config.elite_share:
             count = max(1, round(config.elite_share * config.placements))
-            loss += cross_entropy_loss(log_prob, elites(reward, tf.cast(valid, tf.float32), count))
+            loss += losses.cross_entropy_loss(
+                log_prob, losses.elites(reward, tf.cast(valid, tf.float32), count)
+            )
         if config.entropy_start:
             entropy = tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2]
             fade = self._fade(config.entropy_updates)
             target = _ENTROPY_END + (config.entropy_start - _ENTROPY_END) * fade
-            self.entropy_weight.assign(steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE))
+            self.entropy_weight.assign(
+                losses.steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE)
+            )
             loss -= self.entropy_weight * entropy
         return loss
 
@@ -351,5 +319,5 @@ SPEC = MethodSpec(
     config=ColocRlConfig,
     ignores=("single units of a group",),
     uses_start=True,
-    versions={"network": 3, "features": FEATURES_VERSION},
+    versions={"network": 3, "features": features.FEATURES_VERSION},
 )

@@ -6,7 +6,6 @@ policies that are taught on other graphs. A column means the same on every graph
 
 from __future__ import annotations
 
-import collections
 import math
 import pathlib
 import tomllib
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import DEVICE_TYPES, MAX_DEVICES
-from tf_placer.grouper.groups import Groups, costliest_ops, expanded
+from tf_placer.grouper.groups import Groups, costliest_ops, expanded, op_levels
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import (
@@ -31,47 +30,16 @@ from tf_placer.problem.unit_graph import (
     unit_graph,
 )
 
-
-class Levels(NamedTuple):
-    """Position of each op around the critical path, with every op on its fastest device and transfers free.
-
-    Ops that little precedes and little follows have slack: weight gradients, which only an update
-    waits for.
-    """
-
-    top: np.ndarray  # [N] float64, longest chain of ops before this one, over the critical path
-    bottom: np.ndarray  # [N] float64, longest chain that begins with this op, itself included
-    slack: np.ndarray  # [N] float64, rest of the critical path; 0 for an op on the path
-    path_ns: int  # the critical path, at least 1
-
-
-def op_levels(problem: Problem) -> Levels:
-    """Both levels of every op (Kwok & Ahmad 1999); all are 0 where a step takes no time."""
-    top, bottom = problem.op_graph.top_level_ns, problem.op_graph.bottom_level_ns
-    longest_ns = int(bottom.max())
-    path_ns = max(longest_ns, 1)
-    return Levels(top / path_ns, bottom / path_ns, (longest_ns - top - bottom) / path_ns, path_ns)
-
-
 MAX_OUTPUTS = 6
 MAX_DIMS = 4
 MAX_NEIGHBORS = 6  # incoming, and as many outgoing
 
-UNIT_COLUMNS = {
-    "sizes": slice(0, 24),
-    "producers": slice(24, 30),
-    "consumers": slice(30, 36),
-    "top": slice(36, 37),
-    "bottom": slice(37, 38),
-    "slack": slice(38, 39),
-    "work": slice(39, 40),
-    "resident": slice(40, 41),
-}
+LEVEL_COLUMNS = slice(36, 39)  # top, bottom and slack of ``unit_features``
 FIXED_WIDTH = 41  # columns before those of landmarks
 
 
 def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int) -> np.ndarray:
-    """[U, 41 + L] float32, every unit by its costliest op and its place in the graph; see ``UNIT_COLUMNS``.
+    """[U, 41 + L] float32, every unit by its costliest op and its place in the graph.
 
     - sizes: log(1 + dimension) / 10 of the first 4 dimensions of the first 6 outputs, else -1;
     - producers, consumers: breadth-first rank over U of the first 6 of each, else -1;
@@ -111,9 +79,8 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-FEATURES_VERSION = (
-    1  # raised when a column or a type is added, moved or redefined: others' weights are refused
-)
+# Raised when a column or a type is added, moved or redefined: others' weights are refused.
+FEATURES_VERSION = 1
 
 OP_TYPES = ("", *tomllib.loads(pathlib.Path(__file__).with_name("op_types.toml").read_text("utf8"))["types"])
 OTHER_TYPES = 8  # numbers shared by all other types
@@ -131,20 +98,14 @@ def type_numbers(op_types: Sequence[str]) -> np.ndarray:
 
 RELATIVE_VERSION = 1  # as ``FEATURES_VERSION``, for the columns of ``relative_features``
 
-_RELATIVE_NAMES = """
-    top bottom slack work slowdown resident held in_time out_time in_degree out_degree choice
-    parallelism pressure message devices
-"""
-# Name -> column. From "parallelism" on they are of the problem, the same for all units.
-RELATIVE_COLUMNS = {name: column for column, name in enumerate(_RELATIVE_NAMES.split())}
-RELATIVE_WIDTH = len(RELATIVE_COLUMNS)
+RELATIVE_WIDTH = 16
 
 _DECADES = 6  # shares below a millionth count as a millionth
 _MOST_PRESSURE = 4.0
 
 
 def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
-    """[U, 16] float32, every unit relative to its step; see ``RELATIVE_COLUMNS``.
+    """[U, 16] float32, every unit relative to its step. From parallelism on columns are the problem's.
 
     Times are relative to the critical path and bytes to the memory of all devices, so that a column
     means the same on every graph, machine and link. A *share* x here is max(0, 1 + log10(x) / 6).
@@ -171,29 +132,27 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
     mean_ns = np.where(problem.allowed, unit_ns, 0.0).sum(axis=1) / problem.allowed.sum(axis=1)
     slowdown = np.log10(np.maximum(mean_ns, 1.0) / np.maximum(work, 1.0)) / 3
     transfer = problem.op_graph.transfer
-    columns = {
-        "top": levels.top[leader],
-        "bottom": levels.bottom[leader],
-        "slack": levels.slack[leader],
-        "work": _share(work / levels.path_ns),
-        "slowdown": np.maximum(slowdown, 0.0),
-        "resident": _share(problem.resident_bytes / capacity.sum()),
-        "held": _share(held / capacity.sum()),
-        "choice": problem.allowed.mean(axis=1),
-        "parallelism": np.log2(max(work.sum() / levels.path_ns, 1.0)) / 4,
-        "pressure": min((problem.resident_bytes.sum() + held.sum()) / capacity.max(), _MOST_PRESSURE),
-        "message": _share(transfer.mean_ns(np.zeros(1)) / levels.path_ns)[0],
-        "devices": np.log2(problem.num_devices) / 4,
-    }
     edge_time = transfer.mean_ns(graph.edge_bytes) / levels.path_ns
-    for side, end in (("out", 0), ("in", 1)):
-        unit = graph.edges.reshape(-1, 2)[:, end]
-        columns[f"{side}_time"] = _share(np.bincount(unit, edge_time, problem.num_units))
-        columns[f"{side}_degree"] = np.log2(1.0 + np.bincount(unit, minlength=problem.num_units)) / 8
-    features = np.empty((problem.num_units, RELATIVE_WIDTH), np.float32)
-    for name, column in RELATIVE_COLUMNS.items():
-        features[:, column] = columns[name]
-    return features
+    producer, consumer = graph.edges.reshape(-1, 2).T
+    columns = [
+        levels.top[leader],
+        levels.bottom[leader],
+        levels.slack[leader],
+        _share(work / levels.path_ns),
+        np.maximum(slowdown, 0.0),
+        _share(problem.resident_bytes / capacity.sum()),
+        _share(held / capacity.sum()),
+        *(_share(np.bincount(unit, edge_time, problem.num_units)) for unit in (consumer, producer)),
+        *(np.log2(1.0 + np.bincount(unit, minlength=problem.num_units)) / 8 for unit in (consumer, producer)),
+        problem.allowed.mean(axis=1),
+        np.log2(max(work.sum() / levels.path_ns, 1.0)) / 4,
+        min((problem.resident_bytes.sum() + held.sum()) / capacity.max(), _MOST_PRESSURE),
+        _share(transfer.mean_ns(np.zeros(1)) / levels.path_ns)[0],
+        np.log2(problem.num_devices) / 4,
+    ]
+    return np.stack([np.broadcast_to(column, problem.num_units) for column in columns], axis=1).astype(
+        np.float32
+    )
 
 
 def _share(amounts: np.ndarray) -> np.ndarray:
@@ -204,22 +163,11 @@ def _share(amounts: np.ndarray) -> np.ndarray:
 
 DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES  # 64 for each type
 
-DEVICE_COLUMNS = {
-    "type": slice(0, 2),
-    "flops": slice(2, 3),
-    "memory_speed": slice(3, 4),
-    "capacity": slice(4, 5),
-    "streams": slice(5, 6),
-    "launch": slice(6, 7),
-    "newest_first": slice(7, 8),
-    "latency": slice(8, 9),
-    "bandwidth": slice(9, 10),
-}
 DEVICE_WIDTH = 10
 
 
 def device_features(cluster: Cluster) -> np.ndarray:
-    """[D, 10] float32, every device relative to the best of its cluster; see ``DEVICE_COLUMNS``.
+    """[D, 10] float32, every device relative to the best of its cluster.
 
     - type: one column for each of ``DEVICE_TYPES``, 1 where it is of that type;
     - flops, memory_speed, capacity: log10 of the share of the cluster's largest;
@@ -259,11 +207,11 @@ def device_numbers(cluster: Cluster) -> np.ndarray:
 
     Without them two equal GPUs could not be told apart, and nothing could be split between them.
     """
-    seen: collections.Counter[str] = collections.Counter()
-    numbers = []
-    for device in cluster.devices:
-        numbers.append(DEVICE_TYPES.index(device.type) * MAX_DEVICES + seen[device.type])
-        seen[device.type] += 1
+    types = [device.type for device in cluster.devices]
+    numbers = [
+        DEVICE_TYPES.index(kind) * MAX_DEVICES + types[:position].count(kind)
+        for position, kind in enumerate(types)
+    ]
     return np.array(numbers, np.int32)
 
 
@@ -289,19 +237,16 @@ def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
 
 class GraphInputs(NamedTuple):
-    """One problem as tensors. Sizes N, U, E and D differ from problem to problem; widths do not.
+    """One problem as tensors: a nest whose sizes N, U, E and D differ from problem to problem; widths do not."""
 
-    It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
-    """
-
-    unit_features: tf.Tensor  # [U, F] float32, see ``UNIT_COLUMNS``
-    relative_features: tf.Tensor  # [U, R] float32, see ``RELATIVE_COLUMNS``; for other graphs, too
+    unit_features: tf.Tensor  # [U, F] float32, see ``unit_features``
+    relative_features: tf.Tensor  # [U, R] float32, see ``relative_features``; for other graphs, too
     type_of_unit: tf.Tensor  # [U] int32, op type of its costliest op, in [0, ``NUM_TYPES``)
     type_of_op: tf.Tensor  # [N] int32
     unit_of_op: tf.Tensor  # [N] int32
     edges: tf.Tensor  # [E, 2] int32 producer unit, consumer unit; distinct
     edge_bytes: tf.Tensor  # [E] float32
-    device_features: tf.Tensor  # [D, K] float32, see ``DEVICE_COLUMNS``
+    device_features: tf.Tensor  # [D, K] float32, see ``device_features``
     device_numbers: tf.Tensor  # [D] int32 in [0, ``DEVICE_NUMBERS``), which tell equal devices apart
 
 
@@ -345,10 +290,7 @@ def build_placer(placer: Seq2SeqPlacer, width: int) -> None:
 def prior_choices(
     problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
 ) -> DeviceChoices:
-    """The devices of a problem for groups that lean to a plan (``bounded_prior_logits``).
-
-    ``legal`` is [G, D] bool, the plan [G] legal devices.
-    """
+    """The devices of a problem for groups that lean to a plan [G]; see ``bounded_prior_logits``."""
     return DeviceChoices(
         features=tf.constant(device_features(problem.cluster)),
         number=tf.constant(device_numbers(problem.cluster)),
@@ -361,8 +303,7 @@ def bounded_prior_logits(device_of_group: np.ndarray, legal: np.ndarray, config:
     """[G, D] float32 for ``legal`` [G, D]: with these logits an untrained policy draws each device [G] with p.
 
     For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and each of the others,
-    where q is their share of 1 - p; as near as C allows. 0 leans to nothing. Of the settings start_probability is p,
-    tanh_constant C and temperature T.
+    where q is their share of 1 - p; as near as C allows. p = 0 leans to nothing; the settings have p, C and T.
     """
     probability, most = config.start_probability, 0.99 * config.tanh_constant
     rows = np.zeros(legal.shape, np.float32)
@@ -404,8 +345,8 @@ class Mean(NamedTuple):
 class SequencePolicy(snt.Module):
     """p(devices | groups) of one sequence of groups, decoded by a ``Seq2SeqPlacer``: M is 1.
 
-    Each group draws a device that is legal for all its units, so each drawn placement is legal, and
-    its probability is exact. Inputs have ``choices``, ``group_of_unit`` and ``only_device``.
+    Each group draws a device that is legal for all its units. Inputs have ``choices``, ``group_of_unit`` and
+    ``only_device``.
     """
 
     placer: Seq2SeqPlacer
@@ -433,18 +374,15 @@ class SequencePolicy(snt.Module):
 def draw_weights(module: snt.Module, seed: int) -> None:
     """Draws every weight of a built module anew, but vectors: truncated normal of deviation 1 / sqrt(fan-in).
 
-    Sonnet draws linear, recurrent and convolutional layers so, but from TensorFlow's global seed,
-    which stays as it is here. Embeddings, which Sonnet starts at deviation 1, start as small as the
-    layers. Fan-in is the product of all dimensions but the last.
+    As Sonnet draws layers, but not from TensorFlow's global seed. Embeddings, which Sonnet starts at
+    deviation 1, start as small as layers. Fan-in is the product of all dimensions but the last.
 
     Raises:
       ValueError: a weight has no dimension, and so no fan-in.
     """
     for number, variable in enumerate(module.trainable_variables):
         if variable.shape.rank == 0:
-            raise ValueError(
-                f"weight {variable.name!r} is a number without dimensions; draw it where it is made"
-            )
+            raise ValueError(f"weight {variable.name!r} has no dimensions; draw it where it is made")
         if variable.shape.rank >= 2:
             deviation = math.prod(variable.shape[:-1]) ** -0.5
             draw = tf.random.stateless_truncated_normal(variable.shape, seed=[seed, number], stddev=deviation)

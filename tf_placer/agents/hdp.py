@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.agents import losses
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp_policy import (
     Actions,
@@ -19,15 +20,7 @@ from tf_placer.agents.hdp_policy import (
     hdp_start,
 )
 from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, apply_gradients, executed_times
-from tf_placer.agents.losses import (
-    MovingAverageBaseline,
-    cross_entropy_loss,
-    elites,
-    reinforce_loss,
-    standardized_advantage,
-)
 from tf_placer.base import masked
-from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
@@ -51,8 +44,8 @@ class Moves(NamedTuple):
 class Executed(NamedTuple):
     """Executed batch: samples that the policy drew, and changes of the best plan."""
 
-    # M groupings and K placements of each, for the policy to score. With changes the last grouping is
-    # the best plan's, which was executed before; the changes are executed in its place.
+    # M groupings, and K placements of each, to score. With changes the last grouping is the best plan's, in whose
+    # place they are executed.
     drawn: Actions
     moves: Any  # ``Moves`` of K samples; () without changes
     changed: Any  # ``Actions``, K groupings and a placement of each; () without changes
@@ -63,20 +56,17 @@ class Changes:
 
     Changes are no draws of the policy: a faster one becomes the best plan, which is imitated.
 
-    A border is an edge of the graph, in either direction, between two groups on different devices.
-    A move draws one by the Grouper,
+    A border is an edge of the graph, in either direction, between two groups on different devices. A move draws one,
 
-      p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l its network's logits,
+      p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l logits of the Grouper's network,
 
-    and takes u, with the units of its group in the same small part of the graph, into the group of
-    v. So the Grouper's preference for one unit is rewarded by the gain of that unit's own move.
+    and takes u, with the units of its group in the same small part of the graph, into the group of v.
     """
 
     def __init__(self, problem: Problem, best: Best, legal: tf.Tensor, first_update: int):
-        """Finds pieces and borders.
+        """Finds pieces and borders; units begin to move at ``first_update``, 0 for never.
 
-        ``best`` has groups [U], G' for a unit in no group, and their devices [G']; ``legal`` is
-        [G', D] bool; units begin to move at ``first_update``, 0 for never.
+        ``best`` has groups [U], G' for a unit in no group, and their devices [G'] of ``legal`` [G', D].
         """
         self._best, self._legal, self._first_update = best, legal, first_update or tf.int32.max
         parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
@@ -144,14 +134,12 @@ class Changes:
     def advantage(self, moves: Moves, runtime_s: tf.Tensor, counts: tf.Tensor, unit_s: float) -> tf.Tensor:
         """[C] standardized gains of regroupings: how much faster than the best plan they are, at least 0.
 
-        A mean time would be best for regroupings that change nothing; the aim is a better plan.
-        Times ``runtime_s`` [C] are not read where a change does not run (``counts`` [C] bool);
-        gains are in units of ``unit_s``.
+        Times ``runtime_s`` [C] are not read where a change does not run (``counts`` [C] bool); gains are in ``unit_s``.
         """
         gain = (self._best.runtime_s[0] - tf.cast(runtime_s, tf.float64)) / unit_s
         has_gain = counts & (moves.count > 0) & tf.math.is_finite(gain)
         gain = tf.where(has_gain, tf.maximum(gain, 0.0), 0.0)
-        return standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
+        return losses.standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
 
 
 def changed_devices(device_of_group: tf.Tensor, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
@@ -189,19 +177,11 @@ LEAST_PROBABILITY = 1e-3  # falls no further: a policy that is sure of all group
 def shift_to_elites(
     logits: tf.Tensor, device_of_group: tf.Tensor, elite: tf.Tensor, step: float
 ) -> tf.Tensor:
-    """Change of the logits of each group that moves p to (1 - a) p + a f.
+    """[G, D] change of the logits of each group that moves p to (1 - a) p + a f; 0 for masked devices.
 
-    p is the policy's mean probability of a group's device before the elites, and f their
-    frequencies. For a table without a network this is smoothed cross-entropy minimization
-    (Rubinstein 1999); only probabilities below ``LEAST_PROBABILITY`` fall no more.
-
-    Args:
-      logits: [B, G, D], masked, under which ``device_of_group`` [B, G] int32 was drawn.
-      elite: [B] 1 for the elites, 0 for others; with none nothing moves.
-      step: a.
-
-    Returns:
-      [G, D]; 0 for masked devices.
+    p is the policy's mean probability of a group's device before the elites, and f their frequencies: smoothed
+    cross-entropy minimization (Rubinstein 1999), but for probabilities below ``LEAST_PROBABILITY``, which fall no more.
+    Of masked logits [B, G, D], under which ``device_of_group`` [B, G] was drawn; ``elite`` [B] is 1 or 0, ``step`` a.
     """
     weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
     chosen = tf.one_hot(device_of_group, logits.shape[2])
@@ -228,38 +208,22 @@ class HdpLearner(PolicyLearner):
     gradient_groups  = grad log p(g) 1/k sum_j A_j
     gradient_devices = 1/k sum_j grad log p(d_j | g) A_j,   A = R - moving average of R
 
-    Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss
-    is a sum over thousands of units and one norm for both starved the Placer; noise is one draw for
-    all samples, and fades to 0 instead of stopping. With the loss ``cross_entropy`` A is
-    standardized by batch, so that the Grouper learns nothing by REINFORCE.
+    Departures: each network's gradient is clipped by a norm of its own, because one norm for both starved the
+    Placer; noise is one draw for all samples, and fades to 0 instead of stopping. With the loss ``cross_entropy`` A
+    is standardized by batch, so that the Grouper learns nothing by REINFORCE.
 
-    With ``incumbent`` as many additional samples change the best plan so far: they put groups on
-    other devices, and after ``regroup_after`` updates most move units between its groups
-    (``Changes``). The gradient of the log-probability of those moves, times their gain, is then the
-    Grouper's. The Grouper leans to the groups of the best plan, and with ``cross_entropy`` the
-    Placer imitates its devices.
+    With ``incumbent`` as many additional samples change the best plan so far (``Changes``), to whose groups the
+    Grouper leans. Its gradient is then that of the log-probability of moves of units, times their gain; with
+    ``cross_entropy`` the Placer imitates the plan's devices.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: HdpConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: HdpPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: HdpConfig, warm_start: WarmStart, seed: int):
         groups, device_of_group = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
         inputs = hdp_inputs(problem, config, groups, device_of_group, seed)
-        if policy is None:
-            # A problem of more kinds of units than groups has more groups.
-            policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
-            # A Grouper that leans to groups begins with small logits of its own.
-            policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
-        elif policy.num_groups < groups.count:
-            raise InputError(
-                f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups.count}; give a "
-                "policy with at least as many"
-            )
+        # A problem of more kinds of units than groups has more groups.
+        policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
+        # A Grouper that leans to groups begins with small logits of its own.
+        policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
         super().__init__("hdp_learner", policy, config, warm_start, [seed, 0x4D5], inputs=inputs)
         # B = 2 k where half of the samples change the best plan, else k.
         self.samples_per_update = (1 + config.incumbent) * config.placements
@@ -273,7 +237,7 @@ class HdpLearner(PolicyLearner):
         if config.incumbent:
             self.changes = Changes(problem, self.best, inputs.choices.legal, config.regroup_after)
         self._first_group = tf.constant(groups.group_of_unit)
-        self.baseline = MovingAverageBaseline(_BASELINE_DECAY)
+        self.baseline = losses.MovingAverageBaseline(_BASELINE_DECAY)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
         inputs, samples = self._leaning_inputs(), self._config.placements
@@ -343,7 +307,7 @@ class HdpLearner(PolicyLearner):
         drawn = tf.cast(tf.range(samples) < count, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)
         may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
-        elite = elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
+        elite = losses.elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
         moves_advantage = tf.zeros([0])
         if self.changes is not None:
             executed = actions.moves, runtime_s[count:], valid[count:]
@@ -351,7 +315,7 @@ class HdpLearner(PolicyLearner):
             # The first sample after the policy's own stands for the best plan.
             elite += self.best.known * tf.one_hot(count, samples)
         if config.loss == "cross_entropy":
-            advantage = standardized_advantage(reward, may_teach)
+            advantage = losses.standardized_advantage(reward, may_teach)
         else:
             advantage = self.baseline.advantage(reward, may_teach)
         return Lesson(advantage, may_teach, elite, moves_advantage)
@@ -360,9 +324,9 @@ class HdpLearner(PolicyLearner):
         """Loss of the Placer plus loss of the Grouper."""
         log_prob = tf.reshape(scores.device_log_prob, [-1])
         if self._config.loss == "cross_entropy":
-            loss = cross_entropy_loss(log_prob, lesson.elite)
+            loss = losses.cross_entropy_loss(log_prob, lesson.elite)
         else:
-            loss = reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
+            loss = losses.reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
         if self.changes is not None and self._config.regroup_after:
             # Each move is worth its gain.
             group_log_prob = self.changes.log_prob(scores.network_logits, actions.moves)
@@ -372,7 +336,7 @@ class HdpLearner(PolicyLearner):
             group_log_prob = scores.group_log_prob
             taught = tf.reshape(lesson.may_teach * lesson.advantage, scores.device_log_prob.shape)
             advantage = tf.reduce_mean(taught, axis=1)
-        return loss + reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
+        return loss + losses.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
 
 
 SPEC = MethodSpec(

@@ -10,20 +10,9 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FIXED_WIDTH,
-    NUM_TYPES,
-    UNIT_COLUMNS,
-    GraphInputs,
-    build_placer,
-    draw_weights,
-    graph_inputs,
-    prior_choices,
-)
+from tf_placer.agents import features
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Settings, setting
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.groups import KINDS, Groups, legality_classes, unit_groups
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
@@ -34,22 +23,19 @@ from tf_placer.problem.unit_graph import unit_graph
 class HdpConfig(Settings):
     """Mirhoseini et al. 2018, "A Hierarchical Model for Device Placement", section 3.
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below. What each departure is worth is in
-    docs/results/agent_probes.md and ablations.md. Departures without a setting are in the docstrings
-    of ``HdpLearner``, ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; docs/results/ablations.md has what departures are
+    worth. Those without a setting are in ``HdpLearner``, ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and
     ``square_root_reward``.
     """
 
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
     # That the Grouper begins with: min-cut parts, split by slack so that they can express good plans.
     groups: str = setting("slack", words=KINDS)
-    # G; fewer allow more updates in the same time. More where a problem has more kinds of units.
-    num_groups: int = setting(160, paper=256, least=1)
+    num_groups: int = setting(160, paper=256, least=1)  # G; more where a problem has more kinds of units
     # How often an untrained Grouper puts a unit into its first group, and else mostly into a
     # neighbor's; 0 leaves it unbiased.
     group_probability: float = setting(0.9995, paper=0.0, least=0, below=1)
-    # Units to which every unit's distance is a feature: they tell parallel branches apart.
-    landmarks: int = setting(32, paper=0, least=0)
+    landmarks: int = setting(32, paper=0, least=0)  # units to which every unit's distance is a feature
     # How often an untrained Placer chooses each group's device of the starting plan, so that a
     # search begins near the best plan that costs nothing; 0 leaves it unbiased.
     start_probability: float = setting(0.5, paper=0.0, least=0, below=1)
@@ -85,7 +71,7 @@ class HdpConfig(Settings):
 class HdpInputs(NamedTuple):
     """A problem for ``HdpPolicy``, with G' of the policy's G groups."""
 
-    graph: GraphInputs
+    graph: features.GraphInputs
     # [U, F] float32, unit features with mean 0 and deviation 1 in each column. The paper's raw
     # numbers saturate the softmax at the start; this also makes a column relative to its graph.
     dense: tf.Tensor
@@ -118,7 +104,7 @@ def hdp_inputs(
     problem: Problem, config: HdpConfig, groups: Groups, device_of_group: np.ndarray, seed: int
 ) -> HdpInputs:
     """Describes a problem, and the groups and legal devices [G'] to lean to; the seed is of the landmarks."""
-    graph = graph_inputs(problem, config.landmarks, seed)
+    graph = features.graph_inputs(problem, config.landmarks, seed)
     columns = graph.unit_features.numpy().astype(np.float64)
     # constant columns become 0
     dense = (columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)
@@ -129,16 +115,15 @@ def hdp_inputs(
         only_device=tf.constant(groups.only_device),
         class_of_group=tf.constant(groups.class_of_group),
         group_prior_logits=tf.constant(group_prior_logits(problem, groups, config.group_probability)),
-        choices=prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
 def group_prior_logits(problem: Problem, groups: Groups, probability: float) -> np.ndarray:
     """[U, G'] float32, added to the Grouper's logits: log-probabilities of an untrained Grouper.
 
-    A unit is in its first group with this probability (0 leans to nothing). Else it is in a
-    neighbor's group nine times of ten, so that groups change at their borders: one without
-    neighbors in other groups leaves a tenth as often.
+    A unit is in its first group with this probability (0 leans to nothing). Else it is in a neighbor's group nine times
+    of ten, so that groups change at their borders.
     """
     units, group = problem.num_units, groups.group_of_unit
     if not probability:
@@ -160,8 +145,7 @@ def group_prior_logits(problem: Problem, groups: Groups, probability: float) -> 
     return np.log(np.maximum(rows, 1e-9)).astype(np.float32)
 
 
-_SIZES = 16  # of the first 4 outputs
-assert UNIT_COLUMNS["sizes"].start == 0 and UNIT_COLUMNS["sizes"].stop >= _SIZES
+_SIZES = 16  # first columns of ``unit_features``: of the first 4 outputs
 
 
 def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: int) -> tf.Tensor:
@@ -189,7 +173,9 @@ def group_embeddings(inputs: HdpInputs, group_of_unit: tf.Tensor, num_groups: in
 
     embeddings = []
     for grouping in tf.unstack(group_of_unit):
-        types = count(tf.gather(grouping, graph.unit_of_op) * NUM_TYPES + graph.type_of_op, NUM_TYPES)
+        types = count(
+            tf.gather(grouping, graph.unit_of_op) * features.NUM_TYPES + graph.type_of_op, features.NUM_TYPES
+        )
         producer, consumer = (tf.gather(grouping, graph.edges[:, end]) for end in (0, 1))
         edges = count(producer * rows + consumer, rows)[:groups, :groups]
         columns = [
@@ -219,22 +205,42 @@ class Scores(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Exploration noise on the logits of both networks.
-
-    One draw for all units and groupings, and one for all samples of a grouping, so that it moves
-    them together.
-    """
+    """Exploration noise on the logits of both networks: one draw for all units, or samples of a grouping."""
 
     group: tf.Tensor  # [1, G']
     device: tf.Tensor  # [M, 1, G', D]
 
 
+class FeedForwardGrouper(snt.Module):
+    """Assigns units to groups independently of each other (Mirhoseini et al. 2018, section 3).
+
+    hidden = relu(W1 [embedding(type), features] + b1); logits = W2 hidden + b2.
+    """
+
+    def __init__(self, num_groups: int, num_types: int, type_embedding_width: int, hidden_width: int):
+        """Creates the layers, of G groups and H = ``hidden_width``; ``num_types`` is the size of the vocabulary."""
+        super().__init__(name="feed_forward_grouper")
+        self.num_groups = num_groups
+        self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
+        self._hidden = snt.Linear(hidden_width, name="hidden")
+        self._logits = snt.Linear(num_groups, name="logits")
+
+    def __call__(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+        """[U, G] logits of each unit's group, of units with op types [U] int32 and features [U, F]."""
+        hidden = tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
+        return self._logits(hidden)
+
+    def sharpen(self, factor: float) -> None:
+        """Multiplies all logits by a factor: above 1, every unit is surer of its group."""
+        self._logits.w.assign(factor * self._logits.w)
+        self._logits.b.assign(factor * self._logits.b)
+
+
 class HdpPolicy(snt.Module):
     """p(groups) p(devices | groups) over the legal placements of any problem.
 
-    A unit with one legal device stays there; the others draw a group of their legality class, and
-    every group draws a device that is legal for its class. So each drawn placement is legal, and
-    its probability is exact.
+    A unit with one legal device stays there; the others draw a group of their legality class, and every group draws a
+    device that is legal for its class.
     """
 
     def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None):
@@ -244,9 +250,9 @@ class HdpPolicy(snt.Module):
         self.num_groups = num_groups or config.num_groups
         self.has_rows = config.loss == "cross_entropy" and config.row_step > 0  # logits of each group
         widths = config.type_embedding, config.grouper_hidden
-        self.grouper = FeedForwardGrouper(self.num_groups, NUM_TYPES, *widths)
+        self.grouper = FeedForwardGrouper(self.num_groups, features.NUM_TYPES, *widths)
         self.placer = Seq2SeqPlacer(
-            DEVICE_NUMBERS,
+            features.DEVICE_NUMBERS,
             config.placer_hidden,
             config.tanh_constant,
             config.temperature,
@@ -254,9 +260,9 @@ class HdpPolicy(snt.Module):
             group_rows=self.num_groups if self.has_rows else 0,
         )
         # Widths are the same for every problem: the layers can be made now.
-        self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, FIXED_WIDTH + config.landmarks]))
-        build_placer(self.placer, NUM_TYPES + _SIZES + self.num_groups)
-        draw_weights(self, seed)
+        self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, features.FIXED_WIDTH + config.landmarks]))
+        features.build_placer(self.placer, features.NUM_TYPES + _SIZES + self.num_groups)
+        features.draw_weights(self, seed)
 
     def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
@@ -293,7 +299,6 @@ class HdpPolicy(snt.Module):
 
     def placements(self, inputs: HdpInputs, actions: Actions) -> tf.Tensor:
         """[M * K, U] int32 devices: the group's, or the only legal one."""
-        # An additional column for units in no group, whose devices are filled in afterwards.
         device_of_group = tf.pad(actions.device_of_group, [[0, 0], [0, 0], [0, 1]])
         device = tf.gather(device_of_group, actions.group_of_unit, axis=2, batch_dims=1)  # [M, K, U]
         device = tf.where(inputs.has_choice, device, inputs.only_device)

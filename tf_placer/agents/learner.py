@@ -64,16 +64,12 @@ class PolicyLearner(snt.Module):
         def _update_gradients(self, actions, reward, runtime_s, valid):
             return self._gradients_of(lambda: ...)
 
-    The agents of tf_placer are built by ``Agent(problem, config, warm_start, seed, policy=None)``.
-    They lean to the fastest of the plans of ``warm_start``, once each group is on one device.
-    ``seed`` fixes everything random. A given ``policy``, with weights from any problem, is trained
-    further; without one, weights are drawn.
+    The agents of tf_placer are built by ``Agent(problem, config, warm_start, seed)``. They lean to the
+    fastest of the plans of ``warm_start``, once each group is on one device. ``seed`` fixes everything
+    random.
 
-    By default an update is one gradient, which is then applied. An agent that takes several steps,
-    such as PPO's on minibatches, overrides ``_update``.
-
-    Rewards are R = -sqrt(r / r_ref), or the failing one (``square_root_reward``). Constants of the
-    problem are in ``_of_problem``, which no checkpoint contains.
+    An update is one gradient, unless ``_update`` is overridden. Rewards are those of ``square_root_reward``.
+    Constants of the problem are in ``_of_problem``, which no checkpoint contains.
     """
 
     def __init__(
@@ -85,11 +81,7 @@ class PolicyLearner(snt.Module):
         seeds: list[int],
         **of_problem: Any,
     ):
-        """Keeps the state that every agent has.
-
-        ``config`` has a ``failing_reward``; ``seeds`` are the search's and the agent's own;
-        ``of_problem`` is ``inputs``, the problem as the policy sees it, and other constants.
-        """
+        """Keeps a config with ``failing_reward``, seeds of search and agent, and ``inputs`` and other constants."""
         super().__init__(name=name)
         self.policy = policy
         self._config = config
@@ -160,11 +152,7 @@ def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 
 
 def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam:
-    """Adam for some variables, with its moments already created.
-
-    The first update would create them otherwise: it would be traced twice, and a checkpoint before
-    it would lack them.
-    """
+    """Adam with its moments created already: else the first update is traced twice, and a checkpoint lacks them."""
     optimizer = snt.optimizers.Adam(rate)
     # Updates of zero leave variables and moments as they are; only the counted step is undone.
     optimizer.apply([tf.zeros_like(variable) for variable in variables], variables)
@@ -173,7 +161,7 @@ def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam
 
 
 def descend(loss: Callable[[], tf.Tensor], steps: Steps, clip: float | None = None) -> tf.Tensor:
-    """Takes a step of each optimizer on its variables; returns the scalar loss before; see ``apply_gradients``."""
+    """Takes a step of each optimizer (``apply_gradients``); returns the scalar loss before."""
     with tf.GradientTape() as tape:
         value = loss()
     apply_gradients(tape.gradient(value, [variables for variables, _ in steps]), steps, clip)

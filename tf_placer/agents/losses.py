@@ -35,8 +35,7 @@ def elites(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
 class MovingAverageBaseline(snt.Module):
     """Exponential moving average of rewards (Mirhoseini et al. 2017, section 3.1; 2018, section 3.2).
 
-    A = R - B, B <- decay B + (1 - decay) mean R of the samples that may teach; the first batch's
-    mean is the first B, if no other is given.
+    A = R - B, B <- decay B + (1 - decay) mean R of the samples that may teach; the first B is the first mean.
     """
 
     def __init__(
@@ -45,8 +44,7 @@ class MovingAverageBaseline(snt.Module):
         """Creates averages for each of C ``controllers``.
 
         ``normalize`` divides A by the root of the moving average of A^2 (a departure: gradients keep
-        their size while samples draw closer to each other). ``first`` is the first B: with the
-        failing signal every placement that runs is reinforced at first.
+        their size). ``first`` is the first B: with the failing signal all that runs is reinforced at first.
         """
         super().__init__(name="baseline")
         self._decay = decay
@@ -96,11 +94,7 @@ class TrialAverage(snt.Module):
 
 
 class TurnBaseline(snt.Module):
-    """Mean return at each step of the last episodes (Addanki et al. 2019, section 3.3).
-
-    Possible gains differ from step to step, hence a mean for each. The first update is compared
-    with its own means.
-    """
+    """Mean return at each step of the last episodes (Addanki et al. 2019, section 3.3); at first, of its own."""
 
     def __init__(self, episodes: int, steps: int):
         """Remembers W ``episodes`` of T ``steps``."""
@@ -128,9 +122,8 @@ def square_root_reward(
 ) -> tf.Tensor:
     """R = -sqrt(r / r_ref), or the failing reward (Mirhoseini et al. 2018, section 3).
 
-    Departure: relative to a reference time in seconds (the best single device), where the papers use
-    seconds, so that rewards and learning rates mean the same on every graph and machine. Of step
-    times [B] of any float type, not read where not ``valid`` [B]; [B] float32, -1 is the reference.
+    Departure: relative to a reference time, where the papers use seconds, so that learning rates mean
+    the same on every graph and machine. Of step times [B], not read where not ``valid`` [B]; [B] float32.
     """
     return tf.where(valid, -tf.sqrt(tf.cast(runtime_s / reference_s, tf.float32)), failing_reward)
 
@@ -156,10 +149,9 @@ def ppo_loss(
 ) -> tf.Tensor:
     """-sum_b w_b min(r_b A_b, clip(r_b, 1 - c, 1 + c) A_b) / B with r_b = p_b / old p_b (Schulman et al. 2017).
 
-    At the first epoch, where r = 1, its gradient is that of ``reinforce_loss``. A placement is many
-    decisions, and the ratio of all together leaves the clip's range after a small step: given
-    log-probabilities [B, G] of each decision, advantages [B, 1] and weights [B, 1], each decision
-    is clipped by itself, and the loss is the mean over samples of sums over decisions.
+    At r = 1 its gradient is that of ``reinforce_loss``. The ratio of all decisions of a placement together
+    leaves the clip's range after a small step: given log-probabilities [B, G] of each decision, advantages
+    and weights [B, 1], each is clipped by itself, and the loss is the mean over samples of sums over them.
     """
     ratio = tf.exp(log_prob - tf.stop_gradient(old_log_prob))
     clipped = tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip)
@@ -195,8 +187,7 @@ MIN_WEIGHT, MAX_WEIGHT = 0.03, 1.0
 def steered_weight(weight: tf.Tensor, entropy: tf.Tensor, target: tf.Tensor, rate: float) -> tf.Tensor:
     """Weight of an entropy bonus that makes the entropy follow a target (Haarnoja et al. 2018, section 5).
 
-    weight <- weight exp(-rate clip(entropy / target - 1, -1, 1)): more bonus while the policy is
-    surer than the target, less while it is less sure. A bonus of fixed weight either lets the
+    weight <- weight exp(-rate clip(entropy / target - 1, -1, 1)). A bonus of fixed weight either lets the
     policy collapse onto the single device or holds it at random placements.
     """
     # An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was
@@ -208,8 +199,7 @@ def steered_weight(weight: tf.Tensor, entropy: tf.Tensor, target: tf.Tensor, rat
 def adapted_penalty(weight: tf.Tensor, divergence: tf.Tensor, target: float) -> tf.Tensor:
     """Weight of a penalty on the divergence from the policy that drew (Schulman et al. 2017, section 4).
 
-    It is doubled after an update that moved the policy further than 1.5 times the target, and
-    halved after one that moved it less than target / 1.5.
+    Doubled after a move further than 1.5 times the target, halved after one of less than target / 1.5.
     """
     too_far = tf.cast(divergence > 1.5 * target, tf.float32)
     too_near = tf.cast(divergence < target / 1.5, tf.float32)

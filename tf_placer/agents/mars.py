@@ -11,32 +11,14 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FEATURES_VERSION,
-    NUM_TYPES,
-    RELATIVE_VERSION,
-    RELATIVE_WIDTH,
-    GraphInputs,
-    SequencePolicy,
-    build_placer,
-    draw_weights,
-    graph_inputs,
-    prior_choices,
-)
+from tf_placer.agents import features, losses
 from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
-from tf_placer.agents.losses import (
-    MovingAverageBaseline,
-    cross_entropy_loss,
-    ppo_loss,
-    standardized_advantage,
-)
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss, mixed_up
-from tf_placer.networks.seq2seq import Decoded, DeviceChoices, SegmentSeq2SeqPlacer
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 
 
@@ -44,20 +26,16 @@ from tf_placer.problem.problem import Problem
 class MarsConfig(Settings):
     """Lan et al. 2021, "Mars: Memory-based Reinforcement Learning for Device Placement".
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below; values that we could not find in
-    it are marked as a guess.
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; values that we could not find in it are a guess.
 
-    The preset also decides, without a field: in the paper's the encoder learns by rewards too, with
-    the placer, where ours stays as pre-trained, so that the graph is read once; PPO clips the ratio
-    of a whole plan (a guess), where ours clips that of each group's decision, since a product over
-    many groups says nothing; and a moving average is the baseline, where our advantages are
-    standardized by batch.
+    The preset also decides: in the paper's the encoder learns by rewards too, where ours stays as pre-trained, so
+    that the graph is read once; PPO clips the ratio of a whole plan (a guess), where ours clips that of each group's
+    decision; and a moving average is the baseline, where our advantages are standardized by batch.
 
-    Departures without a setting: units are described by relative quantities and a learned row of
-    their op type, for the paper's one-hot types and output shapes, so that weights serve other
-    graphs (``relative_features``); edges are read in both directions; rewards are relative to a
-    reference time; devices are embedded by their features; and those in the docstrings of
-    ``Seq2SeqPlacer`` and ``SegmentSeq2SeqPlacer``.
+    Departures without a setting: units are described by relative quantities and a learned row of their op type, for
+    one-hot types and output shapes, so that weights serve other graphs (``relative_features``); edges are read in both
+    directions; rewards are relative to a reference time; devices are embedded by their features; and those of
+    ``Seq2SeqPlacer``.
     """
 
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
@@ -66,8 +44,7 @@ class MarsConfig(Settings):
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
-    # File that `train` wrote, whose encoder replaces a pre-trained one; "" for none.
-    weights: str = setting("", remedy=WEIGHTS_REMEDY)
+    weights: str = setting("", remedy=WEIGHTS_REMEDY)  # of `train`, for the encoder; "": it is pre-trained
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
@@ -77,10 +54,8 @@ class MarsConfig(Settings):
     minibatches: int = setting(2, paper=4, least=1)  # of an epoch, an optimizer step each
     entropy: float = setting(0.1, paper=1e-3, least=0)  # weight of the mean entropy of a decision
     learning_rate: float = setting(5e-3, paper=3e-4, least=0)  # Adam's
-    # Best plans of all updates, which the placer also moves to by cross entropy.
-    elites: int = setting(8, paper=0, least=0)
-    # Of a placement that does not run: bad, but ours does not dominate the others.
-    failing_reward: float = setting(-2.0, paper=-10.0, below=0)
+    elites: int = setting(8, paper=0, least=0)  # best plans of all updates, which the placer also moves to
+    failing_reward: float = setting(-2.0, paper=-10.0, below=0)  # of a placement that does not run
 
     # The paper's, in every preset; the number of epochs is a guess.
     type_embedding: ClassVar[int] = 16
@@ -102,32 +77,29 @@ class MarsConfig(Settings):
 
 
 class UnitEncoder(snt.Module):
-    """h = GCN([row of its op type, relative features]) of each unit.
-
-    Nothing in it belongs to one graph, so weights that were learned on some serve others.
-    """
+    """h = GCN([row of its op type, relative features]) of each unit of any graph."""
 
     def __init__(self, type_width: int, width: int, layers: int):
         """Creates an embedding of op types of ``type_width``, and a GCN of H = ``width`` and ``layers``."""
         super().__init__(name="unit_encoder")
-        self._types = snt.Embed(NUM_TYPES, type_width, name="types")
+        self._types = snt.Embed(features.NUM_TYPES, type_width, name="types")
         self._network = GraphConvolution(width, layers, name="convolution")
-        self._network(tf.zeros([1, type_width + RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
+        self._network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
         self.width = width
 
-    def features(self, graph: GraphInputs) -> tf.Tensor:
+    def columns(self, graph: features.GraphInputs) -> tf.Tensor:
         """[U, F] input of the GCN."""
         # Rows are as small as if a layer read the type as one column of many: 1 / sqrt(NUM_TYPES).
-        rows = self._types(graph.type_of_unit) * (0.5 * NUM_TYPES**0.5)
+        rows = self._types(graph.type_of_unit) * (0.5 * features.NUM_TYPES**0.5)
         return tf.concat([rows, graph.relative_features], axis=1)
 
-    def encode(self, features: tf.Tensor, graph: GraphInputs) -> tf.Tensor:
-        """[U, H] from any features [U, F]."""
-        return self._network(features, graph.edges)
+    def encode(self, columns: tf.Tensor, graph: features.GraphInputs) -> tf.Tensor:
+        """[U, H] from any columns [U, F]."""
+        return self._network(columns, graph.edges)
 
-    def __call__(self, graph: GraphInputs) -> tf.Tensor:
+    def __call__(self, graph: features.GraphInputs) -> tf.Tensor:
         """[U, H]."""
-        return self.encode(self.features(graph), graph)
+        return self.encode(self.columns(graph), graph)
 
 
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
@@ -137,17 +109,17 @@ def mars_kind(config: MarsConfig) -> PolicyKind:
     """The kind of the encoder of a ``MarsPolicy`` with these settings."""
     shaping = ("type_embedding", "encoder_width", "encoder_layers")
     settings = {name: getattr(config, name) for name in shaping}
-    versions = {"network": _ENCODER_VERSION, "relative features": RELATIVE_VERSION}
+    versions = {"network": _ENCODER_VERSION, "relative features": features.RELATIVE_VERSION}
     return PolicyKind(UnitEncoder.__name__, versions, settings)
 
 
-SUMMARY_WIDTH = RELATIVE_WIDTH + 3
+SUMMARY_WIDTH = features.RELATIVE_WIDTH + 3
 
 
 class MarsInputs(NamedTuple):
     """A problem for ``MarsPolicy``."""
 
-    graph: GraphInputs
+    graph: features.GraphInputs
     group_of_unit: tf.Tensor  # [U] int32; G for a unit of no group
     only_device: tf.Tensor  # [U] int32, the device of such a unit
     share_of_unit: tf.Tensor  # [U] float32, of the work of its group; the sum is 1 in each group
@@ -158,10 +130,7 @@ class MarsInputs(NamedTuple):
 
 
 def mars_groups(problem: Problem, config: MarsConfig) -> Groups:
-    """Groups of units, or each unit by itself, in the order in which the step needs them; no group is empty.
-
-    Where no unit has a choice there is one group without units.
-    """
+    """Groups of units, or each unit by itself, in the order of use; none is empty, but where no unit has a choice."""
     groups = unit_groups(problem, config.num_groups or problem.num_units)
     order = np.argsort(groups.places, kind="stable")
     return groups.reordered(order[: max(int(np.isfinite(groups.places).sum()), 1)])
@@ -171,7 +140,7 @@ def mars_inputs(
     problem: Problem, groups: Groups, device_of_group: np.ndarray, config: MarsConfig, seed: int
 ) -> MarsInputs:
     """Describes a problem, its groups, and legal devices [G] to lean to."""
-    graph = graph_inputs(problem, 0, seed)
+    graph = features.graph_inputs(problem, 0, seed)
     work = problem.work_ns() + 1e-6 * max(float(problem.work_ns().sum()), 1.0) / problem.num_units
     share = work / np.append(groups.sums(work), np.inf)[groups.group_of_unit]
     held = (problem.resident_bytes + problem.held_bytes()).astype(np.float64)
@@ -187,11 +156,11 @@ def mars_inputs(
         only_device=tf.constant(groups.only_device),
         share_of_unit=tf.constant(share, tf.float32),
         summaries=tf.constant(np.concatenate([relative, *root_shares, size], axis=1), tf.float32),
-        choices=prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
-class MarsPolicy(SequencePolicy):
+class MarsPolicy(features.SequencePolicy):
     """p(devices | graph): an encoder reads the graph, a placer goes through its groups in segments.
 
     A group is embedded as the mean of its units' encodings by work, their maximum, and its summary.
@@ -201,16 +170,16 @@ class MarsPolicy(SequencePolicy):
         """Draws weights from the seed."""
         super().__init__(name="mars_policy")
         self.encoder = UnitEncoder(config.type_embedding, config.encoder_width, config.encoder_layers)
-        self.placer = SegmentSeq2SeqPlacer(
-            DEVICE_NUMBERS,
+        self.placer = Seq2SeqPlacer(
+            features.DEVICE_NUMBERS,
             config.hidden,
             config.tanh_constant,
             config.temperature,
-            config.segment,
             config.groups_per_step,
+            segment=config.segment,
         )
-        build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
-        draw_weights(self, seed)
+        features.build_placer(self.placer, 2 * config.encoder_width + SUMMARY_WIDTH)
+        features.draw_weights(self, seed)
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F]."""
@@ -239,7 +208,7 @@ class MarsStudent(snt.Module):
         self.kind = mars_kind(config)
         self._discriminator = DeepGraphInfomax(self.policy.width)
         self._discriminator(tf.zeros([1, self.policy.width]), tf.zeros([1, self.policy.width]))
-        draw_weights(self._discriminator, seed)
+        features.draw_weights(self._discriminator, seed)
         self._learning_rate = config.pretrain_rate
         self._step_length = tf.Variable(config.pretrain_rate, trainable=False, name="step_length")
         trained = (*self.policy.trainable_variables, *self._discriminator.trainable_variables)
@@ -247,12 +216,12 @@ class MarsStudent(snt.Module):
         self._seed = tf.constant([seed, 0xD61], tf.int32)
         self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
-    def meets(self, problem: Problem, plans: Any = None) -> GraphInputs:
+    def meets(self, problem: Problem, plans: Any = None) -> features.GraphInputs:
         """The graph; plans are ignored."""
-        return graph_inputs(problem, landmarks=0, seed=0)
+        return features.graph_inputs(problem, landmarks=0, seed=0)
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def learn(self, lesson: GraphInputs, rate: tf.Tensor) -> tf.Tensor:
+    def learn(self, lesson: features.GraphInputs, rate: tf.Tensor) -> tf.Tensor:
         """Takes a step on a graph, of ``rate`` times the learning rate; returns the loss before, in nats."""
         seed = tf.random.fold_in(self._seed, self.iterations)
         self._step_length.assign(self._learning_rate * rate)
@@ -262,17 +231,17 @@ class MarsStudent(snt.Module):
         return loss
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def loss_of(self, lesson: GraphInputs) -> tf.Tensor:
+    def loss_of(self, lesson: features.GraphInputs) -> tf.Tensor:
         """The loss without a step, with a shuffle that no step has: steps count from 0 up."""
         return infomax_loss(self.logits(lesson, tf.random.fold_in(self._seed, -1)))
 
-    def review(self, lessons: Sequence[GraphInputs]) -> None:
+    def review(self, lessons: Sequence[features.GraphInputs]) -> None:
         """Nothing: each step has changed the policy."""
 
-    def logits(self, graph: GraphInputs, seed: tf.Tensor) -> tf.Tensor:
+    def logits(self, graph: features.GraphInputs, seed: tf.Tensor) -> tf.Tensor:
         """[2, U] that units belong to the graph, of the graph and of its shuffle."""
-        features = self.policy.features(graph)
-        both = (features, mixed_up(features, seed))
+        columns = self.policy.columns(graph)
+        both = (columns, mixed_up(columns, seed))
         return self._discriminator(*(self.policy.encode(units, graph) for units in both))
 
 
@@ -288,30 +257,21 @@ class MarsLearner(PolicyLearner):
 
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
 
-    in several epochs over minibatches of the B placements of an update; with ``elites`` also the
-    log-probability of the best plans so far. Before the first proposal the encoder is pre-trained
-    on the graph itself, unless the policy is given.
+    in several epochs over minibatches of the B placements of an update; with ``elites`` also the log-probability of
+    the best plans so far. Before the first proposal the encoder is pre-trained on the graph itself.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: MarsConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: MarsPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: MarsConfig, warm_start: WarmStart, seed: int):
         groups = mars_groups(problem, config)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = mars_inputs(problem, groups, start, config, seed)
-        if policy is None:
-            policy = MarsPolicy(config, seed)
-            if config.weights:
-                restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
-            elif config.pretrain_iterations:
-                student = MarsStudent(config, seed, policy.encoder)
-                for _ in range(config.pretrain_iterations):
-                    student.learn(inputs.graph, tf.constant(1.0))
+        policy = MarsPolicy(config, seed)
+        if config.weights:
+            restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
+        elif config.pretrain_iterations:
+            student = MarsStudent(config, seed, policy.encoder)
+            for _ in range(config.pretrain_iterations):
+                student.learn(inputs.graph, tf.constant(1.0))
         super().__init__("mars_learner", policy, config, warm_start, [seed, 0x3A5], inputs=inputs)
         self._is_paper = config.preset == "paper"
         # Embeddings of an encoder that continues to learn would become stale: none are stored.
@@ -319,7 +279,7 @@ class MarsLearner(PolicyLearner):
         self.groups = tf.Variable(policy.embed(inputs)[:stored], trainable=False, name="groups")
         trained = policy if self._is_paper else policy.placer
         self._trains((trained.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = MovingAverageBaseline(config.baseline_decay)
+        self.baseline = losses.MovingAverageBaseline(config.baseline_decay)
         self.best = Best(start, count=config.elites)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
@@ -332,7 +292,7 @@ class MarsLearner(PolicyLearner):
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        advantage_of = self.baseline.advantage if self._is_paper else standardized_advantage
+        advantage_of = self.baseline.advantage if self._is_paper else losses.standardized_advantage
         advantage = advantage_of(reward, tf.ones_like(reward))
         if self._config.elites:
             self.best.take([actions.device_of_group], executed_times(runtime_s, valid))
@@ -386,10 +346,12 @@ class MarsLearner(PolicyLearner):
             log_prob, old_log_prob = (
                 tf.reduce_sum(terms, axis=1, keepdims=True) for terms in (log_prob, old_log_prob)
             )
-        loss = ppo_loss(log_prob, old_log_prob, advantage[:, tf.newaxis], weight[:, tf.newaxis], config.clip)
+        loss = losses.ppo_loss(
+            log_prob, old_log_prob, advantage[:, tf.newaxis], weight[:, tf.newaxis], config.clip
+        )
         if config.elites:
             plans = tf.reduce_sum(all_log_prob[samples:], axis=1)
-            loss += cross_entropy_loss(plans, self.best.known)
+            loss += losses.cross_entropy_loss(plans, self.best.known)
         entropy = decoded.entropy()[0, :samples] / actions.shape[1]
         return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
 
@@ -402,6 +364,10 @@ SPEC = MethodSpec(
     config=MarsConfig,
     ignores=("single units of a group",),
     uses_start=True,
-    versions={"network": 3, "features": FEATURES_VERSION, "relative features": RELATIVE_VERSION},
+    versions={
+        "network": 3,
+        "features": features.FEATURES_VERSION,
+        "relative features": features.RELATIVE_VERSION,
+    },
     student=MarsStudent,
 )

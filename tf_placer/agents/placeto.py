@@ -10,18 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    FEATURES_VERSION,
-    FIXED_WIDTH,
-    UNIT_COLUMNS,
-    Mean,
-    draw_weights,
-    graph_inputs,
-    load_and_slowness,
-    one_device,
-    op_levels,
-)
+from tf_placer.agents import features
 from tf_placer.agents.learner import (
     Best,
     PolicyLearner,
@@ -33,7 +22,7 @@ from tf_placer.agents.learner import (
 from tf_placer.agents.losses import TurnBaseline, discounted_returns
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.groups import Groups, costliest_ops, slack_groups
+from tf_placer.grouper.groups import Groups, costliest_ops, op_levels, slack_groups
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
 from tf_placer.problem.problem import Problem
 
@@ -44,27 +33,20 @@ class PlacetoConfig(Settings):
 
     ``preset="paper"`` gives the values of the paper and its published code, ``paper=`` below.
 
-    The preset also decides, without a field: in the paper's messages pass anew before each step,
-    where ours pass once for all steps of an episode; a step then sees the current contents of each
-    device instead (as in DOPPLER, arXiv 2505.23131), so that nothing of the episode so far is lost;
-    and our advantages are divided by their deviation, so that gradients keep their size while drops
-    shrink.
+    The preset also decides: in the paper's messages pass anew before each step, where ours pass once for all steps of
+    an episode; a step then sees the current contents of each device instead (as in DOPPLER, arXiv 2505.23131); and our
+    advantages are divided by their deviation.
 
-    Departures without a setting: groups are min-cut parts split by slack and by legality (the
-    paper's grouper is not published); neighbors and relatives are averaged, not summed, so that
-    weights serve graphs of any size; the ancestors and descendants of a group are those of its
-    costliest op, because groups may be in a cycle; its start time is that of this op with transfers
-    free, not of the placement; devices are embedded by their features instead of counted in a
-    layer's width; times are square roots relative to a reference, as for all agents here;
-    placements that do not run have a reward of their own, for the paper's penalty by excess bytes;
-    episodes of an update visit the groups side by side, and placements that they share are
-    evaluated once; a little of each step's probability is shared by all legal devices
-    (exploration).
+    Departures without a setting: groups are min-cut parts split by slack and by legality (the paper's grouper is not
+    published); neighbors and relatives are averaged, not summed; the ancestors and descendants of a group are those of
+    its costliest op, because groups may be in a cycle; its start time is that of this op with transfers free; devices
+    are embedded by their features; times are square roots relative to a reference; placements that do not run have a
+    reward of their own, for the paper's penalty by excess bytes; a little of each step's probability is shared by all
+    legal devices (exploration).
     """
 
     parts: int = setting(64, least=1)  # of the min cut that the groups are made of, each split by slack
-    # Units to which every group's distance is a feature: they tell parallel branches apart.
-    landmarks: int = setting(16, paper=0, least=0)
+    landmarks: int = setting(16, paper=0, least=0)  # units to which every group's distance is a feature
     # H, of all hidden layers and embeddings (code: the number of features, 5 + D).
     width: int = setting(32, paper=8, least=1)
     rounds: int = setting(3, paper=8, least=1)  # of message passing, k
@@ -77,8 +59,7 @@ class PlacetoConfig(Settings):
     episodes: int = setting(8, least=1)  # B, of an update (code: 4 to 8 workers)
     # Drop of the time at each step, or the time at the end alone, which is then all that is evaluated.
     reward: str = setting("drop", words=("drop", "end"))
-    # Of later rewards: below 1 a step is rewarded for itself more than for later draws.
-    discount: float = setting(0.5, paper=1.0, least=0, most=1)
+    discount: float = setting(0.5, paper=1.0, least=0, most=1)  # of later rewards
     learning_rate: float = setting(3e-3, paper=1e-3, least=0)  # Adam's; it falls to a tenth
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
@@ -94,8 +75,7 @@ class PlacetoConfig(Settings):
 def relatives(problem: Problem, leader: np.ndarray) -> list[np.ndarray]:
     """Ancestors, descendants and parallel groups of each group (Addanki et al. 2019, section 3.2).
 
-    Each are pairs [P, 2] int64 (group, relative), by group; each two groups are in one of the sets.
-    A group stands for its leader [G], distinct ops: ops are in no cycle, while groups may be.
+    Pairs [P, 2] int64 (group, relative), by group. A group stands for its leader [G]: ops are in no cycle.
     """
     # [N, G] bit: a chain of ops leads from the op to the leader, or they are the same.
     groups = len(leader)
@@ -153,15 +133,15 @@ class Near(NamedTuple):
 
 
 class PlacetoInputs(NamedTuple):
-    """A problem for ``PlacetoPolicy``, a nest to ``tf.nest``."""
+    """A problem for ``PlacetoPolicy``."""
 
-    features: tf.Tensor  # [G, F] float32
+    group_features: tf.Tensor  # [G, F] float32
     start: tf.Tensor  # [G] float32
     visited: tf.Tensor  # [T] int32, see ``GroupGraph``
     turn_of_group: tf.Tensor  # [G] int32; T for a group that is not visited
     group_of_unit: tf.Tensor  # [U] int32
-    neighbors: tuple[Mean, ...]  # producers and consumers, by the direction in which messages pass
-    kin: tuple[Mean, ...]  # ancestors, descendants and parallel groups (``relatives``)
+    neighbors: tuple[features.Mean, ...]  # producers and consumers, by the direction in which messages pass
+    kin: tuple[features.Mean, ...]  # ancestors, descendants and parallel groups (``relatives``)
     near: Near  # neighbors of visited groups
     load: tf.Tensor  # [G, D, 2] float32, see ``load_and_slowness``
     slowness: tf.Tensor  # [G, D] float32
@@ -170,10 +150,10 @@ class PlacetoInputs(NamedTuple):
 
 def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, seed: int) -> PlacetoInputs:
     """Describes a problem by its groups; the seed is of the landmarks."""
-    units = graph_inputs(problem, config.landmarks, seed)
+    units = features.graph_inputs(problem, config.landmarks, seed)
     turn_of_group = np.full(graph.groups.count, len(graph.visited), np.int32)
     turn_of_group[graph.visited] = np.arange(len(graph.visited))
-    load, slowness = load_and_slowness(graph.groups)
+    load, slowness = features.load_and_slowness(graph.groups)
     reading = graph.groups.edges[:, ::-1]
     reading = reading[np.lexsort((reading[:, 1], reading[:, 0]))]
     # Work, bytes given, bytes that stay, as roots of shares of the largest; the leader's levels; landmarks.
@@ -183,10 +163,10 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
     amounts = (graph.groups.sums(problem.work_ns()), output_bytes, graph.groups.sums(problem.resident_bytes))
     members = np.bincount(graph.groups.group_of_unit, minlength=graph.groups.count)
     columns = [np.sqrt(amount / max(float(amount.max(initial=0)), 1.0))[:, np.newaxis] for amount in amounts]
-    columns += [unit_columns[leader, UNIT_COLUMNS[name]] for name in ("top", "bottom", "slack")]
-    columns += [graph.groups.sums(unit_columns[:, FIXED_WIDTH:]) / members[:, np.newaxis]]
+    columns += [unit_columns[leader, features.LEVEL_COLUMNS]]
+    columns += [graph.groups.sums(unit_columns[:, features.FIXED_WIDTH :]) / members[:, np.newaxis]]
     pairs = (reading, graph.groups.edges, *relatives(problem, graph.leader))
-    means = tuple(Mean.of(each, np.ones(len(each)), graph.groups.count) for each in pairs)
+    means = tuple(features.Mean.of(each, np.ones(len(each)), graph.groups.count) for each in pairs)
     # Neighbors of the visited groups: each edge occurs twice, for its consumer and for its producer.
     ends = np.concatenate([graph.groups.edges[:, ::-1], graph.groups.edges])
     size = np.tile(graph.groups.edge_bytes.astype(np.float64), 2)
@@ -204,7 +184,7 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
         offset=tf.constant(np.searchsorted(turn, np.arange(len(graph.visited) + 1)), tf.int32),
     )
     return PlacetoInputs(
-        features=tf.constant(np.concatenate(columns, axis=1), tf.float32),
+        group_features=tf.constant(np.concatenate(columns, axis=1), tf.float32),
         start=tf.constant(graph.start, tf.float32),
         visited=tf.constant(graph.visited),
         turn_of_group=tf.constant(turn_of_group),
@@ -224,10 +204,9 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
 
 
 def staying(legal: np.ndarray, probability: float) -> np.ndarray:
-    """[G, D] float32, bonus of a group's current device, to keep the group there with a probability p.
+    """[G, D] float32, bonus of a group's current device, which then stays with probability p.
 
-    With all other logits equal that is log(p / q), where q is each other device's share of 1 - p; 0
-    for p = 0.
+    If all other logits are equal that is log(p / q), where q is each other device's share of 1 - p; 0 for p = 0.
     """
     if not probability:
         return np.zeros(legal.shape, np.float32)
@@ -239,20 +218,16 @@ def staying(legal: np.ndarray, probability: float) -> np.ndarray:
 class MessagePassing(snt.Module):
     """Messages along edges and against them, each with weights of its own (Addanki et al. 2019, section 3.2).
 
-    x_v <- g(mean over neighbors u of f(x_u)) + x0_v, k times with the same weights; no neighbor
-    sends 0.
-
-    Departure: the mean for the sum, so that a hub of a large graph gets what it would in a small one.
+    x_v <- g(mean over neighbors u of f(x_u)) + x0_v, k times with the same weights; no neighbor sends 0.
     """
 
     def __init__(self, width: int, rounds: int):
-        """``width`` is H, ``rounds`` k."""
         super().__init__(name="message_passing")
         self._rounds = rounds
         self._message = [snt.nets.MLP([width, width], name=f"message_{side}") for side in ("down", "up")]
         self._update = [snt.nets.MLP([width, width], name=f"update_{side}") for side in ("down", "up")]
 
-    def __call__(self, neighbors: Sequence[Mean], groups: tf.Tensor) -> tf.Tensor:
+    def __call__(self, neighbors: Sequence[features.Mean], groups: tf.Tensor) -> tf.Tensor:
         """[G, B, H] of the groups -> [G, B, 2 H] of their surroundings, upstream and downstream."""
         sides = []
         for means, message, update in zip(neighbors, self._message, self._update, strict=True):
@@ -267,7 +242,6 @@ class TriAggregation(snt.Module):
     """A group next to the means of its ancestors, descendants and parallel groups (section 3.2)."""
 
     def __init__(self, width: int):
-        """``width`` is H."""
         super().__init__(name="tri_aggregation")
         self._kinds = [
             (
@@ -277,7 +251,7 @@ class TriAggregation(snt.Module):
             for kind in ("ancestors", "descendants", "parallel")
         ]
 
-    def __call__(self, kin: Sequence[Mean], groups: tf.Tensor) -> tf.Tensor:
+    def __call__(self, kin: Sequence[features.Mean], groups: tf.Tensor) -> tf.Tensor:
         """[G, B, W] and the means over ancestors, descendants and parallel groups -> [G, B, W + 3 H]."""
         means = [
             update(mean.over(tf.nn.relu(message(groups))))
@@ -304,17 +278,9 @@ def device_states(
     - the device's work and bytes, without the group's, as shares of all work and of its memory;
     - the slowness of the device for the group.
 
-    For a whole episode at once this is linear in edges, because a neighbor is on its last device if
-    its turn came before, and else on its first.
-
-    Args:
-      inputs: the problem.
-      begin, end: [B, G] devices; ``end`` is not read for groups decided at these turns or later.
-      first: the first of the turns.
-      count: C, number of turns.
-
-    Returns:
-      [C, B, D, 6] float32.
+    For a whole episode at once this is linear in edges, because a neighbor is on its last device if its turn came
+    before, and else on its first. Returns [C, B, D, 6] of C = ``count`` turns from ``first`` on, of devices [B, G];
+    ``end`` is not read for groups decided at these turns or later.
     """
     devices = inputs.slowness.shape[1]
     group = tf.slice(inputs.visited, [first], [count])
@@ -363,9 +329,8 @@ class Scores(NamedTuple):
 class PlacetoPolicy(snt.Module):
     """p(devices of an episode | its beginning) over the legal placements of any problem.
 
-    Addanki et al. 2019, section 3: features of each group with its current device, messages,
-    tri-aggregation of the current group, a distribution over its legal devices. No size of a
-    problem and no number of devices is in the weights.
+    Addanki et al. 2019, section 3: features of each group with its current device, messages, tri-aggregation of the
+    current group, a distribution over its legal devices.
     """
 
     def __init__(self, config: PlacetoConfig, seed: int):
@@ -374,24 +339,24 @@ class PlacetoPolicy(snt.Module):
         self.config = config
         self._each_step = config.preset == "paper"  # do messages pass anew
         width = config.width
-        self._devices = DeviceScorer(DEVICE_NUMBERS, width, width)
+        self._devices = DeviceScorer(features.DEVICE_NUMBERS, width, width)
         self._groups = snt.nets.MLP([width, width], name="groups")
         self._passing = MessagePassing(width, config.rounds)
         self._aggregation = TriAggregation(width)
         self._head = snt.nets.MLP([2 * width, width], name="head")
         self._by_state = snt.nets.MLP([width, 1], name="by_state") if not self._each_step else None
         # Widths are the same for every problem: the layers can be made now.
-        embedded = self._devices.embed(one_device(1))
-        features = tf.zeros([1, 1, GROUP_NUMBERS + config.landmarks + _BITS + width])
-        empty = Mean(tf.zeros([0, 2], tf.int64), tf.zeros([0]))
-        vectors = self._aggregation([empty] * 3, self._passing([empty] * 2, self._groups(features)))
+        embedded = self._devices.embed(features.one_device(1))
+        columns = tf.zeros([1, 1, GROUP_NUMBERS + config.landmarks + _BITS + width])
+        empty = features.Mean(tf.zeros([0, 2], tf.int64), tf.zeros([0]))
+        vectors = self._aggregation([empty] * 3, self._passing([empty] * 2, self._groups(columns)))
         self._devices.score(self._head(vectors), embedded)
         if self._by_state is not None:
             self._by_state(tf.zeros([1, 2 * width + STATE_WIDTH]))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         for rows in self._devices.trainable_variables:
-            if rows.shape[0] == DEVICE_NUMBERS:  # a table: one row is read, not the mean of all rows
-                rows.assign((DEVICE_NUMBERS / width) ** 0.5 * rows)
+            if rows.shape[0] == features.DEVICE_NUMBERS:  # a table: one row is read, not the mean of all rows
+                rows.assign((features.DEVICE_NUMBERS / width) ** 0.5 * rows)
         if self._by_state is not None:
             weights = self._by_state.trainable_variables[-1]
             weights.assign(_FAINT * weights)
@@ -401,7 +366,7 @@ class PlacetoPolicy(snt.Module):
         shape = [inputs.visited.shape[0], begin.shape[0], inputs.slowness.shape[1]]
         noise = masked.gumbel(shape, seed)
         devices = self._devices.embed(inputs.choices)
-        turns = int(inputs.visited.shape[0])
+        turns = shape[0]
         once = None if self._each_step else self._states(inputs, devices, begin, tf.constant(0))
 
         def step(turn: tf.Tensor, now: tf.Tensor, *written: tf.TensorArray) -> tuple:
@@ -425,10 +390,7 @@ class PlacetoPolicy(snt.Module):
         return Actions(begin, device), Scores(log_prob, entropy)
 
     def score(self, inputs: PlacetoInputs, actions: Actions, first: tf.Tensor, count: int) -> Scores:
-        """Teacher forcing: the log-probabilities of given actions at ``count`` turns from ``first`` on, [B, C].
-
-        The count is ``steps_at_once``: 1 where messages pass at every step, else all turns.
-        """
+        """Teacher forcing: [B, C] log-probabilities of given actions at ``steps_at_once`` turns from ``first`` on."""
         devices = self._devices.embed(inputs.choices)
         end = episode_end(inputs, actions)
         now = placement_at(inputs, actions.begin, end, first) if self._each_step else actions.begin
@@ -438,24 +400,24 @@ class PlacetoPolicy(snt.Module):
         return Scores(tf.transpose(masked.log_prob(logits, chosen)), tf.transpose(masked.entropy(logits)))
 
     def steps_at_once(self, inputs: PlacetoInputs) -> int:
-        """Number of turns in a call of ``score``."""
+        """Turns in a call of ``score``: 1 where messages pass at every step, else all."""
         return 1 if self._each_step else int(inputs.visited.shape[0])
 
     def _states(
         self, inputs: PlacetoInputs, devices: EmbeddedDevices, now: tf.Tensor, turn: tf.Tensor
     ) -> tf.Tensor:
         """[G, B, H] of the groups in placements [B, G]; where messages pass at every step, at that turn."""
-        groups, batch = inputs.features.shape[0], now.shape[0]
+        groups, batch = inputs.group_features.shape[0], now.shape[0]
         zero = tf.zeros([groups])
         bits = [zero, zero, inputs.start]
         if self._each_step:
             current, of_group = inputs.start[inputs.visited[turn]], inputs.turn_of_group
             bits = [tf.cast(bit, tf.float32) for bit in (of_group < turn, of_group == turn)]
             bits.append(inputs.start - current)
-        features = tf.concat([inputs.features, tf.stack(bits, axis=1)], axis=1)[:, tf.newaxis]
+        columns = tf.concat([inputs.group_features, tf.stack(bits, axis=1)], axis=1)[:, tf.newaxis]
         device = tf.gather(devices.embedding, tf.transpose(now))  # [G, B, H]
-        features = tf.concat([tf.broadcast_to(features, [groups, batch, features.shape[2]]), device], axis=2)
-        passed = self._passing(inputs.neighbors, self._groups(features))
+        columns = tf.concat([tf.broadcast_to(columns, [groups, batch, columns.shape[2]]), device], axis=2)
+        passed = self._passing(inputs.neighbors, self._groups(columns))
         return self._head(self._aggregation(inputs.kin, passed))
 
     def _logits(
@@ -495,8 +457,8 @@ def episode_end(inputs: PlacetoInputs, actions: Actions) -> tf.Tensor:
 def episode_states(inputs: PlacetoInputs, actions: Actions) -> tf.Tensor:
     """[B, T + 1, G] devices, from the beginning of an episode to its end."""
     turn = tf.range(inputs.visited.shape[0] + 1)[:, tf.newaxis]
-    end = episode_end(inputs, actions)
-    return tf.where(inputs.turn_of_group < turn, end[:, tf.newaxis], actions.begin[:, tf.newaxis])
+    begin, end = actions.begin[:, tf.newaxis], episode_end(inputs, actions)[:, tf.newaxis]
+    return placement_at(inputs, begin, end, turn)
 
 
 class Proposed(NamedTuple):
@@ -511,22 +473,15 @@ class PlacetoLearner(PolicyLearner):
 
     gradient = 1/(B T) sum_b sum_t grad log p(a_bt | s_bt) A_bt,   A_bt = return from t on - its mean in episodes before
 
-    No step of an episode depends on a time, so all steps are drawn first, and all placements of B
-    episodes, including intermediate ones, are evaluated as one batch, each distinct placement once.
+    No step depends on a time, so all placements of B episodes, including intermediate ones, are evaluated as one
+    batch, each distinct placement once.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: PlacetoConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: PlacetoPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: PlacetoConfig, warm_start: WarmStart, seed: int):
         graph = group_graph(problem, config.parts)
         plan = graph.groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
-        policy = PlacetoPolicy(config, seed) if policy is None else policy
+        policy = PlacetoPolicy(config, seed)
         super().__init__("placeto_learner", policy, config, warm_start, [seed, 0x91ACE], inputs=inputs)
         self._rate = tf.Variable(config.learning_rate, trainable=False, name="rate")
         self._trains((policy.trainable_variables, self._rate), clip=config.gradient_clip)
@@ -610,5 +565,5 @@ SPEC = MethodSpec(
     config=PlacetoConfig,
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": 3, "features": FEATURES_VERSION},
+    versions={"network": 3, "features": features.FEATURES_VERSION},
 )

@@ -25,10 +25,7 @@ _ADVANTAGE, _LOGITS = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, No
 
 
 class PostPolicy(snt.Module):
-    """Independent distributions f(d | u), one for each of G groups (Gao, Chen & Li 2018, section 3).
-
-    G may change: the variable takes tables of any number of rows.
-    """
+    """Independent distributions f(d | u), one for each of G groups, which may change (Gao et al. 2018, section 3)."""
 
     def __init__(self, devices: int):
         """Begins with no group at all, see ``become``."""
@@ -60,25 +57,21 @@ class PostPolicy(snt.Module):
 class PostConfig(Settings):
     """Gao, Chen & Li 2018, "Post: Device Placement with Cross-Entropy Minimization and Proximal Policy Optimization".
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below; we could not check them against
-    its text. With all of them a search of 20,000 evaluations ended where it began
-    (docs/results/agent_probes.md).
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; we could not check them against its text. With
+    all of them a search of 20,000 evaluations ended where it began (docs/results/agent_probes.md).
 
-    The preset also decides, without a field: in the paper's, PPO's ratio is of a whole plan, where
-    ours clips that of each group's decision, since a product over many groups says nothing; a
-    penalty is adapted to a divergence of 0.03 from the policy that drew; and a tenth of the uniform
-    distribution is mixed in after each cross-entropy step, which fades to 0. Our advantages are
-    divided by a moving estimate of their spread.
+    The preset also decides: in the paper's, PPO's ratio is of a whole plan, where ours is of each group's decision; a
+    penalty is adapted to a divergence of 0.03 from the policy that drew; and a tenth of the uniform distribution is
+    mixed in after each cross-entropy step, which fades to 0. Our advantages are divided by a moving estimate of their
+    spread.
 
-    Not settings: groups are min-cut parts split by slack and by legality, where the paper has
-    others; rewards are square roots of relative times; where the load of a device exceeds its
-    memory, units are moved (``GroupedPlans``), which the policy sees as part of the machine.
+    Not settings: groups are min-cut parts split by slack and by legality, where the paper has others; rewards are
+    square roots of relative times; units are moved off full devices (``GroupedPlans``).
     """
 
     # K, plans of a batch, each followed by PPO steps: five elites of fifty soon agree.
     samples: int = setting(128, paper=10, least=2, most=2**20)
-    # Of the min cut at the coarsest level, each split by slack.
-    parts: int = setting(64, least=1, most=2**20)
+    parts: int = setting(64, least=1, most=2**20)  # of the min cut at the coarsest level, each split by slack
     # Of coarseness; each has twice the parts of the one before. A converged table is continued with
     # finer groups near the best plan; with one level the table stays.
     levels: int = setting(4, paper=1, least=1, most=16)
@@ -104,21 +97,13 @@ class PostLearner(PolicyLearner):
 
         mean_b min(r_b A_b, clip(r_b) A_b) - weight KL(old || new),   r = f(d | u) / f(d | old u)
 
-    and after every few batches the table moves to the frequencies of their elites, which solves the
-    cross-entropy minimization, and is mixed with the uniform one. It begins with uniform
-    distributions, whatever the warm start.
+    and after every few batches the table moves to the frequencies of their elites (cross-entropy minimization). It
+    begins with uniform distributions, whatever the warm start.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: PostConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: PostPolicy | None = None,
-    ):
+    def __init__(self, problem: Problem, config: PostConfig, warm_start: WarmStart, seed: int):
         plans = GroupedPlans(problem, config.parts, config.levels, one_kind=True)
-        table = PostPolicy(problem.num_devices) if policy is None else policy
+        table = PostPolicy(problem.num_devices)
         super().__init__("post_learner", table, config, warm_start, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
         self._is_paper = config.preset == "paper"
@@ -134,8 +119,7 @@ class PostLearner(PolicyLearner):
             name="drawn",
         )
         self.times = tf.Variable(np.zeros([batches, config.samples]), trainable=False, name="times")
-        if policy is None:
-            self.policy.become(table_near(self._legal, None))
+        self.policy.become(table_near(self._legal, None))
         self._clear()
 
     def propose(self) -> Proposal:

@@ -9,16 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    DEVICE_WIDTH,
-    FEATURES_VERSION,
-    FIXED_WIDTH,
-    NUM_TYPES,
-    GraphInputs,
-    draw_weights,
-    graph_inputs,
-)
+from tf_placer.agents import features
 from tf_placer.agents.learner import adam, descend
 from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
 from tf_placer.base import masked
@@ -31,7 +22,7 @@ from tf_placer.problem.problem import Problem
 class RegalInputs(NamedTuple):
     """A problem and its groups for ``RegalPolicy``."""
 
-    graph: GraphInputs
+    graph: features.GraphInputs
     group_of_unit: tf.Tensor  # [U] int32, from 0 to G - 1
     edges: tf.Tensor  # [E', 2] int32 producer group, consumer group; distinct, of two groups each
     edge_share: tf.Tensor  # [E', 1] float32, log10 of the edge's share of all bytes that could cross
@@ -40,7 +31,7 @@ class RegalInputs(NamedTuple):
 
 def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     """Describes a problem and its groups, without landmarks, which mean nothing on another graph."""
-    graph = graph_inputs(problem, landmarks=0, seed=0)
+    graph = features.graph_inputs(problem, landmarks=0, seed=0)
     edge_bytes = groups.over_edges(graph.edge_bytes.numpy())
     share = np.log10((1 + edge_bytes) / (1 + edge_bytes.sum()))
     return RegalInputs(
@@ -66,22 +57,21 @@ class Choices(NamedTuple):
 class RegalPolicy(snt.Module):
     """Discretized parameters of Beta distributions, of each group and device (Paliwal et al. 2020, section 3).
 
-    Messages go along the edges of the groups' graph and against them, for a few rounds; then each
-    group is joined with each device. No size of a problem is in the weights.
+    Messages go along the edges of the groups' graph and against them; then each group is joined with each device.
     """
 
     def __init__(self, hidden: int, rounds: int, seed: int):
         """Draws weights from the seed, with ``hidden`` H, the width of all layers, and ``rounds`` of messages."""
         super().__init__(name="regal_policy")
-        self.types = snt.Embed(NUM_TYPES, hidden, densify_gradients=True)
-        self.numbers = snt.Embed(DEVICE_NUMBERS, hidden, densify_gradients=True)
-        self.read = _layer(FIXED_WIDTH + hidden, hidden)
-        self.device = _layer(DEVICE_WIDTH + hidden, hidden)
+        self.types = snt.Embed(features.NUM_TYPES, hidden, densify_gradients=True)
+        self.numbers = snt.Embed(features.DEVICE_NUMBERS, hidden, densify_gradients=True)
+        self.read = _layer(features.FIXED_WIDTH + hidden, hidden)
+        self.device = _layer(features.DEVICE_WIDTH + hidden, hidden)
         self.messages = [[_layer(hidden + 1, hidden) for _ in range(2)] for _ in range(rounds)]
         self.update = [_layer(3 * hidden, hidden) for _ in range(rounds)]
         self.pair = _layer(2 * hidden, hidden)
         self.head = _layer(hidden, len(MEANS) + len(SIZES))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         # Of deviation 1: small ones tell equal GPUs apart late, and nothing is learned until then.
         for embed in (self.types, self.numbers):
             embed.embeddings.assign(embed.vocab_size**0.5 * embed.embeddings)
@@ -148,25 +138,20 @@ class RegalConfig(Settings):
 
     ``preset="paper"`` gives the paper's values, ``paper=`` below, where they are known to us.
 
-    The preset also decides, without a field: in the paper's a run begins from nothing, and has one
-    action and one reward. In ours elites live on in the next run (else 1.06 of the step on one
-    device, for 0.73: docs/results/agent_probes.md), the policy then draws the mutants alone, and
-    every drawn plan has an action and a reward of its own: the reward of a run of hundreds of
-    evaluations says little about hundreds of decisions.
+    The preset also decides: in the paper's a run begins from nothing, and has one action and one reward. In
+    ours elites live on in the next run (docs/results/agent_probes.md), the policy then draws the mutants
+    alone, and every drawn plan has an action and a reward of its own.
 
-    Other departures: one policy learns on one problem, within the search, where the paper trains
-    over hundreds of graphs and then searches; a trained policy can be given to ``RegalLearner``. A
-    moving average is the baseline, where the paper has a network. Keys decide groups of units
-    (min-cut parts split by slack and by legality) and not ops, devices alone and not priorities or
-    transfers. The bins of the Beta distributions are ours.
+    Other departures: one policy learns on one problem, within the search, where the paper trains over
+    hundreds of graphs and then searches. A moving average is the baseline, where the paper has a network.
+    Keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone and
+    not priorities or transfers. The bins of the Beta distributions are ours.
 
-    Drawn plans are faster in the mean with the policy than with uniform keys, but the best plan was
-    not: a policy that learns within one search did not pay where we tried it.
+    The best plan was no faster than with uniform keys: the policy did not pay where we tried it.
     """
 
     population: int = setting(64, least=4, most=2**20)  # plans of a generation
-    # Of a run; where it begins from nothing the policy alone draws the first.
-    generations: int = setting(4, paper=20, least=1, most=2**20)
+    generations: int = setting(4, paper=20, least=1, most=2**20)  # of a run
     parts: int = setting(64, least=1, most=2**20)  # of the min cut, each split by slack
     mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)  # share of a generation that is drawn anew
     hidden: int = setting(32, least=1, most=4096)  # width of the network
@@ -195,21 +180,12 @@ class RegalLearner(snt.Module):
         rows = planner.propose()
         planner.learn(rows, runtime_s)
 
-    Each group has a key for each device, and is on the legal device of its largest key. A run has
-    several generations: its mutants, and its first plans where it begins from nothing, are drawn by
-    the policy; elites have children as in ``planners.brkga``. At its end the policy takes a step of
-    REINFORCE. It is an ``Improving`` planner and no ``Learner``, because the policy does not draw
-    most plans; ``start`` is ignored.
+    Each group has a key for each device, and is on the legal device of its largest key. A run has several
+    generations: mutants, and first plans where it begins from nothing, are drawn by the policy; elites have
+    children as in ``brkga``. At its end the policy takes a step of REINFORCE. ``start`` is ignored.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: RegalConfig,
-        start: np.ndarray | None,
-        seed: int,
-        policy: RegalPolicy | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, config: RegalConfig, start: np.ndarray | None, seed: int) -> None:
         super().__init__(name="regal_learner")
         del start
         self._config, self._is_paper = config, config.preset == "paper"
@@ -217,7 +193,7 @@ class RegalLearner(snt.Module):
         self._legal = self._plans.level(0).legal  # [G, D]
         self._inputs = regal_inputs(problem, self._plans.level(0))
         self._generator = np.random.default_rng([seed, 0x4E6A])
-        self.policy = RegalPolicy(config.hidden, config.rounds, seed) if policy is None else policy
+        self.policy = RegalPolicy(config.hidden, config.rounds, seed)
         self.optimizer = adam(config.learning_rate, self.policy.trainable_variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
         self._elites = max(1, round(config.elites * config.population))  # plans that live on
@@ -334,5 +310,5 @@ SPEC = MethodSpec(
     build=RegalLearner,
     config=RegalConfig,
     ignores=("single units", "order"),
-    versions={"network": 1, "features": FEATURES_VERSION},
+    versions={"network": 1, "features": features.FEATURES_VERSION},
 )

@@ -44,14 +44,9 @@ def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probabilit
 
 
 class TabularPolicy(snt.Module):
-    """p(devices) = prod_g p_g(device_g);  p_g = softmax(prior_g + logits_g).
-
-    The table is of one problem, unlike a network: a row for each of its groups and a column for
-    each of its devices.
-    """
+    """p(devices) = prod_g p_g(device_g);  p_g = softmax(prior_g + logits_g), by a table [G', D] of one problem."""
 
     def __init__(self, groups: int, devices: int):
-        """Creates a table [G', D] of zeros."""
         super().__init__(name="tabular_policy")
         self.logits = tf.Variable(tf.zeros([groups, devices]), name="logits")
 
@@ -78,11 +73,7 @@ class TabularPolicy(snt.Module):
 
 @dataclasses.dataclass(frozen=True)
 class TabularConfig(Settings):
-    """A device for each group from one row of logits, without a network; with further tasks a level of each, too.
-
-    An agent that loses to it, at equal evaluations and over the same groups, has a network that
-    hurts.
-    """
+    """A device for each group from one row of logits, without a network; with further tasks a level of each, too."""
 
     # Decisions to make, one of ``TASKS``; others stay as in the starting plan, without order or clusters.
     tasks: str = setting(DEVICES, words=TASKS)

@@ -81,9 +81,8 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
                 'weights="" to begin without'
             )
     variables = _named(policy)
-    if {name: array.shape for name, array in arrays.items()} != {
-        name: tuple(variable.shape) for name, variable in variables.items()
-    }:
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    if {name: array.shape for name, array in arrays.items()} != shapes:
         raise InputError(f"{path} has other weights than a {kind.policy}; {_REMEDY}")
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} has weights that are no finite numbers; {_REMEDY}")

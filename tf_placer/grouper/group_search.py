@@ -22,10 +22,9 @@ class GroupedPlans:
     """
 
     def __init__(self, problem: Problem, parts: int, levels: int, one_kind: bool = False) -> None:
-        """Sorts nothing yet: a level is made at its first use.
+        """Level k, made at its first use, has ``parts * 2^k`` min-cut parts, split by slack (``slack_groups``).
 
-        Level k has ``parts * 2^k`` min-cut parts, split by slack (``slack_groups``); of one kind also until all units
-        of a group may be on the same devices, so that what is legal for a group is legal for all of it.
+        Of one kind groups are also split until all units of each may be on the same devices.
         """
         self._problem = problem
         self._one_kind = one_kind
@@ -74,8 +73,7 @@ def toward_elites(
 ) -> np.ndarray:
     """p <- (1 - a) p + a f, where f are the frequencies of the fastest draws (Rubinstein 1999).
 
-    Of all tables p [G, D] of independent choices, f is nearest to those draws [B, G] in cross entropy. At most so many
-    ``elites`` count, whose times [B] are finite; with none p stays. ``smoothing`` is a, in [0, 1].
+    Of a table p [G, D] and draws [B, G] with times [B], of which finite ones count. a is ``smoothing``.
     """
     order = np.argsort(runtime_s, kind="stable")
     order = order[np.isfinite(runtime_s[order])][:elites]

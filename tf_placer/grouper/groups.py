@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pymetis
@@ -35,8 +36,8 @@ def min_cut_partition(
 ) -> np.ndarray:
     """[U] int32 parts of like work, few bytes crossing (Karypis & Kumar 1998); some may be empty.
 
-    METIS leaves most units in one part where there are hardly more units than parts; with no more, each is a part.
-    ``shares`` [parts] float64 are of the work on fastest devices, above 0 and summing to 1; equal without.
+    With no more units than parts, each is a part. ``shares`` [parts] of the work on fastest devices sum to 1; equal
+    without.
     """
     if parts <= 1:
         return np.zeros(graph.num_units, np.int32)
@@ -61,7 +62,8 @@ def slack_groups(problem: Problem, parts: int) -> np.ndarray:
     activation that it reads, which the whole backward pass waits for; a good plan has them apart.
     """
     part = min_cut_partition(problem, unit_graph(problem), parts).astype(np.int64)
-    slack_class = np.searchsorted(np.array(SLACK_CLASSES), unit_slack(problem), side="right")
+    slack = op_levels(problem).slack[costliest_ops(problem)]
+    slack_class = np.searchsorted(np.array(SLACK_CLASSES), slack, side="right")
     keys = part * (len(SLACK_CLASSES) + 1) + slack_class
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
@@ -92,12 +94,24 @@ def costliest_ops(problem: Problem) -> np.ndarray:
     return costliest
 
 
-def unit_slack(problem: Problem) -> np.ndarray:
-    """[U] float64, share of the critical path that a unit's costliest op could wait, were transfers free."""
-    graph, op = problem.op_graph, costliest_ops(problem)
-    path_ns = max(int(graph.bottom_level_ns.max(initial=0)), 1)
-    slack: np.ndarray = (path_ns - graph.top_level_ns[op] - graph.bottom_level_ns[op]) / path_ns
-    return slack
+class Levels(NamedTuple):
+    """Position of each op around the critical path, with every op on its fastest device and transfers free.
+
+    Ops that little precedes and little follows have slack: weight gradients, which only an update waits for.
+    """
+
+    top: np.ndarray  # [N] float64, longest chain of ops before this one, over the critical path
+    bottom: np.ndarray  # [N] float64, longest chain that begins with this op, itself included
+    slack: np.ndarray  # [N] float64, rest of the critical path; 0 for an op on the path
+    path_ns: int  # the critical path, at least 1
+
+
+def op_levels(problem: Problem) -> Levels:
+    """Both levels of every op (Kwok & Ahmad 1999); all are 0 where a step takes no time."""
+    top, bottom = problem.op_graph.top_level_ns, problem.op_graph.bottom_level_ns
+    longest_ns = int(bottom.max(initial=0))
+    path_ns = max(longest_ns, 1)
+    return Levels(top / path_ns, bottom / path_ns, (longest_ns - top - bottom) / path_ns, path_ns)
 
 
 def adjacency(graph: UnitGraph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -119,7 +133,7 @@ def whole_shares(weights: np.ndarray) -> list[int]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps what METIS prints about odd graphs, from C, off the user's terminal."""
+    """Keeps what METIS prints about odd graphs off the user's terminal."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -154,8 +168,7 @@ class Groups:
     problem: Problem
     # [U] int32 in [0, G]; G for a unit of no group, which stays on its first legal device.
     group_of_unit: np.ndarray
-    # [G, D] bool, at least one True in each row: where some unit of a group may be. Where the groups are of one kind,
-    # that is where all its units may be.
+    # [G, D] bool, at least one True in each row: where some unit of a group may be; all its units, of one kind.
     legal: np.ndarray
 
     @staticmethod
@@ -222,8 +235,7 @@ class Groups:
     ) -> np.ndarray:
         """[G] int32 devices: the fastest of K plans [K, U] once every group is on one device; the first if none fits.
 
-        A plan that is scattered over neighbors is nothing that groups can say: it may be the fastest and the worst to
-        begin with. ``simulate`` gives seconds [B] of placements [B, U], and whether each fits.
+        ``simulate`` gives seconds [B] of placements [B, U], and whether each fits.
         """
         device_of_group = self.project(plans)
         runtime_s, fits = simulate(self.expand(device_of_group))
@@ -307,8 +319,7 @@ class LegalityClasses:
     """Units by the devices that they may run on, so that whatever is decided for several units is legal for all."""
 
     class_of_unit: np.ndarray  # [U] int32; -1 where there is one legal device and so nothing to decide
-    # [C, D] bool, at least two devices a row, C >= 1. Where no unit has a choice there is one class without units, of
-    # all devices.
+    # [C, D] bool, at least two devices a row. Where no unit has a choice there is one class of none, on all devices.
     legal: np.ndarray
 
     @property
@@ -329,11 +340,9 @@ def legality_classes(allowed: np.ndarray) -> LegalityClasses:
 
 
 def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Groups:
-    """Groups of the units that have a choice: each legality class cut into its share of groups.
+    """Groups of the units that have a choice: each legality class cut into its share of groups, by one of ``KINDS``.
 
-    A min cut keeps a weight gradient, which only an update waits for, with the activation that it reads; over such
-    groups no plan is better than 0.76 of one device on Inception-V3 and two K40. Split by slack they allow 0.67. There
-    are at most ``num_groups``, or a group for each class; some may be left without units. ``kind`` is one of ``KINDS``.
+    There are at most ``num_groups``, or a group for each class; some may be left without units.
     """
     classes = legality_classes(problem.allowed)
     class_of_group = group_shares(classes.units_of_class, num_groups)
@@ -362,8 +371,7 @@ def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Group
 def ordered_groups(problem: Problem, num_groups: int | None) -> Groups:
     """Groups of all units in the order of use: ``unit_groups``, or each unit by itself where there is no number.
 
-    Units with one legal device are a group for each such device, of which nothing is decided: what others read from
-    there is seen like everything else.
+    Units with one legal device are a group for each such device, of which nothing is decided.
     """
     if num_groups is None:
         keys = np.where(problem.allowed.sum(axis=1) > 1, np.arange(problem.num_units), -1)
@@ -388,8 +396,7 @@ def cut_by_plans(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def group_shares(units_of_class: np.ndarray, num_groups: int) -> np.ndarray:
     """[G'] int32 class of each group, ascending: groups shared by the classes' numbers of units [C]; each gets one.
 
-    A group holds units of one class alone, so what is legal for a group is legal for all of it. G' is less than
-    ``num_groups`` where there are fewer units than groups, and more where there are more classes.
+    G' is less than ``num_groups`` where there are fewer units than groups, and more where there are more classes.
     """
     classes = len(units_of_class)
     beyond_one = np.maximum(units_of_class - 1, 0)

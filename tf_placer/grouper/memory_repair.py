@@ -13,13 +13,10 @@ _RESERVE = 0.5  # of the memory that nothing needs, where outputs are counted, w
 class MemoryRepair:
     """Moves units off overfull devices; units that fit stay.
 
-    Largest units first, because the small ones find room between them (first fit decreasing, Johnson 1973): units
-    whose sizes are within a factor of two are one class, and in a class they are taken in a given order, so that what
-    stays and what goes are runs of it. What has to go goes to the devices that the placement uses anyway, the roomiest
-    first, and then to others, the fastest first. Units that need no memory go with the one before them.
-
-        repair = MemoryRepair(problem, need_bytes, order)
-        device_of_unit = repair(device_of_unit)
+    Largest units first (first fit decreasing, Johnson 1973): those whose sizes are within a factor of two are one
+    class, in which they are taken in a given order, so that what stays and what goes are runs of it. What has to go
+    goes to the devices that the placement uses anyway, the roomiest first, and then to others, the fastest first. Units
+    that need no memory go with the one before them.
     """
 
     def __init__(
@@ -28,8 +25,7 @@ class MemoryRepair:
         """Sorts the units into classes.
 
         A unit takes ``need_bytes`` [U] of its device's memory; in ``order`` [U] neighbors are near each other. Of the
-        memory that nothing needs every device keeps the share ``reserve`` free for what is not counted, such as copies
-        that are sent: a device that is full to the brim cannot run anything.
+        memory that nothing needs every device keeps the share ``reserve`` free for what is not counted.
         """
         self._problem = problem
         self.need_bytes = need_bytes.astype(np.int64)  # [U], what each unit takes

@@ -11,11 +11,8 @@ class GraphSage(snt.Module):
 
     h_N(v) = max over neighbors u of sigmoid(W h_u + b);   h_v <- relu(W' [h_v, h_N(v)] + b')
 
-    Departures: producers and consumers are two sets of neighbors with weights of their own, because
-    work flows one way; all neighbors are aggregated, not a sample. The maximum over no neighbors is
-    0, below any other.
-
-    Time and memory are linear in edges and nodes. Maxima do not depend on the order of the edges.
+    Departures: producers and consumers are two sets of neighbors with weights of their own; all neighbors are
+    aggregated, not a sample. The maximum over no neighbors is 0. Maxima do not depend on the order of the edges.
     """
 
     def __init__(self, width: int, layers: int):
@@ -45,8 +42,6 @@ class GraphConvolution(snt.Module):
     """GCN (Kipf & Welling 2017) of Mars (Lan et al. 2021, section 3).
 
     X <- ReLU(A (X W + b)),   A = D^-1/2 (edges + edges reversed + I) D^-1/2,   D the degrees of what stands in brackets
-
-    Work and memory are linear in nodes and edges. Neither number is a part of the weights.
     """
 
     def __init__(self, width: int, layers: int, name: str | None = None):
@@ -82,8 +77,7 @@ class DeepGraphInfomax(snt.Module):
 
     logit_v = h_v . W s + b,   s = sigmoid(mean_v h_v) of the original graph
 
-    An encoder learns to tell a graph from the same graph with its nodes shuffled: how nodes fit
-    their surroundings, without labels and placements.
+    An encoder learns to tell a graph from the same graph with its nodes shuffled, without labels and placements.
     """
 
     def __init__(self, width: int):
@@ -118,13 +112,12 @@ _MASKED = -1e9
 class SegmentAttention(snt.Module):
     """Layers of attention over nodes in the order in which they are needed (GO: Zhou et al. 2020, section 3.2).
 
-    Transformer-XL's recurrence (Dai et al. 2019) without positions, which graph embeddings carry:
-    each segment of S nodes attends to itself and to the segment before in the layer below, to which
-    no gradient flows. So L layers look back over L segments, and time is linear in V. All segments
-    of a layer are computed at once.
+    Transformer-XL's recurrence (Dai et al. 2019) without positions, which graph embeddings carry: each segment of S
+    nodes attends to itself and to the segment before in the layer below, to which no gradient flows. So L layers look
+    back over L segments, and time is linear in V.
 
-    The graph as a whole scales the input of every layer: c(g) * x (section 3.3). Departure: layers
-    normalize their input (pre-norm), so that depth needs no warm-up of the learning rate.
+    The graph as a whole scales the input of every layer: c(g) * x (section 3.3). Departure: layers normalize their
+    input (pre-norm), so that depth needs no warm-up of the learning rate.
     """
 
     def __init__(self, width: int, layers: int, heads: int, head_width: int, inner_width: int, segment: int):

@@ -31,9 +31,8 @@ class DeviceScorer(snt.Module):
 
     e_d = row_e(number_d) + tanh(MLP(features_d));  k_d = row_k(number_d) + W features_d / sqrt(K);  u_d = state . k_d
 
-    Keys are linear in the weights. With a learned layer on both sides of the product, all groups
-    went to one device together before any two were told apart: of Inception-V3 on k40x2, three of
-    three seeds still sat there after 20,000 evaluations.
+    Keys are linear in the weights: with a learned layer on both sides of the product, all groups went to one device
+    together before any two were told apart.
     """
 
     def __init__(self, rows: int, embedding_width: int, state_width: int, name: str | None = None):
@@ -64,8 +63,7 @@ class ProjectedLstm(snt.RNNCore):
 
     gates i, f, g, o = x + W h + b;  c = sigmoid(f + 1) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
 
-    Inputs are projected outside of the loop, for all steps at once; rows of a small table are
-    looked up as products.
+    Inputs are projected outside of the loop, for all steps at once.
     """
 
     def __init__(self, hidden_width: int, name: str | None = None):
@@ -126,15 +124,13 @@ class _Steps(NamedTuple):
     legal: tf.Tensor  # [S, c, D]
 
 
-def attended(query: tf.Tensor, memory: tf.Tensor, present: tf.Tensor | None = None) -> tf.Tensor:
+def attended(query: tf.Tensor, memory: tf.Tensor, present: tf.Tensor) -> tf.Tensor:
     """[..., R, H] sum_j softmax(query . memory_j / sqrt(H))_j memory_j: content attention (Luong et al. 2015).
 
     Of a query [..., R, H] over a memory [..., S, H]; ``present`` [..., 1, S] bool masks padding.
     """
     score = tf.linalg.matmul(query, memory, transpose_b=True) / memory.shape[-1] ** 0.5
-    if present is not None:
-        score = masked.masked(score, present)
-    return tf.linalg.matmul(tf.nn.softmax(score), memory)
+    return tf.linalg.matmul(tf.nn.softmax(masked.masked(score, present)), memory)
 
 
 class Seq2SeqPlacer(snt.Module):
@@ -147,14 +143,15 @@ class Seq2SeqPlacer(snt.Module):
       score_j = (W_s state) . memory_j / sqrt(H)            content attention over the steps
       logits_g = C tanh(u / T) + row_g,  u_d = [state, sum_j softmax(score)_j memory_j] . key_gd
 
-    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of
-    the encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the
-    current group (the papers leave finding it to the attention); the content score is Luong et
-    al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and
-    devices are embedded by their features (``DeviceScorer``), so that the weights hold for any
-    cluster. With several groups a step there are fewer steps, and the groups of a step are drawn
-    independently. With ``group_rows`` each group has logits of its own, which learn as fast as a
-    table without a network.
+    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of the encoder has
+    H / 2, so that memory has H; the decoder also reads memory_s, which the papers leave to the attention; the content
+    score is Luong et al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and devices
+    are embedded by their features (``DeviceScorer``). The groups of a step are drawn independently. With ``group_rows``
+    each group has logits of its own, which learn as fast as a table without a network.
+
+    With a ``segment`` (Mars: Lan et al. 2021, section 3) the S steps are cut into segments of L: the encoder reads each
+    by itself, all at once, and attention is over the steps of the current one, so that time is linear in the length of
+    a sequence. The decoder begins with the state in which the encoder leaves the first.
     """
 
     def __init__(
@@ -165,6 +162,7 @@ class Seq2SeqPlacer(snt.Module):
         temperature: float,
         groups_per_step: int = 1,
         group_rows: int = 0,
+        segment: int = 0,
     ):
         """Creates the layers.
 
@@ -174,6 +172,7 @@ class Seq2SeqPlacer(snt.Module):
           tanh_constant, temperature: C, which bounds the logits to [-C, C], and T.
           groups_per_step: c.
           group_rows: most groups, for logits of each; 0 for none.
+          segment: groups of a segment, rounded up to whole steps; 0: the sequence is one segment.
         """
         super().__init__()
         if hidden_width % 2:
@@ -189,7 +188,7 @@ class Seq2SeqPlacer(snt.Module):
         gates, states = (groups_per_step * width * hidden_width for width in (4, 2))
         self._read_device = snt.Linear(gates, with_bias=False, name="read_device")
         self._query = snt.Linear(hidden_width, with_bias=False, name="query")
-        self._groups_per_step = groups_per_step
+        self._groups_per_step, self._segment_steps = groups_per_step, -(-segment // groups_per_step)
         self._scorer = DeviceScorer(device_rows, hidden_width, states, name="devices")
         self._rows = snt.Embed(group_rows, device_rows, name="group_rows") if group_rows else None
         self.hidden_width = hidden_width
@@ -215,12 +214,9 @@ class Seq2SeqPlacer(snt.Module):
         logits_noise: tf.Tensor,
         seed: tf.Tensor,
     ) -> Decoded:
-        """Draws K ``samples`` for each grouping of embeddings [M, G, F]; shapes are static.
-
-        ``logits_noise``, broadcastable to [M, K, G, D], is added to the logits.
-        """
+        """Draws K ``samples`` for each grouping [M, G, F], with noise that broadcasts to [M, K, G, D]."""
         count, per_step = groups.shape[1], self._groups_per_step
-        steps = self._steps_of(count)
+        steps = -(-count // per_step)
         encoded = self._encode(groups, choices, samples)
         shape = [groups.shape[0], samples]
         # All noise in one op, outside the loop.
@@ -232,10 +228,8 @@ class Seq2SeqPlacer(snt.Module):
             gates = memory_gates + self._device_gates(tf.reshape(action + 1, [-1, per_step]), encoded)
             output, state = self._decoder(gates, state)
             scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
-            addends = _Steps(
-                added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
-            )
-            logits = self._logits(scores, addends)
+            addends = added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
+            logits = self._logits(scores, _Steps(*addends))
             action = masked.largest(logits + gumbel[:, :, step])
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
 
@@ -261,11 +255,11 @@ class Seq2SeqPlacer(snt.Module):
     ) -> Decoded:
         """Teacher forcing: the logits under which ``actions`` [M, K, G] would be drawn.
 
-        All inputs of the decoder are known, so the loop holds its recurrence alone; attention and
-        scores are computed for all steps at once.
+        The loop holds the decoder's recurrence alone; attention and scores are of all steps at once.
         """
         groupings, samples, count = actions.shape
-        steps, per_step = self._steps_of(count), self._groups_per_step
+        per_step = self._groups_per_step
+        steps = -(-count // per_step)
         encoded = self._encode(groups, choices, samples)
         padded = tf.pad(actions, [[0, 0], [0, 0], [0, steps * per_step - count]])
         by_step = tf.reshape(padded, [groupings, samples, steps, per_step])
@@ -281,14 +275,10 @@ class Seq2SeqPlacer(snt.Module):
         added = self._added(choices, logits_noise, count)
         return Decoded(actions, self._by_group(self._logits(scores, added), count))
 
-    def _steps_of(self, groups: int) -> int:
-        """S."""
-        return -(-groups // self._groups_per_step)
-
     def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
         """A tensor with axes S, c in the place of an axis G; padding is 0."""
         shape, per_step = by_group.shape.as_list(), self._groups_per_step
-        steps, padding = self._steps_of(shape[axis]), [[0, 0]] * len(shape)
+        steps, padding = -(-shape[axis] // per_step), [[0, 0]] * len(shape)
         padding[axis] = [0, steps * per_step - shape[axis]]
         return tf.reshape(tf.pad(by_group, padding), [*shape[:axis], steps, per_step, *shape[axis + 1 :]])
 
@@ -337,74 +327,22 @@ class Seq2SeqPlacer(snt.Module):
             devices=devices,
         )
 
-    def _remember(self, sequence: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
-        """Encodes the steps [S, M, c H]: [M, S, H], and the state [M, H] that the decoder begins with."""
-        outputs, states = [], []
-        # Loops, not unrolled graphs: with 64 groups tracing the unrolled update took 40 s.
-        for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
-            inputs = tf.reverse(read(sequence), [0]) if backward else read(sequence)
-            output, state = snt.dynamic_unroll(encoder, inputs, encoder.initial_state(sequence.shape[1]))
-            outputs.append(tf.reverse(output, [0]) if backward else output)
-            states.append(state)
-        memory = tf.transpose(tf.concat(outputs, axis=2), [1, 0, 2])
-        return memory, tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
-
-    def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
-        """[M, R, H] attention of queries [M, R, H] to the memory [M, S, H].
-
-        The queries are of one ``step``, and R is K; or of all steps of each sample, and R is K S.
-        """
-        del step  # each step attends to all
-        return attended(query, memory)
-
-    def _scores(self, states: tf.Tensor, encoded: _Encoded, step: tf.Tensor | None = None) -> tf.Tensor:
-        """[M, R, c, D] unbounded scores of the devices in decoder states [M, R, H]; see ``_contexts``."""
-        context = self._contexts(self._query(states), encoded.memory, step)
-        key = encoded.devices.key
-        by_position = tf.reshape(key, [key.shape[0], self._groups_per_step, 2 * self.hidden_width])
-        return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)
-
-    def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
-        """Bounds the scores, adds rows and noise, and masks."""
-        bounded = self._tanh_constant * tf.tanh((scores + added.prior_logits) / self._temperature)
-        return masked.masked(bounded + added.rows + added.noise, added.legal)
-
-
-class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
-    """Segment-level sequence to sequence model (Lan et al. 2021, section 3).
-
-    As ``Seq2SeqPlacer``, but the S steps are cut into segments of L. The bidirectional LSTM reads
-    each segment by itself, all at once, and attention is over the steps of the current segment. The
-    decoder's state passes from one segment to the next, with all decisions before. The time is
-    linear in the length of a sequence, not quadratic.
-
-    The decoder begins with the state in which the encoder leaves the first segment.
-    """
-
-    def __init__(
-        self,
-        device_rows: int,
-        hidden_width: int,
-        tanh_constant: float,
-        temperature: float,
-        segment: int,
-        groups_per_step: int = 1,
-    ):
-        """As ``Seq2SeqPlacer``, with the number of groups in a ``segment``, rounded up to whole steps."""
-        super().__init__(device_rows, hidden_width, tanh_constant, temperature, groups_per_step)
-        self._segment_steps = -(-segment // groups_per_step)
+    def _segments_of(self, steps: int) -> tuple[int, int]:
+        """L, and the number of segments."""
+        length = min(self._segment_steps or steps, steps)
+        return length, -(-steps // length)
 
     def _remember(self, sequence: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
         """Encodes the steps [S, M, c H]: [M, S, H], and the state [M, H] that the decoder begins with."""
         steps, groupings, width = sequence.shape
-        length = min(self._segment_steps, steps)
-        segments = -(-steps // length)
+        length, segments = self._segments_of(steps)
         padded = tf.pad(sequence, [[0, segments * length - steps], [0, 0], [0, 0]])
         by_segment = tf.transpose(tf.reshape(padded, [segments, length, groupings, width]), [1, 0, 2, 3])
         by_segment = tf.reshape(by_segment, [length, segments * groupings, width])
         rest = steps - (segments - 1) * length  # of the last segment, which may be shorter
         lengths = tf.repeat([*[length] * (segments - 1), rest], groupings)
         outputs, states = [], []
+        # Loops, not unrolled graphs: with 64 groups tracing the unrolled update took 40 s.
         for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
             inputs = tf.reverse_sequence(read(by_segment), lengths, 0, 1) if backward else read(by_segment)
             begin = encoder.initial_state(segments * groupings)
@@ -417,10 +355,12 @@ class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
         return memory[:, :steps], state
 
     def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
-        """[M, R, H] attention of queries [M, R, H] to the segments of their steps; see ``Seq2SeqPlacer``."""
+        """[M, R, H] attention of queries [M, R, H] to the segments of their steps in the memory [M, S, H].
+
+        The queries are of one ``step``, and R is K; or of all steps of each sample, and R is K S.
+        """
         groupings, steps, width = memory.shape
-        length = min(self._segment_steps, steps)
-        segments = -(-steps // length)
+        length, segments = self._segments_of(steps)
         padding = [0, segments * length - steps]
         padded = tf.pad(memory, [[0, 0], padding, [0, 0]])
         by_segment = tf.reshape(padded, [groupings, segments, length, width])
@@ -438,3 +378,15 @@ class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
         context = tf.reshape(context, [groupings, segments, samples, length, width])
         context = tf.reshape(tf.transpose(context, [0, 2, 1, 3, 4]), [groupings, samples, -1, width])
         return tf.reshape(context[:, :, :steps], [groupings, samples * steps, width])
+
+    def _scores(self, states: tf.Tensor, encoded: _Encoded, step: tf.Tensor | None = None) -> tf.Tensor:
+        """[M, R, c, D] unbounded scores of the devices in decoder states [M, R, H]; see ``_contexts``."""
+        context = self._contexts(self._query(states), encoded.memory, step)
+        key = encoded.devices.key
+        by_position = tf.reshape(key, [key.shape[0], self._groups_per_step, 2 * self.hidden_width])
+        return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)
+
+    def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
+        """Bounds the scores, adds rows and noise, and masks."""
+        bounded = self._tanh_constant * tf.tanh((scores + added.prior_logits) / self._temperature)
+        return masked.masked(bounded + added.rows + added.noise, added.legal)

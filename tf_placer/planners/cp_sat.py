@@ -33,10 +33,9 @@ class Window:
     tail_ns: np.ndarray  # [N', D] what must follow the op outside
 
     def description(self) -> dict[str, Any]:
-        """Plain lists, for the process of the solver.
+        """Plain lists, for the solver's process.
 
-        Of each tensor also (source, target, channel, ns to send, to cross, to hand over and receive) of each link, in
-        whole ns.
+        Of each tensor (source, target, channel, ns to send, to cross, to hand over and receive) of each link, too.
         """
         problem, cluster = self.problem, self.problem.cluster
         position = {op: index for index, op in enumerate(self.ops.tolist())}
@@ -172,11 +171,10 @@ class CpSatConfig(Settings):
 class CpSat(Resumable):
     """CP-SAT looks for plans in a relaxed model (``window_model``), and what times them has the last word.
 
-    In that model orders are free, so a plan takes as long in the simulator or longer. On a small program the solver
-    looks for plans that take less than the best known one and have not been tried: a logic-based Benders decomposition
-    (Hooker & Ottosson 2003). Where none are left, the best is the simulator's optimum, and is proposed from then on. On
-    a large program a stretch of the best plan's step is placed anew, all else fixed, and kept if it is no slower
-    (large-neighborhood search, Shaw 1998); nothing is proven.
+    On a small program it looks for plans that take less there than the best known one and have not been tried: a
+    logic-based Benders decomposition (Hooker & Ottosson 2003). Where none are left, the best is the simulator's
+    optimum, and is proposed from then on. On a large program a stretch of the best plan's step is placed anew, all else
+    fixed, and kept if it is no slower (large-neighborhood search, Shaw 1998); nothing is proven.
     """
 
     _KEPT: ClassVar[dict[str, type]] = {

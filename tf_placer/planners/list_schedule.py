@@ -22,8 +22,8 @@ _MOST_GAPS = 64
 class Schedule:
     """State of a list schedule: devices of units, arrival times of outputs, free times of devices and channels, room.
 
-    The first op of a unit that is decided decides for its unit. A variable's read opens the step and says nothing, so
-    a unit that has only run such ops yet (``waits``) goes with its first reader.
+    The first op of a unit that is decided decides for its unit. A unit that has only run a variable's read yet
+    (``waits``) goes with its first reader.
 
         schedule = Schedule(problem, need_bytes, room_bytes, devices)
         for op in order:  # any topological order
@@ -49,7 +49,6 @@ class Schedule:
         """Nothing is decided yet.
 
         Args:
-          problem: what is scheduled.
           need_bytes, room_bytes: [U] what each unit takes of its device's memory, [D] what devices are filled up to.
           devices: to choose from, the fastest first; what may be on none of them, or finds no room, goes elsewhere.
           gaps: an op may start in a gap between earlier ones, of each device the last 64; else after all of them.
@@ -68,7 +67,8 @@ class Schedule:
         self._channel = cluster.channel_of_link().tolist()
         self._room = room_bytes.tolist()
         self._streams: list[list[float]] = [[0.0] * streams for streams in cluster.streams().tolist()]
-        self._gaps: list[list[tuple[float, float]]] | None = [[] for _ in cluster.devices] if gaps else None
+        self._gaps: list[list[tuple[float, float]]] = [[] for _ in cluster.devices]
+        self._most_gaps = _MOST_GAPS if gaps else 0
         self._queues = queues
         self._channel_free: dict[int, float] = {}
         self._arrival: dict[tuple[int, int], float] = {}
@@ -148,19 +148,18 @@ class Schedule:
         cost = self._cost[op][device]
         if cost:
             start, gap = self._slot(device, start, cost)
-            gaps = None if self._gaps is None else self._gaps[device]
+            gaps = self._gaps[device]
             if gap < 0:
                 idle_since = heapq.heapreplace(self._streams[device], start + cost)
-                if gaps is not None and idle_since < start:
+                if idle_since < start:
                     bisect.insort(gaps, (start, idle_since))
-            elif gaps is not None:
+            else:
                 end, begin = gaps.pop(gap)
                 if begin < start:
                     bisect.insort(gaps, (start, begin))
                 if start + cost < end:
                     bisect.insort(gaps, (end, start + cost))
-            if gaps is not None:
-                del gaps[:-_MOST_GAPS]
+            del gaps[: max(len(gaps) - self._most_gaps, 0)]
         self._end[op] = start + cost
         return self._end[op]
 
@@ -195,7 +194,7 @@ class Schedule:
     def _slot(self, device: int, ready: float, cost: float) -> tuple[float, int]:
         """The earliest start of an op that takes time, and the gap used, -1 for none."""
         best, gap = max(ready, self._streams[device][0]), -1
-        gaps = [] if self._gaps is None else self._gaps[device]
+        gaps = self._gaps[device]
         for position in range(bisect.bisect_left(gaps, (ready + cost, 0.0)), len(gaps)):
             end, begin = gaps[position]
             start = max(begin, ready)
@@ -247,12 +246,10 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
     """A list schedule by earliest finish time (HEFT, Topcuoglu, Hariri & Wu 2002), under memory limits.
 
     Ops are taken by their upward rank, the longest way to the end of the step with mean transfers. The first op of a
-    unit decides where the unit goes: where that op would end first, counting what has to cross before, among the
-    devices that still have room.
+    unit decides where the unit goes: where that op would end first, among the devices that still have room.
 
-    Departures from HEFT: in the rank an op takes its time on its fastest device, because a mean with a slow host in it
-    says little; nothing is inserted into earlier gaps, so it is linear in edges times devices; transfers wait for their
-    channel; and beside a schedule on all devices there is one on those that are at most twice as slow as the fastest.
+    Departures from HEFT: in the rank an op takes its time on its fastest device; nothing is inserted into earlier gaps;
+    transfers wait for their channel; and a second schedule is on devices at most twice as slow as the fastest alone.
     """
     order = np.argsort(-problem.op_graph.bottom_level_with_transfers_ns, kind="stable")
     every, quick = fastest_devices(problem), alike_devices(problem)
@@ -289,9 +286,9 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
 
         rank(i) = mean_d time(i, d) + max over readers j of (mean transfer(i, j) + rank(j))
 
-    Means are over the devices that an op may run on and over all links. As in the paper any number of tensors cross at
-    once. Departures: the first op of a unit decides for its unit, a variable goes with its first reader, a device
-    without room is left out, and of each device the last 64 gaps are kept.
+    Means are over the devices that an op may run on and over all links; any number of tensors cross at once.
+    Departures: the first op of a unit decides for its unit, a variable goes with its first reader, a device without
+    room is left out, and of each device the last 64 gaps are kept.
     """
     graph = problem.op_graph
     rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
@@ -314,11 +311,7 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     """PEFT (Arabnejad & Barbosa 2014, list scheduling by an optimistic cost table), for units and within memory.
 
     Of the ready ops the one with the greatest mean cost in ``optimistic_cost_table`` is taken, and goes where its end
-    and its entry of the table add up to least; it may start in a gap that earlier ones left. As in the paper any number
-    of tensors cross at once. Departures are those of ``heft``.
-
-    The table is optimistic: it sees the longest way to the end of the step, with every op where that is best, and not
-    that units bind ops, that devices and links are busy, or what fits.
+    and its entry of the table add up to least. Gaps, transfers and departures are those of ``heft``.
     """
     table = optimistic_cost_table(problem)
     allowed = problem.allowed[problem.unit_of_op]

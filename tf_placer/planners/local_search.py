@@ -11,7 +11,7 @@ import numpy as np
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.grouper.groups import Groups, unit_slack
+from tf_placer.grouper.groups import Groups, costliest_ops, op_levels
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
@@ -29,11 +29,10 @@ _MOST = 2**20
 class LocalSearchConfig(Settings):
     """Settings for drawing and accepting moves."""
 
-    # Searches side by side in the simulator, a thread each, of which the best counts; 0: one on each core that the
-    # process may use. On an evaluator that is no simulator there is one.
+    # Searches side by side in the simulator, a thread each; 0: one on each core that the process may use. On an
+    # evaluator that is no simulator there is one.
     chains: int = setting(0, least=0, most=_MOST)
-    # L: a move is accepted if no slower than the search was L rounds ago. More rounds end later at better plans.
-    late: int = setting(200, least=1, most=_MOST)
+    late: int = setting(200, least=1, most=_MOST)  # L: a move is accepted if no slower than L rounds ago
     largest_piece: float = setting(0.25, least=0, most=1)  # the most units that one move takes, of all
     swaps: float = setting(0.3, least=0, most=1)  # probability that a piece of as many units comes back
     # Probability that a piece grows over units of one kind: others wait for them, or they may wait (weight gradients).
@@ -50,40 +49,23 @@ _TOWARDS = 0.8  # that such a piece goes to the device at the other end, and not
 _MASK = 2**64 - 1
 
 
-@dataclasses.dataclass
-class RandomBits:
-    """splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
+def random_state(seed: int, stream: int) -> int:
+    """State in [0, 2^64) of one of many independent generators of a seed (splitmix64, tf_placer/ops/cc/random_bits.h).
 
-    The C++ op draws alike (random_bits.h), so that the two can be compared.
+    It is what two of them, in turn, draw of the numbers (Steele, Lea & Flood 2014).
     """
 
-    state: int  # all of it, in [0, 2^64)
-
-    @staticmethod
-    def of(seed: int, stream: int) -> RandomBits:
-        """One of many independent generators of a seed: its state is what two of them, in turn, make of the numbers."""
-        return RandomBits(RandomBits(RandomBits(seed & _MASK).next() ^ stream).next())
-
-    def next(self) -> int:
-        """64 bits."""
-        self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
-        z = self.state
+    def drawn(state: int) -> int:
+        z = (state + 0x9E3779B97F4A7C15) & _MASK
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
         return z ^ (z >> 31)
 
-    def below(self, count: int) -> int:
-        """A whole number in [0, count)."""
-        return (self.next() * count) >> 64
-
-    def chance(self, chance: int) -> bool:
-        """True with probability chance / 2^32."""
-        return self.next() >> 32 < chance
+    return drawn(drawn(seed & _MASK) ^ stream)
 
 
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
-_TRIES = 8  # units that are drawn until one fits
 _SLACK = 0.05  # a unit has slack when it can wait longer than this share of the critical path
 
 
@@ -91,6 +73,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
     """Tables from which moves on a problem are drawn."""
     graph = unit_graph(problem)
     neighbors = local_edges(problem, graph).neighbors("both")
+    slack = op_levels(problem).slack[costliest_ops(problem)]
     work_ns = problem.work_ns()
     work = work_ns + max(int(work_ns.sum()) // len(work_ns) // _IDLE_WORK, 1)
     largest = max(config.largest_piece * problem.num_units, 2.0)
@@ -108,7 +91,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         # Log-uniform, from one unit to the largest piece.
         piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
         allowed=problem.allowed,
-        kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
+        kind_of_unit=(slack > _SLACK).astype(np.int32),
         part_of_unit=part_of_unit,
         copies=copies,
         turned=turned,
@@ -124,89 +107,6 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
 def chance(probability: float) -> int:
     """Probability in units of 2^-32."""
     return round(probability * 2**32)
-
-
-class Moves:
-    """Draws moves, as the C++ does (tf_placer/ops/cc/moves.h)."""
-
-    def __init__(self, tables: MoveTables) -> None:
-        self._tables = tables
-        parts = np.split(tables.neighbors, tables.neighbor_offset[1:-1])
-        self._neighbors = [part.tolist() for part in parts]
-
-    def draw(self, device_of_unit: np.ndarray, random: RandomBits) -> np.ndarray:
-        """[U] int32, one move away from a placement [U]; the same where no unit of the piece may move."""
-        tables = self._tables
-        units, devices = tables.allowed.shape
-        moved: np.ndarray = np.array(device_of_unit, np.int32)
-        if devices == 1 or units == 0:
-            return moved
-        size = int(tables.piece_sizes[random.below(len(tables.piece_sizes))])
-        one_kind = random.chance(tables.kind_chance)
-        for _ in range(_TRIES):
-            first, target = self._first(device_of_unit, random)
-            source = int(device_of_unit[first])
-            around = (source + 1 + np.arange(devices - 1)) % devices
-            elsewhere = around[tables.allowed[first, around]]
-            if len(elsewhere):
-                break
-        else:
-            return moved
-        is_towards = target != source and random.chance(tables.towards_chance)
-        if not (is_towards and tables.allowed[first, target]):
-            target = int(elsewhere[random.below(len(elsewhere))])
-        piece = self._piece(device_of_unit, first, size, one_kind)
-        moved[piece[tables.allowed[piece, target]]] = target
-        parts = tables.copies.shape[1]
-        if parts and random.chance(tables.copies_chance):
-            # The copies of the piece's units go along, as far as they are in no piece and may be there.
-            together, pieces = random.chance(tables.together_chance), set(piece.tolist())
-            for unit in piece[tables.allowed[piece, target]].tolist():
-                part = int(tables.part_of_unit[unit])
-                for target_part, copy in enumerate(tables.copies[unit].tolist() if part >= 0 else ()):
-                    if copy < 0 or copy in pieces:
-                        continue
-                    to = target if together else int(tables.turned[target, (target_part - part) % parts])
-                    if to != moved[copy] and tables.allowed[copy, to]:
-                        moved[copy] = to
-                        pieces.add(copy)
-        elif random.chance(tables.swap_chance):
-            for _ in range(_TRIES):
-                unit, _ = self._first(device_of_unit, random)
-                if device_of_unit[unit] == target:
-                    back = self._piece(device_of_unit, unit, size, one_kind)
-                    moved[back[tables.allowed[back, source]]] = source
-                    break
-        return moved
-
-    def _first(self, device_of_unit: np.ndarray, random: RandomBits) -> tuple[int, int]:
-        """A unit to grow from, and the device at the other end of its crossing edge, or its own."""
-        tables = self._tables
-        if random.chance(tables.crossing_chance):
-            devices = device_of_unit[tables.edges]
-            crossing = np.flatnonzero(devices[:, 0] != devices[:, 1])
-            if len(crossing):
-                edge, end = crossing[random.below(len(crossing))], random.below(2)
-                return int(tables.edges[edge, end]), int(devices[edge, 1 - end])
-        drawn = random.below(int(tables.work_before[-1]))
-        unit = int(np.searchsorted(tables.work_before[1:], drawn, side="right"))
-        return unit, int(device_of_unit[unit])
-
-    def _piece(self, device_of_unit: np.ndarray, first: int, size: int, one_kind: bool) -> np.ndarray:
-        """Up to ``size`` units of one device, and of one kind, around one of them, in breadth-first order."""
-        here = device_of_unit == device_of_unit[first]
-        if one_kind:
-            here &= self._tables.kind_of_unit == self._tables.kind_of_unit[first]
-        piece = {first: None}
-        queue = [first]
-        for unit in queue:
-            for neighbor in self._neighbors[unit]:
-                if len(piece) >= size:
-                    return np.fromiter(piece, np.int64)
-                if neighbor not in piece and here[neighbor]:
-                    piece[neighbor] = None
-                    queue.append(neighbor)
-        return np.fromiter(piece, np.int64)
 
 
 _CHAINS = 2
@@ -228,12 +128,9 @@ class WholeLayers:
 def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 0) -> WholeLayers | None:
     """Puts every layer on one device: where most of its time is in ``plan``, then better by a short local search.
 
-    Units that may not be where the others of their layer are, such as those that stay on the host, do not count: what
-    is whole is the rest. The search is of layers, within memory, and also begins at every single device. It simulates
-    ``SECOND`` ops. What the plan decides beyond devices counts for its step time alone.
-
-    Returns:
-      None where no plan of whole layers that fits in memory was found.
+    Units that may not be where the others of their layer are do not count. The search is of layers, within memory, and
+    also begins at every single device. It simulates ``SECOND`` ops. What the plan decides beyond devices counts for its
+    step time alone. None where no plan of whole layers that fits was found.
     """
     groups = Groups.of(problem, layer_of_unit(problem, layers))
     coarse = groups.coarse_problem()
@@ -262,7 +159,7 @@ _DRAWN = 16
 def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     """[K, U] int32 distinct legal placements: ``start`` [U] or [K, U], constructed ones, and random blocks.
 
-    List schedules, which take seconds in a large program, are among them only where no more than one start is given.
+    List schedules, which take seconds in a large program, are among them where only one start is given.
     """
     begins = np.atleast_2d(np.asarray(start, np.int32))
     schedules = (list_schedule, heft, peft) if len(np.unique(begins, axis=0)) == 1 else ()
@@ -291,9 +188,8 @@ class Burst:
 class SimulatedLocalSearch:
     """Chains of ``LocalSearch``, side by side and without Python between their rounds.
 
-    Each chain proposes, simulates and decides in C++, on a thread of its own, and stops a simulation as soon as it is
-    known that the move will not be accepted. Chains know nothing of each other: chain i of a seed is the same however
-    many there are. Evaluation k is of chain k modulo C, so that it does not matter in how many bursts they are made.
+    Each chain proposes, simulates and decides in C++, on a thread of its own, and stops a simulation once the move
+    cannot be accepted. Chain i of a seed is the same however many there are. Evaluation k is of chain k modulo C.
     """
 
     def __init__(
@@ -308,7 +204,7 @@ class SimulatedLocalSearch:
         self._orders, tables = simulator.orders, move_tables(problem, config)
         self._search = ChainSearch(self._orders, tables, problem.cluster.capacity_bytes())
         number = config.chains or len(os.sched_getaffinity(0))
-        states = [RandomBits.of(seed, chain).state for chain in range(number)]
+        states = [random_state(seed, chain) for chain in range(number)]
         self._chains = Chains.starting(start, config.late, states)
 
     def advance(self, evaluations: int) -> Burst:
@@ -347,27 +243,27 @@ def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
 class LocalSearch(Resumable):
     """Moves one connected piece at a time to another device, by late acceptance (Burke & Bykov 2017).
 
-    A move is kept if it is no slower than where the search is, or than where it was L rounds before: it may go
-    through slower placements for a while, and is stuck less often than one that only descends.
+    A move is kept if it is no slower than where the search is, or than where it was L rounds before.
 
-    A piece is grown breadth first over units of one device, up to a size that is drawn log-uniformly, from one unit to
-    a branch with its gradients and variables: a single unit that leaves its neighbors only adds messages. Some moves
-    bring a piece of as many units back in exchange (Kernighan & Lin 1970): where devices share the work evenly, one
-    piece alone makes one of them the slower.
+    A piece is grown breadth first over units of one device, up to a size that is drawn log-uniformly: a single unit
+    that leaves its neighbors only adds messages. Some moves bring a piece of as many units back in exchange (Kernighan
+    & Lin 1970): where devices share the work evenly, one piece alone makes one of them the slower.
 
-    It is one chain of ``SimulatedLocalSearch``, decision by decision: for evaluators that are no simulators, and what
-    the fast one is tested against.
+    It is one chain of ``SimulatedLocalSearch``, decision by decision, for evaluators that are no simulators.
     """
 
     _KEPT: ClassVar[dict[str, type]] = {"device_of_unit": np.int32, "runtime_s": float, "_late_s": np.float64}
-    _KEPT |= {"_rounds": int, "_random_bits": RandomBits}
+    _KEPT |= {"_rounds": int, "_random_bits": int}
 
     def __init__(
         self, problem: Problem, config: LocalSearchConfig, start: np.ndarray, seed: int, chain: int = 0
     ) -> None:
         """Proposes the placement ``start`` [U] first; as chain ``chain`` of a seed."""
-        self._moves = Moves(move_tables(problem, config))
-        self._random_bits = RandomBits.of(seed, chain)
+        # It draws one move at a time: where everything fits, and nothing is too slow, the simulator accepts each.
+        everything_fits = np.full(problem.num_devices, NEVER)
+        orders = SimulatedEvaluator(problem).orders
+        self._moves = ChainSearch(orders[:1], move_tables(problem, config), everything_fits)
+        self._random_bits = random_state(seed, chain)
         self.device_of_unit = np.array(start, np.int32)
         self.runtime_s = float("inf")
         self._late_s = np.full(config.late, np.inf)  # a ring
@@ -377,7 +273,11 @@ class LocalSearch(Resumable):
         """[1, U] int32: the start, then a legal placement one move away from the current one."""
         if self._rounds == 0:
             return self.device_of_unit[np.newaxis]
-        return self._moves.draw(self.device_of_unit, self._random_bits)[np.newaxis]
+        chain = Chains.starting(self.device_of_unit, 1, [self._random_bits])
+        chain.rounds[:] = 1  # the first one would time the start
+        moved, _ = self._moves.advance(chain, [1])
+        self._random_bits = int(moved.counts[0, 3]) & _MASK
+        return moved.device_of_unit
 
     def tell(self, decisions: Decisions, times: Round) -> None:
         """Accepts the fastest of the placements unless slower than now and than L rounds ago."""

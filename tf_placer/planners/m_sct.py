@@ -9,7 +9,7 @@ import dataclasses
 import heapq
 import logging
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -29,9 +29,9 @@ class EarliestStart:
     device. Each device has two heaps of ready ops, those whose inputs are there when it is free and those whose inputs
     come later; arrivals are computed anew when an op comes to the top, because they only grow while channels fill.
 
-    Favorite children (``favorite_children``): while the favorite of what a device ran last is not placed, the device
-    stays awake for it until the time at which its input could be anywhere, and takes another op only from then on, or
-    from when that op's inputs could be anywhere (Hanen & Munier 1995).
+    While the favorite (``favorite_children``) of what a device ran last is not placed, the device stays awake for it
+    until its input could be anywhere, and takes another op only from then on, or from when that op's inputs could be
+    anywhere (Hanen & Munier 1995).
     """
 
     def __init__(
@@ -89,35 +89,30 @@ class EarliestStart:
     def _soonest(self, device: int) -> tuple[float, float, int] | None:
         """Start, key and op of what a device can start first."""
         free, now, later = self._schedule.free_ns(device), self._now[device], self._later[device]
-        while later and (later[0][0] <= free or not self._is_current(later[0][2], device)):
+        while self._drops_stale(later, device) and later[0][0] <= free:
             _, key, op = heapq.heappop(later)
-            if self._is_current(op, device):
-                heapq.heappush(now, (key, op))
-            else:
-                self._drop(op)
-        while now:
+            heapq.heappush(now, (key, op))
+        while self._drops_stale(now, device):
             key, op = now[0]
-            if not self._is_current(op, device):
-                heapq.heappop(now)
-                self._drop(op)
-                continue
             ready = self._schedule.ready_ns(op, device)
             if ready <= free:
                 return free, key, op
             heapq.heappop(now)
             heapq.heappush(later, (ready, key, op))
         # No op's inputs are there yet.
-        while later:
+        while self._drops_stale(later, device):
             arrival, key, op = later[0]
-            if not self._is_current(op, device):
-                heapq.heappop(later)
-                self._drop(op)
-                continue
             ready = self._schedule.ready_ns(op, device)
             if ready <= arrival:
                 return max(ready, free), key, op
             heapq.heapreplace(later, (ready, key, op))
         return None
+
+    def _drops_stale(self, heap: list[Any], device: int) -> bool:
+        """Drops first ops that can no longer go to a device from one of its heaps; False if none is left."""
+        while heap and not self._is_current(heap[0][-1], device):
+            self._drop(heapq.heappop(heap)[-1])
+        return bool(heap)
 
     def _is_current(self, op: int, device: int) -> bool:
         """True if an op could still go to a device."""
@@ -292,14 +287,12 @@ class MSctConfig(Settings):
 def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) -> np.ndarray:
     """m-SCT of Baechi (Jeon et al. 2020): ``m_etf`` with each op's favorite child beside the op.
 
-    A linear program with as many devices as ops says which reader should be beside each op
-    (``favorite_children``). A device that has run an op stays awake for its favorite, and takes something else only
-    when the favorite could be anywhere (``EarliestStart``).
+    A linear program with as many devices as ops says which reader should be beside each op (``favorite_children``), on
+    the assumption that crossing takes no longer than computing. A device that has run an op stays awake for its
+    favorite (``EarliestStart``).
 
-    Beside what ``m_etf`` departs in: larger graphs are cut into windows; and an awake device looks only at the op that
-    it would take next, not for another one that is urgent.
-
-    The program assumes that crossing takes no longer than computing (small communication times).
+    Departures beside those of ``m_etf``: larger graphs are cut into windows, and an awake device looks only at the op
+    that it would take next.
     """
     favorites = favorite_children(problem, config.window_edges, config.limit_s)
     if favorites.left_out:
@@ -329,10 +322,7 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     room, on those. Transfers wait for their channel, as Baechi's do for their device.
 
     Departures: the first op of a unit decides for its unit where Baechi fuses before, a variable goes with its first
-    reader, an op that costs nothing goes where its inputs are first, and where rooms are too small at the end units
-    are moved (``MemoryRepair``).
-
-    It sees one op ahead: neither how long an op takes where it would start, nor what waits for it.
+    reader, an op that costs nothing goes where its inputs are first, and units are moved off full devices.
     """
     return scheduled(problem, alike_devices(problem), lambda schedule: EarliestStart(problem, schedule).run())
 
@@ -354,10 +344,9 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
 
         (what all units need) / D + (what the largest unit needs)
 
-    Baechi's devices are alike, so D counts the fastest and those at most twice as slow, or all devices where those are
-    too small together. Units need what is likely (``repairs``). Departures: no device is filled beyond its memory, and
-    what finds no room, or no kernel, goes where both are (``MemoryRepair``). ``topological_fill`` has shares in
-    proportion to memory, and tries several.
+    D counts the fastest devices and those at most twice as slow, or all where those are too small together. Units need
+    what is likely (``repairs``). Departures: no device is filled beyond its memory, and what finds no room, or no
+    kernel, goes where both are (``MemoryRepair``).
     """
     order = order_of_use(problem)
     certain, likely = repairs(problem, order)

@@ -15,17 +15,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
-from tf_placer.planners.local_search import (
-    Burst,
-    LocalSearch,
-    LocalSearchConfig,
-    RandomBits,
-    chains_of,
-    chains_state,
-    chance,
-    cheap_starts,
-    move_tables,
-)
+from tf_placer.planners import local_search
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -54,8 +44,7 @@ class MemeticConfig(Settings):
     setback: float = setting(0.01, least=0, most=1)
     # Probability that a piece grows from the critical path, in proportion to what its ops and transfers take.
     path: float = setting(0.4, least=0, most=1)
-    # Moves drawn for each that is simulated: a small trained network says which is likely to make the step faster.
-    draws: int = setting(8, least=1, most=1024)
+    draws: int = setting(8, least=1, most=1024)  # moves drawn for each that is simulated (``edit_weights``)
     uniform: float = setting(0.6, least=0, most=1)  # probability of one alone
 
 
@@ -106,11 +95,11 @@ class SimulatedMemetic:
     Then turns of units and short ones of the finest groups alternate. Groups are cut where two chains differ, so chains
     cross over by what does not make them slower (memetic search: Moscato 1989). A chain left behind goes on from the
     fastest. Each turn begins with a new history for late acceptance, a little above where the chain is. Turns and
-    histories begin short, and are twice as long after a turn of units that gained (Burke & Bykov 2017); after one that
-    gained nothing all chains but the fastest begin at another start, and histories twice as far above.
+    histories are twice as long after a turn of units that gained (Burke & Bykov 2017); after one that gained nothing
+    all chains but the fastest begin at another start, and histories twice as far above.
 
-    Some moves begin on the critical path of the chain's plan. Of several (``draws``) a small network, trained on other
-    steps (``edit_weights``), chooses the one to simulate. Turns are counted in evaluations, whatever the bursts.
+    Some moves begin on the critical path. Of several (``draws``) a small network, trained on other steps
+    (``edit_weights``), chooses the one to simulate. Turns are counted in evaluations, whatever the bursts.
     """
 
     def __init__(
@@ -131,7 +120,7 @@ class SimulatedMemetic:
         self._seed = seed
         self._simulator = simulator
         self._weights = _NO_WEIGHTS if config.draws == 1 else edit_weights() if weights is None else weights
-        self._starts = cheap_starts(problem, start, seed)
+        self._starts = local_search.cheap_starts(problem, start, seed)
         self._given = len(np.unique(np.atleast_2d(start), axis=0))
         self._start_ns = np.full(len(self._starts), NEVER)
         # Levels worth a turn, well below the units: what repeats, then numbers of min-cut parts.
@@ -156,7 +145,7 @@ class SimulatedMemetic:
         self._best_ns: np.ndarray
         self._take_starts()
 
-    def advance(self, evaluations: int) -> Burst:
+    def advance(self, evaluations: int) -> local_search.Burst:
         """Judges so many placements more, all chains together."""
         left, ns_per_s = evaluations, 1e9 * len(self._simulator.orders)  # times are sums over the orders
         while left:
@@ -179,7 +168,7 @@ class SimulatedMemetic:
             self._made += count
             left -= count
         rows, best_ns = self._with_fastest_start()
-        return Burst(rows, np.where(best_ns == NEVER, np.inf, best_ns / ns_per_s), evaluations)
+        return local_search.Burst(rows, np.where(best_ns == NEVER, np.inf, best_ns / ns_per_s), evaluations)
 
     def _with_fastest_start(self) -> tuple[np.ndarray, np.ndarray]:
         """The chains' best plans and the fastest start, and their times in nanoseconds."""
@@ -192,7 +181,7 @@ class SimulatedMemetic:
         state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
         state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
         if self._turn:
-            state.update(unit=self._level.unit, **chains_state(self._chains, "chains_"))
+            state.update(unit=self._level.unit, **local_search.chains_state(self._chains, "chains_"))
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -202,7 +191,7 @@ class SimulatedMemetic:
         for name, kind in _ARRAYS.items():
             setattr(self, f"_{name}", np.array(state[name], kind))
         if self._turn:
-            self._chains = chains_of(state, "chains_")
+            self._chains = local_search.chains_of(state, "chains_")
             self._level = self._level_of(np.array(state["unit"], np.int32))
 
     def _turn_length(self) -> int:
@@ -276,7 +265,9 @@ class SimulatedMemetic:
         number, unit = len(self._best), self._level.unit
         rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
         rows[:, unit] = self._best
-        states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
+        states = [
+            local_search.random_state(self._seed, self._turn * number + chain) for chain in range(number)
+        ]
         bits = np.array(states, np.uint64).view(np.int64)
         counts = np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1)
         late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
@@ -298,10 +289,10 @@ class SimulatedMemetic:
             for order in self._simulator.orders
         ]
         tables = dataclasses.replace(
-            move_tables(coarse, LocalSearchConfig()),
-            path_chance=chance(self._config.path),
+            local_search.move_tables(coarse, local_search.LocalSearchConfig()),
+            path_chance=local_search.chance(self._config.path),
             draws=self._config.draws,
-            uniform_chance=chance(self._config.uniform),
+            uniform_chance=local_search.chance(self._config.uniform),
             scorer_weights=self._weights,
         )
         level = _Level(ChainSearch(orders, tables, coarse.cluster.capacity_bytes()), unit)
@@ -315,8 +306,8 @@ SPEC = MethodSpec(
     kind=Kind.IMPROVING,
     summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
     # An evaluator that is no simulator makes too few evaluations for levels and several chains.
-    build=lambda problem, config, start, seed: LocalSearch(
-        problem, LocalSearchConfig(chains=1, late=config.late), start, seed
+    build=lambda problem, config, start, seed: local_search.LocalSearch(
+        problem, local_search.LocalSearchConfig(chains=1, late=config.late), start, seed
     ),
     config=MemeticConfig,
     build_inside=SimulatedMemetic,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
-from tf_placer.planners.local_search import Burst, LocalSearchConfig, RandomBits, chance, move_tables
+from tf_placer.planners.local_search import Burst, LocalSearchConfig, chance, move_tables, random_state
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import Problem
 
@@ -162,7 +162,7 @@ class OrderSearch:
         setbacks = self._generator.choice(_SETBACKS, len(self._best)) * min(1, self._late / self._long)
         self._turn, self._made = self._turn + 1, 0
         number = len(self._best)
-        states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
+        states = [random_state(self._seed, self._turn * number + chain) for chain in range(number)]
         best = Decisions.joined(self._best)
         assert best.priority_of_op is not None
         late_ns = (self._best_ns * (1 + setbacks)).astype(np.int64)

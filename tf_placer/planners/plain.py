@@ -83,10 +83,8 @@ def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 
 
     Every colocation unit goes to the first GPU where all of its ops have a kernel there, else to the first CPU; without
     a GPU to the first device. Then its two rules for ops that are units by themselves: one that waits for nothing goes
-    with its readers where those are on one device, and one that only looks at a shape goes with what it reads.
-
-    Further GPUs stay idle, and where the first is too small, the row [1, U] says so. Unlike the placer it sees the
-    graph without what TensorFlow folds before a step.
+    with its readers where those are on one device, and one that only looks at a shape goes with what it reads. The row
+    [1, U] may exceed memory. Unlike the placer it sees the graph without what TensorFlow folds before a step.
     """
     types, host = [device.type for device in problem.cluster.devices], problem.cluster.host
     kinds = sorted(range(len(types)), key=lambda device: types[device] != "GPU")
@@ -125,10 +123,8 @@ def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     These are the rules of the papers (Mirhoseini et al. 2017): each LSTM layer on a device, attention and softmax with
     the last one, and contiguous runs of layers for convolutional networks. A stage is what the program's author named
     (``Item.stages``), with its gradients. What has no stage goes with the neighbour that it shares most bytes with.
-    Where no stage is known, the topological order of units is cut into runs of equal work.
-
-    Departures: a plan that does not fit is changed as little as possible until its variables do, once counting what
-    stays and once counting outputs too (``MemoryRepair``).
+    Where no stage is known, the topological order of units is cut into runs of equal work. Departure: plans are
+    repaired (``MemoryRepair``).
     """
     slow = slowness(problem)
     devices = np.flatnonzero(slow <= _AS_FAST * slow.min())
@@ -195,8 +191,7 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
 
     m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
     the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
-    brim before the next; what units need is once what is certain, once what is likely (``repairs``); and units larger
-    than the room that is left go where room is (``MemoryRepair``). A row may exceed the capacity.
+    brim before the next; by certain needs and by likely ones (``repairs``).
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []
@@ -245,10 +240,8 @@ def static_mapping(problem: Problem, graph: UnitGraph, devices: np.ndarray, shar
     """Maps units onto devices so that little crosses far, each device loaded by its share (Pellegrini & Roman 1996).
 
     The program runs in a process of its own, because the library ends the process that it is in when it dislikes
-    something. Times and bytes are weights; links are distances, of a byte that crosses. It is run with a fixed seed.
-
-    Units with one device stay on it. Returns [U] int32 positions in ``devices`` [K], whose ``shares`` [K] of the work
-    sum to 1.
+    something. Times and bytes are weights; links are distances, of a byte that crosses. Units with one device stay on
+    it. Returns [U] int32 positions in ``devices`` [K], whose ``shares`` [K] of the work sum to 1.
 
     Raises:
       InputError: Scotch is not installed.
@@ -340,9 +333,6 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
 
     Once over the accelerators and once over all devices; a device's share of the work goes with its speed. What may
     not be where its part is, or has no room there, is moved (``MemoryRepair``).
-
-    It knows nothing of the order of ops: a min cut may put one half of a chain behind the other, so that devices take
-    turns.
     """
     graph, device_sets = unit_graph(problem), [accelerators(problem), usable_devices(problem)]
     split = lambda devices, shares: min_cut_partition(problem, graph, len(devices), shares)  # noqa: E731
@@ -398,13 +388,10 @@ SCOTCH_SPEC = MethodSpec(
 class RandomBlocks(Resumable):
     """Draws placements by cutting the breadth-first order of units into random blocks.
 
-    Independent devices for thousands of units are always terrible, so a fair random search draws
-    the number of blocks log-uniformly from 1 to U, the devices in use by a coin for each (a random
-    single one when all coins say no), and a device for each block from those.
-
-    Where a device cannot hold what it has drawn, the units that have to go fill the others in that order
-    (``MemoryRepair``); what fits stays. Certain needs (``repairs``) count in every draw, likely ones in two of three,
-    once with room to spare.
+    Independent devices for thousands of units are always terrible, so the number of blocks is drawn log-uniformly from
+    1 to U, the devices in use by a coin for each (a random single one when all coins say no), and a device for each
+    block from those. Rows are repaired (``MemoryRepair``) in that order: by certain needs in every draw, by likely ones
+    in two of three, once with room to spare.
     """
 
     _KEPT: ClassVar[dict[str, type]] = {"_drawn": int, "_generator": np.random.Generator}

@@ -66,7 +66,7 @@ class Best:
 class Resumable:
     """Base of a method whose state is attributes, named in ``_KEPT`` with the types that they are made with again.
 
-    Of an array that is the type of the numbers; an object with one value has the value in ``state``.
+    Of an array that is the type of the numbers.
     """
 
     _KEPT: ClassVar[Mapping[str, Any]] = {}
@@ -76,8 +76,7 @@ class Resumable:
         state = {}
         for attribute, kind in self._KEPT.items():
             value = getattr(self, attribute)
-            is_generator = kind is np.random.Generator
-            value = value.bit_generator.state if is_generator else getattr(value, "state", value)
+            value = value.bit_generator.state if kind is np.random.Generator else value
             state[attribute.lstrip("_")] = copy.copy(value)
         return state
 

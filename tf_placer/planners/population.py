@@ -8,15 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.grouper.group_search import (
-    CONVERGED,
-    GroupedPlans,
-    children,
-    joined,
-    table_near,
-    toward_elites,
-)
-from tf_placer.planners.planner import Best, Resumable, Round
+from tf_placer.grouper import group_search
+from tf_placer.planners.planner import Resumable, Round
 from tf_placer.problem.problem import Problem
 
 _MOST = 2**20
@@ -29,12 +22,12 @@ class CoarseToFine(Resumable):
     """
 
     _KEPT: ClassVar[dict[str, type]] = {"_level": int, "_generator": np.random.Generator}
+    _KEPT |= {"_best": np.int32, "_best_s": float}
 
     def __init__(self, problem: Problem, parts: int, levels: int, seed: int) -> None:
-        self._plans = GroupedPlans(problem, parts, levels)
+        self._plans = group_search.GroupedPlans(problem, parts, levels)
         self._generator = np.random.default_rng(seed)
-        self._best = Best()
-        self._nothing = problem.everything_on(0)  # in place of a best plan
+        self._best, self._best_s = problem.everything_on(0), np.inf
         self._level = 0
         self._groups = self._plans.level(0)
 
@@ -45,22 +38,21 @@ class CoarseToFine(Resumable):
         return self._best_devices()
 
     def _best_devices(self) -> np.ndarray | None:
-        if not self._level or self._best.plan is None:
+        if not self._level or np.isinf(self._best_s):
             return None
-        return self._plans.devices_of(self._level, self._best.plan.device_of_unit[0])
+        return self._plans.devices_of(self._level, self._best)
 
-    def state(self) -> dict[str, Any]:
-        """As of ``Resumable``, and the best plan."""
-        plan, best = self._best.plan, {"best_s": self._best.runtime_s}
-        return {**super().state(), **best, "best": self._nothing if plan is None else plan.device_of_unit[0]}
+    def _take(self, times: Round) -> None:
+        """Keeps the fastest plan of a round if faster than the best."""
+        row = int(times.times_s.argmin())
+        if times.times_s[row] < self._best_s:
+            self._best = np.array(times.decisions.device_of_unit[row], np.int32)
+            self._best_s = float(times.times_s[row])
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave."""
         super().restore(state)
-        self._groups, self._best = self._plans.level(self._level), Best()
-        best: Any = np.array([state["best"]], np.int32)
-        best_s = np.array([state["best_s"]])
-        self._best.take(Round(best, best_s, np.isfinite(best_s)))
+        self._groups = self._plans.level(self._level)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +93,9 @@ class Brkga(CoarseToFine):
         if len(self._keys) > 1:
             mutants = round(config.mutants * config.population)
             count = config.population - self._elites - mutants
-            bred = children(self._keys, self._elites, count, config.bias, config.mutation, generator)
+            bred = group_search.children(
+                self._keys, self._elites, count, config.bias, config.mutation, generator
+            )
             self._offered = np.concatenate([generator.random((mutants, groups)), bred])
             return self._plans.rows(self._level, devices_of_keys(self._offered, self._groups.legal))
         # Random keys [P, G], each single device among them; near the best plan where there is one.
@@ -118,16 +112,16 @@ class Brkga(CoarseToFine):
 
     def tell(self, decisions: object, times: Round) -> None:
         """Joins the proposed plans to the elites; goes to finer groups where the elites agree."""
-        self._best.take(times)
+        self._take(times)
         elites, runtime_s = self._elites, times.times_s
-        self._keys, self._times = joined(
+        self._keys, self._times = group_search.joined(
             self._keys[:elites], self._times[:elites], self._offered, runtime_s, self._config.population
         )
         if not np.isfinite(self._times[:elites]).all():
             return
         elite = devices_of_keys(self._keys[:elites], self._groups.legal)
         counts = (elite[:, :, np.newaxis] == np.arange(int(elite.max()) + 1)).mean(axis=0)
-        if float(counts.max(axis=1).mean()) > CONVERGED:
+        if float(counts.max(axis=1).mean()) > group_search.CONVERGED:
             self._finer()
             self._keys, self._times = np.zeros((0, self._groups.count)), np.zeros(0)
 
@@ -183,7 +177,7 @@ class Cem(CoarseToFine):
         self._config = config
         super().__init__(problem, config.parts, config.levels, seed)
         self._rounds = 0
-        self._probability = table_near(self._groups.legal, None)
+        self._probability = group_search.table_near(self._groups.legal, None)
         self._drawn = np.zeros((0, 0), np.int64)  # [B, G]
         self._singles = 0  # of them that are single devices
 
@@ -204,16 +198,16 @@ class Cem(CoarseToFine):
         runtime_s = times.times_s
         if not np.isfinite(runtime_s).any():
             return
-        self._best.take(times)
+        self._take(times)
         # Single devices would draw the table to themselves before it has seen anything.
         begin = self._singles if np.isfinite(runtime_s[self._singles :]).any() else 0
         elites = max(1, round(self._config.elites * self._config.samples))
-        self._probability = toward_elites(
+        self._probability = group_search.toward_elites(
             self._probability, self._drawn[begin:], runtime_s[begin:], elites, self._config.smoothing
         )
-        if self._probability.max(axis=1).mean() > CONVERGED:
+        if self._probability.max(axis=1).mean() > group_search.CONVERGED:
             best_devices = self._finer()
-            self._probability = table_near(self._groups.legal, best_devices)
+            self._probability = group_search.table_near(self._groups.legal, best_devices)
 
 
 CEM_SPEC = MethodSpec(

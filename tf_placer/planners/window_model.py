@@ -22,8 +22,7 @@ class WindowModel:
 
     A device runs as many ops at once as it has streams, a channel one transfer, resident bytes fit. Orders are free,
     time that a device spends on sending and receiving delays the tensor and nothing else, and outputs need no memory.
-    So each schedule of the simulator is a solution, and the least time of all solutions is no more than that of any
-    placement: a lower bound.
+    So each schedule of the simulator is a solution, and the least time of all solutions is a lower bound.
     """
 
     def __init__(self, window: dict[str, Any], under_ns: int | None = None, early: bool = False) -> None:
@@ -85,9 +84,7 @@ class WindowModel:
         Args:
           forbidden: [K, U'] placements that are known already.
           hint: [U'] where to look first.
-          effort: deterministic seconds, of work and not of the clock.
-          seed: of the solver.
-          on_clock: ``effort`` is in seconds of the clock, on all cores.
+          effort: deterministic seconds of work, or ``on_clock`` seconds of the clock on all cores.
 
         Returns:
           ``devices`` [K, U'] of each better solution in turn; ``runtime_ns``, what the best takes in the model; and

@@ -95,19 +95,9 @@ def teach(
 ) -> list[Epoch]:
     """Shows a student each lesson once an epoch, in another order each time, with steps that become shorter.
 
-    The same call continues where a killed one stopped, at the end of its last epoch that was saved.
-
-    Args:
-      student: is changed.
-      lessons: what ``student.meets`` made of each problem, in the same order in each call.
-      held_out: the same of problems that are never taught.
-      epochs: in all; over them steps become shorter, down to a twentieth.
-      seed: of the order.
-      checkpoint: folder of this training.
-      show: called with each epoch when it ends.
-
-    Returns:
-      All epochs, with those of earlier calls.
+    The same call continues where a killed one stopped, at the end of its last epoch that was saved in the folder
+    ``checkpoint``. Lessons are what ``student.meets`` made of each problem, in the same order in each call, and
+    ``held_out`` the same of problems that are never taught. Returns all epochs, with those of earlier calls.
 
     Raises:
       InputError: no lesson, or a folder that holds another training, is damaged, in use or cannot be written to.
@@ -158,8 +148,7 @@ def kept_plans(
     """Good plans in which all units of a group are together; searched, or found by an earlier call.
 
     K ``searches`` of devices, with seeds from 0 on and so many evaluations each, and of levels for them
-    (``improved_levels``), which take longer, in a fiftieth as many. Tasks and levels are as in ``JointPlans``; the
-    folder has a file for each problem, grouping and budget.
+    (``improved_levels``) in a fiftieth as many. The folder has a file for each problem, grouping and budget.
 
     Raises:
       InputError: a file there is damaged, or there is nothing to be fused where fusion is a task.

@@ -13,16 +13,14 @@ from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer import workloads
 from tf_placer.agents.features import (
-    DEVICE_COLUMNS,
     DEVICE_NUMBERS,
     DEVICE_WIDTH,
     FIXED_WIDTH,
+    LEVEL_COLUMNS,
     NUM_TYPES,
     OP_TYPES,
     OTHER_TYPES,
-    RELATIVE_COLUMNS,
     RELATIVE_WIDTH,
-    UNIT_COLUMNS,
     GraphInputs,
     bounded_prior_logits,
     costliest_ops,
@@ -31,14 +29,25 @@ from tf_placer.agents.features import (
     draw_weights,
     graph_inputs,
     load_and_slowness,
-    op_levels,
     relative_features,
     type_numbers,
     unit_features,
 )
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.groups import Groups, op_levels
 from tf_placer.problem.unit_graph import unit_graph
+
+UNIT_COLUMNS = {"sizes": slice(0, 24), "producers": slice(24, 30), "consumers": slice(30, 36)}
+UNIT_COLUMNS |= {
+    name: slice(column, column + 1)
+    for column, name in enumerate(["top", "bottom", "slack", "work", "resident"], LEVEL_COLUMNS.start)
+}
+_RELATIVE = """top bottom slack work slowdown resident held in_time out_time in_degree out_degree choice
+    parallelism pressure message devices"""
+RELATIVE_COLUMNS = {name: column for column, name in enumerate(_RELATIVE.split())}
+_DEVICE = "flops memory_speed capacity streams launch newest_first latency bandwidth"
+DEVICE_COLUMNS = {"type": slice(0, 2)}
+DEVICE_COLUMNS |= {name: slice(column, column + 1) for column, name in enumerate(_DEVICE.split(), 2)}
 
 
 def test_every_name_is_there_once():

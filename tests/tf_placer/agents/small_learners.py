@@ -52,17 +52,11 @@ def warm_start_on(device: int, problem: Problem = PROBLEM) -> WarmStart:
 
 
 def small_learner(
-    method: str,
-    problem: Problem = PROBLEM,
-    device: int = 0,
-    policy: Any = None,
-    seed: int = 3,
-    **changes: Any,
+    method: str, problem: Problem = PROBLEM, device: int = 0, seed: int = 3, **changes: Any
 ) -> Any:
     """A learner that begins with everything on one device; ``changes`` are of its settings."""
     config = dataclasses.replace(SMALL[method], **changes)
-    given = {} if policy is None else {"policy": policy}
-    return methods.find(method).build(problem, config, warm_start_on(device, problem), seed, **given)
+    return methods.find(method).build(problem, config, warm_start_on(device, problem), seed)
 
 
 def weighted_devices(placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -91,6 +85,12 @@ def update(learner: Any, evaluate: Evaluate = weighted_devices) -> Proposal:
 def weights(module: Any) -> list[np.ndarray]:
     """Values of all trainable variables."""
     return [variable.numpy() for variable in module.trainable_variables]
+
+
+def copy_weights(source: Any, target: Any) -> None:
+    """Gives a module the trainable variables of another one, which may be of another problem."""
+    for variable, value in zip(target.trainable_variables, weights(source), strict=True):
+        variable.assign(value)
 
 
 def moved(module: Any, before: list[np.ndarray]) -> bool:

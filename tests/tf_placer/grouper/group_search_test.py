@@ -8,7 +8,7 @@ from tests.tf_placer.planners.full_devices import full_problem, loads, sized_clu
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.colocrl import ColocRlConfig, colocated_groups, tied_groups
 from tf_placer.agents.features import draw_weights
-from tf_placer.grouper.feed_forward import FeedForwardGrouper
+from tf_placer.agents.hdp_policy import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans, children, joined, table_near, toward_elites
 from tf_placer.grouper.memory_repair import MemoryRepair
 

@@ -25,11 +25,11 @@ from tf_placer.grouper.groups import (
     group_shares,
     legality_classes,
     min_cut_partition,
+    op_levels,
     ordered_groups,
     repeated_groups,
     slack_groups,
     unit_groups,
-    unit_slack,
 )
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -331,7 +331,7 @@ SIDE_BRANCH = problem_of([100, 100, 100, 40], [(0, 1), (1, 2), (0, 3)], 8)
 
 def test_slack_is_a_share_of_the_critical_path():
     # The path is 300 ns; through op 3 it is 100 + 40, so that it could wait 160.
-    np.testing.assert_allclose(unit_slack(SIDE_BRANCH), [0, 0, 0, 160 / 300])
+    np.testing.assert_allclose(op_levels(SIDE_BRANCH).slack, [0, 0, 0, 160 / 300])
 
 
 def test_what_can_wait_is_a_group_of_its_own():

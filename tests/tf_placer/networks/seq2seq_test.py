@@ -15,7 +15,6 @@ from tf_placer.networks.seq2seq import (
     DeviceChoices,
     DeviceScorer,
     ProjectedLstm,
-    SegmentSeq2SeqPlacer,
     Seq2SeqPlacer,
 )
 
@@ -42,8 +41,7 @@ CHOICES = choices_of()
 
 def placer_of(width=8, tanh_constant=5.0, temperature=10.0, seed=0, **more: Any):
     """One of segments if ``segment`` is given."""
-    kind = SegmentSeq2SeqPlacer if "segment" in more else Seq2SeqPlacer
-    placer = kind(ROWS, width, tanh_constant, temperature, **more)
+    placer = Seq2SeqPlacer(ROWS, width, tanh_constant, temperature, **more)
     placer.score(tf.zeros([1, 2, F]), choices_of(groups=2), tf.zeros([1, 1, 2], tf.int32), NO_NOISE)
     draw_weights(placer, seed)
     return placer

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.oracles.local_search import PythonLocalSearch, RandomBits
 from tests.tf_placer.planners.chains import drawn_problem, legal_start, tell
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
@@ -19,7 +20,6 @@ from tf_placer.ops.simulator import simulate
 from tf_placer.planners.local_search import (
     LocalSearch,
     LocalSearchConfig,
-    RandomBits,
     SimulatedLocalSearch,
     move_tables,
 )
@@ -177,7 +177,7 @@ def python_walk(problem, config, start, seed, chain, simulator, rounds):
 
     It is told whole nanoseconds, summed over the orders, so that none is lost.
     """
-    climber = LocalSearch(problem, config, start, seed, chain)
+    climber = PythonLocalSearch(problem, config, start, seed, chain)
     best, fastest = np.inf, start
     capacity = problem.cluster.capacity_bytes()
     for _ in range(rounds):
@@ -206,6 +206,21 @@ def check_equal(problem, config, start, seed, simulator, rounds=ROUNDS):
         np.testing.assert_array_equal(burst.device_of_unit[chain], fastest)
         assert burst.runtime_s[chain] == pytest.approx(best / 1e9 / len(simulator.orders), rel=1e-15)
     return state
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_move_at_a_time_is_drawn_as_in_python(seed):
+    """Whatever fits and whatever it takes: the times that both are told are random, and memory is short."""
+    rng = np.random.default_rng(300 + seed)
+    problem = drawn_problem(rng, memory=True)
+    start, config = legal_start(problem, rng), LocalSearchConfig(late=5, largest_piece=float(rng.random()))
+    ours, oracle = (kind(problem, config, start, seed) for kind in (LocalSearch, PythonLocalSearch))
+    for _ in range(60):
+        rows, runtime_s = ours.ask(np.inf), rng.random(1)
+        np.testing.assert_array_equal(rows, oracle.ask(np.inf))
+        for climber in (ours, oracle):
+            tell(climber, rows, runtime_s)
+    assert ours.state()["random_bits"] == oracle.state()["random_bits"]
 
 
 @pytest.mark.parametrize("seed", range(6))

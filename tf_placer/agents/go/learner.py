@@ -43,7 +43,6 @@ from tf_placer.agents.weights import (
     weights_path,
 )
 from tf_placer.base import arguments, masked
-from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
@@ -82,18 +81,7 @@ class GoLearner(PolicyLearner):
     A is the reward less the mean of all earlier trials of the graph, or standardized by batch.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: GoConfig,
-        warm_start: WarmStart,
-        seed: int,
-        policy: GoPolicy | MultiTaskPolicy | None = None,
-    ):
-        if policy is not None and policy.config.passes != config.passes:
-            raise InputError(
-                f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
-            )
+    def __init__(self, problem: Problem, config: GoConfig, warm_start: WarmStart, seed: int):
         nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         joint = JointPlans(nodes, tuple(config.tasks.split(",")), config.levels)
@@ -103,17 +91,16 @@ class GoLearner(PolicyLearner):
         if joint.leveled:
             begin = np.concatenate([begin[np.newaxis], joint.neutral])
         self._levels_are_taught = False
-        if policy is None:
-            policy, kind = made(config, seed)
-            if config.weights:
-                # Weights of all tasks, or those of the placement alone.
-                path = weights_path(config.weights, __file__)
-                if isinstance(policy, MultiTaskPolicy):
-                    self._levels_are_taught = weights_header(path).get("policy") == kind.policy
-                if self._levels_are_taught:
-                    restore_weights(path, kind, policy)
-                else:
-                    restore_weights(path, go_kind(policy.config), placement_of(policy))
+        policy, kind = made(config, seed)
+        if config.weights:
+            # Weights of all tasks, or those of the placement alone.
+            path = weights_path(config.weights, __file__)
+            if isinstance(policy, MultiTaskPolicy):
+                self._levels_are_taught = weights_header(path).get("policy") == kind.policy
+            if self._levels_are_taught:
+                restore_weights(path, kind, policy)
+            else:
+                restore_weights(path, go_kind(config), placement_of(policy))
         inputs = go_inputs(nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
@@ -281,14 +268,10 @@ class GoLesson(NamedTuple):
 class GoStudent(snt.Module):
     """Teaches a policy of GO to complete plans of which parts are missing; a ``Student``.
 
-    A part of the nodes of each plan, drawn anew each time and of any size, is removed, and the
-    policy predicts their devices (masked imitation; Devlin et al. 2019 for words). In half of the
-    lessons their devices are random instead of missing, like the beginning of a refinement. Numbers
-    of devices of a type are drawn anew, so that equal devices are treated alike, and that no number
-    stands for a part of the plan.
-
-    With further tasks (``MultiTaskPolicy``) it also predicts missing levels, given all devices of
-    the plan and its levels in the tasks before.
+    A part of the nodes of each plan, of any size, is removed, and the policy predicts their devices (masked imitation;
+    Devlin et al. 2019 for words). In half of the rows they are random instead of missing, as where a refinement begins.
+    Numbers of devices of a type are drawn anew, so that none stands for a part of the plan. With further tasks it also
+    predicts missing levels, given all devices of the plan and its levels in the tasks before.
     """
 
     def __init__(self, config: GoConfig, seed: int):
@@ -343,7 +326,7 @@ class GoStudent(snt.Module):
         """Nothing: each step has changed the policy."""
 
     def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
-        """Mean over the tasks that are taught."""
+        """Mean over the tasks."""
         numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
         inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
         plans = tf.repeat(lesson.plans, _REPEATS, axis=0)
@@ -373,8 +356,8 @@ def partly_hidden(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Decisions [B, V] int32 with a share missing, and [B, V] float32, 1 for the missing ones.
 
-    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing``, a
-    scalar or [V], is in the place of missing decisions, in the others any choice. Seeds are four.
+    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing`` stands for missing
+    decisions, in the others any choice. Seeds are four.
     """
     share_seed, missing_seed, choice_seed, nothing_seed = seeds
     rows = tf.shape(plans)[0]
@@ -434,10 +417,8 @@ def _likeliest_then_draws(
 def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0) -> Any:
     """Plans of an unseen graph by GO's taught policy (Zhou et al. 2020, section 4.4).
 
-    The likeliest placement, then drawn ones (``committed``). Where a device holds more than it can,
-    the largest units move to devices with room. They are [K, U] int32, distinct and legal, their
-    variables fit, and K <= B. With further tasks they are ``Decisions``: an order and fusion are
-    drawn for each.
+    The likeliest placement, then drawn ones (``committed``), repaired: [K, U] int32, distinct and legal, and their
+    variables fit. With further tasks they are ``Decisions``: an order and fusion are drawn for each.
 
     Raises:
       InputError: ``config.weights`` is no file of weights for such a policy.

@@ -10,18 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import (
-    DEVICE_NUMBERS,
-    NUM_TYPES,
-    RELATIVE_VERSION,
-    RELATIVE_WIDTH,
-    GraphInputs,
-    Mean,
-    draw_weights,
-    graph_inputs,
-    load_and_slowness,
-    one_device,
-)
+from tf_placer.agents import features
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
@@ -35,29 +24,22 @@ from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevi
 class GoConfig(Settings):
     """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4.
 
-    ``preset="paper"`` gives the paper's values, ``paper=`` below, as far as they are known and can
-    work; we could not check them against its text. One of Adam's steps at the printed learning rate
-    of 0.5 is longer than the weights, and it is not clear what its entropy weight of 0.5
-    multiplies: learning_rate 1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and segment 256 are
-    those of a published reproduction. The sizes of "ours" allow more updates in the same time.
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, as far as they are known and can work; we could not
+    check them against its text. The printed learning rate and entropy weight of 0.5 cannot be meant: learning_rate
+    1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and segment 256 are those of a published reproduction.
 
-    Departures without a setting: features of nodes are relative to the step
-    (``relative_features``), where the paper has shapes and numbers of neighbors; devices are scored
-    by their features, not by a softmax of fixed width; PPO clips each decision's ratio by itself,
-    because that of thousands together leaves the clip's range at once; rewards are relative to a
-    reference time; those in the docstrings of ``GraphSage`` and ``SegmentAttention``.
+    Departures without a setting: features of nodes are relative to the step (``relative_features``); devices are scored
+    by their features, not by a softmax of fixed width; PPO clips each decision's ratio by itself; rewards are relative
+    to a reference time; those of ``GraphSage`` and ``SegmentAttention``.
 
-    Further tasks begin with nothing decided, as in TensorFlow by itself: no order of ready ops, and
-    no clusters.
+    Further tasks begin with nothing decided: no order of ready ops, and no clusters.
     """
 
     # Decisions to make, one of ``TASKS``; others stay as they begin, without an order or clusters.
     tasks: str = setting(DEVICES, words=TASKS)
-    # Updates that a task has to itself, with the others as in the best plan; 0: all tasks in each update.
-    turn_updates: int = setting(0, least=0)
+    turn_updates: int = setting(0, least=0)  # that a task has to itself; 0: all tasks in each update
     levels: int = setting(8, paper=20, least=2)  # K, of priorities and fusion priorities
-    # Decisions are for units, or for groups: a reward says more of 160 decisions than of thousands.
-    granularity: str = setting("groups", paper="units", words=("groups", "units"))
+    granularity: str = setting("groups", paper="units", words=("groups", "units"))  # what decisions are for
     num_groups: int = setting(160, least=1)  # most groups, min-cut parts split by slack
     graph_width: int = setting(32, paper=128, least=1)  # of the graph embedding
     width: int = setting(32, paper=64, least=1)  # H, of the attention layers
@@ -65,8 +47,7 @@ class GoConfig(Settings):
     head_width: int = setting(16, paper=25, least=1)  # of queries, keys and values
     inner_width: int = setting(64, paper=256, least=1)  # of the feed-forward part
     segment: int = setting(64, paper=256, least=1)  # S, nodes that attend to each other and as many before
-    # T, of refinement, all of them drawn; the best placement has been refined before.
-    passes: int = setting(1, paper=3, least=1)
+    passes: int = setting(1, paper=3, least=1)  # T, of refinement, all of them drawn
     # Score devices by their contents, too, and by the neighbors there: tells equal devices apart.
     device_state: bool = setting(True, paper=False)
     # Input of the first pass: the best placement so far, the plan that the search begins with, nothing.
@@ -83,10 +64,9 @@ class GoConfig(Settings):
     standardize: bool = setting(True, paper=False)
     elite_share: float = setting(0.1, paper=0.0, least=0, most=1)  # of each batch; the policy imitates them
     failing_reward: float = setting(-2.0, paper=-10.0, below=0)  # of a placement that does not run
-    # File that `train` wrote, whose weights it begins with, "shipped" for those that come with
-    # tf_placer, or "" for new ones. With weights the first placements are made from nothing
-    # (``committed``), and so are an order and fusion where the file is of the same tasks and levels;
-    # refinement begins with the best. The method's row in the table has "shipped", a preset "".
+    # File that `train` wrote, "shipped" for the weights that come with tf_placer, or "" for new ones. With weights the
+    # first placements are made from nothing (``committed``), and so are an order and fusion where the file is of the
+    # same tasks and levels; refinement begins with the best. The method's row in the table has "shipped".
     weights: str = setting("", remedy=WEIGHTS_REMEDY)
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
@@ -120,17 +100,14 @@ NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
 
 
 class GoInputs(NamedTuple):
-    """A problem for ``GoPolicy``. Sizes U, E, V and D differ from problem to problem; widths do not.
+    """A problem for ``GoPolicy``. Sizes U, E, V and D differ from problem to problem; widths do not."""
 
-    It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
-    """
-
-    graph: GraphInputs  # of the units
+    graph: features.GraphInputs  # of the units
     node_of_unit: tf.Tensor  # [U] int32
     node_numbers: tf.Tensor  # [V, 3] float32, roots of a node's shares of all work and of all bytes
     legal: tf.Tensor  # [V, D] bool
-    reads: Mean  # over the nodes that a node reads, by bytes, and that it gives to
-    gives: Mean
+    reads: features.Mean  # over the nodes that a node reads, by bytes, and that it gives to
+    gives: features.Mean
     load: tf.Tensor  # [V, D, 2] float32, see ``load_and_slowness``
     slowness: tf.Tensor  # [V, D] float32
     fuses: tf.Tensor  # [V] bool, nodes with an op that XLA compiles
@@ -145,17 +122,17 @@ def go_inputs(nodes: Groups) -> GoInputs:
     problem = nodes.problem
     amounts = (problem.work_ns(), problem.resident_bytes, problem.held_bytes())
     numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
-    load, slowness = load_and_slowness(nodes)
+    load, slowness = features.load_and_slowness(nodes)
     backward = nodes.edges[:, ::-1]
     order = np.lexsort((backward[:, 1], backward[:, 0]))
     amount = nodes.edge_bytes.astype(np.float64) + 1e-3  # of empty tensors alone, equal shares
     return GoInputs(
-        graph=graph_inputs(problem, landmarks=0, seed=0),
+        graph=features.graph_inputs(problem, landmarks=0, seed=0),
         node_of_unit=tf.constant(nodes.group_of_unit),
         node_numbers=tf.constant(np.stack(numbers, axis=1), tf.float32),
         legal=tf.constant(nodes.legal),
-        reads=Mean.of(backward[order], amount[order], nodes.count),
-        gives=Mean.of(nodes.edges, amount, nodes.count),
+        reads=features.Mean.of(backward[order], amount[order], nodes.count),
+        gives=features.Mean.of(nodes.edges, amount, nodes.count),
         load=tf.constant(load),
         slowness=tf.constant(slowness),
         fuses=tf.constant(fusing(nodes)),
@@ -224,10 +201,8 @@ class GoPolicy(snt.Module):
 
     p(y^1 .. y^T | y^0) = prod_t prod_v p(y^t_v | y^(t-1))
 
-    **The chain is the action.** Every pass is drawn, kept and scored, and the last one is executed,
-    so the probability is that of exactly what was drawn, and the gradient is unbiased; that of the
-    last pass alone would be a sum over all chains that end there. One set of weights for all
-    passes. No size of a problem and no number of devices is in the weights.
+    **The chain is the action.** Every pass is drawn and scored, and the last one is executed: the probability of the
+    last pass alone would be a sum over all chains that end there.
     """
 
     def __init__(self, config: GoConfig, seed: int):
@@ -236,10 +211,10 @@ class GoPolicy(snt.Module):
         self.config = config
         self.num_steps = config.passes
         width = config.width
-        self._types = snt.Embed(NUM_TYPES, config.type_embedding, name="types")
+        self._types = snt.Embed(features.NUM_TYPES, config.type_embedding, name="types")
         self._encoder = GraphSage(config.graph_width, config.graph_layers)
         self._nodes = snt.Linear(width, name="nodes")
-        self._devices = DeviceScorer(DEVICE_NUMBERS, width, width)
+        self._devices = DeviceScorer(features.DEVICE_NUMBERS, width, width)
         self._around = snt.Linear(width, with_bias=False, name="around")
         self._attention = SegmentAttention(
             width, config.layers, config.heads, config.head_width, config.inner_width, config.segment
@@ -249,21 +224,21 @@ class GoPolicy(snt.Module):
             self._of_device = snt.Linear(width, with_bias=False, name="of_device")
             self._by_state = snt.Linear(1, with_bias=False, name="by_state")
         # Widths are the same for every problem: the layers can be made now.
-        units = tf.zeros([1, config.type_embedding + RELATIVE_WIDTH])
+        units = tf.zeros([1, config.type_embedding + features.RELATIVE_WIDTH])
         self._types(tf.constant([0]))
         graph = self._encoder(units, tf.zeros([0, 2], tf.int32))
         self._nodes(tf.zeros([1, config.graph_width + NODE_NUMBERS]))
         self._around(tf.zeros([1, 3 * width]))
         states = self._attention(tf.zeros([1, 1, width]), graph[0])
-        choices = one_device(1)
+        choices = features.one_device(1)
         self._devices.score(states, self._devices.embed(choices))
         if config.device_state:
             self._of_state(tf.zeros([1, width]))
             self._by_state(self._of_device(tf.zeros([1, DECIDED_WIDTH + width])))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         # One row of a table is read, not the mean of all rows.
         for rows in (*self._devices.trainable_variables, *self._types.trainable_variables):
-            if rows.shape[0] in (DEVICE_NUMBERS, NUM_TYPES):
+            if rows.shape[0] in (features.DEVICE_NUMBERS, features.NUM_TYPES):
                 rows.assign((rows.shape[0] / rows.shape[1]) ** 0.5 * rows)
         if config.device_state:
             self._by_state.w.assign(FAINT * self._by_state.w)
@@ -356,8 +331,8 @@ class GoPolicy(snt.Module):
 def kept_logits(stands: tf.Tensor, legal: tf.Tensor, probability: float) -> tf.Tensor:
     """[B, V, C] bonus of the current choice, which then stays with probability p if all other logits are equal.
 
-    That is log(p / q), where q is each other choice's share of 1 - p. ``stands`` [B, V, C] is 1 for
-    the current choice, all 0 where nothing is decided; p = 0 leans to nothing.
+    That is log(p / q), where q is each other choice's share of 1 - p; 0 for p = 0. ``stands`` [B, V, C] is 1 for the
+    current choice.
     """
     if not probability:
         return tf.zeros_like(stands)
@@ -377,28 +352,18 @@ _SHAPING = (
 def go_kind(config: GoConfig) -> PolicyKind:
     """The kind of a ``GoPolicy`` with these settings."""
     settings = {name: getattr(config, name) for name in _SHAPING}
-    versions = {"network": NETWORK_VERSION, "relative features": RELATIVE_VERSION}
+    versions = {"network": NETWORK_VERSION, "relative features": features.RELATIVE_VERSION}
     return PolicyKind(GoPolicy.__name__, versions, settings)
 
 
 def committed(
     policy: GoPolicy, inputs: GoInputs, count: int, steps: int, temperature: tf.Tensor, seed: tf.Tensor
 ) -> tf.Tensor:
-    """Placements from nothing by a taught policy, without rewards: nodes are decided a few at a time, the surest first.
+    """[B, V] int32 legal placements from nothing by a policy taught by ``GoStudent``, without rewards, in T steps.
 
-    In each step the policy gives devices for all nodes, and the decisions with the highest
-    probability are kept: few at first, when equal devices cannot be told apart yet (Chang et al.
-    2022, "MaskGIT", section 3.2, for images). Each node is decided once.
-
-    Args:
-      policy: taught by ``GoStudent``.
-      inputs: the problem.
-      count, steps: B, T.
-      temperature: scalar, of the draws; 0 takes the likeliest device, and all B are the same.
-      seed: [2] int32.
-
-    Returns:
-      [B, V] int32, legal.
+    In each step the policy gives devices for all nodes, and the decisions with the highest probability are kept: few at
+    first, when equal devices cannot be told apart yet (Chang et al. 2022, "MaskGIT", section 3.2, for images). A
+    ``temperature`` of the draws of 0 takes the likeliest device, and all B are the same.
     """
     choices = tf.reduce_sum(tf.cast(inputs.legal, tf.int32), axis=1)
     only = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
@@ -426,17 +391,13 @@ class MultiTaskPolicy(snt.Module):
 
     p(chain, l^1 .. l^L) = p(chain) prod_k prod_v p(l^k_v | devices, l^1 .. l^(k-1))
 
-    Each further task gives every node one of K levels (``JointPlans``). It shares the graph encoder
-    and the attention layers of the placement, which have no parameters for a task: their input
-    tells the task, the devices of all nodes, their levels in the tasks before it, and the current
-    levels in this and later tasks. A task has a row of its own, a row for each level, and its last
-    linear layer. As with devices, everything that is drawn is the action, and the probability is
-    exactly its own.
+    Each further task gives every node one of K levels (``JointPlans``). It shares the graph encoder and the attention
+    layers of the placement, whose input tells the task, the devices of all nodes, their levels in the tasks before it,
+    and the current levels in this and later tasks. A task has a row of its own, a row for each level, and its last
+    linear layer. Where only some steps are drawn, the decisions of the others stay.
 
-    Where only some steps are drawn, the decisions of the others stay, for certain.
-
-    A state is [1 + L, V]: a device of each node, and its level in each further task. ``placement``
-    is the policy for devices, whose weights may have been taught elsewhere.
+    A state is [1 + L, V]: a device of each node, and its level in each further task. ``placement`` is the policy for
+    devices, whose weights may have been taught elsewhere.
     """
 
     def __init__(self, config: GoConfig, seed: int):
@@ -517,10 +478,7 @@ class MultiTaskPolicy(snt.Module):
     def score_levels(
         self, inputs: GoInputs, begin: tf.Tensor, state: tf.Tensor, encoded: Encoded | None = None
     ) -> Scores:
-        """Log-probabilities and entropies [B, L, V] of the levels in states [B, 1 + L, V], given their devices.
-
-        ``begin`` [B, 1 + L, V] has the levels of a task before it is decided.
-        """
+        """[B, L, V] of the levels in states [B, 1 + L, V]; ``begin`` has those of a task before it is decided."""
         encoded = self.placement.encode(inputs) if encoded is None else encoded
         # All tasks at once, as additional samples.
         before = [_before(begin, state, task) for task in range(len(self._tasks))]
@@ -535,10 +493,9 @@ class MultiTaskPolicy(snt.Module):
     def completed(
         self, inputs: GoInputs, begin: tf.Tensor, devices: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        """[B, 1 + L, V] states with devices [B, V] and levels by a taught policy (``GoStudent``).
+        """[B, 1 + L, V] states with devices [B, V] and levels by a taught policy, which do not lean to ``begin``.
 
-        Nothing leans to the neutral levels of ``begin`` [1 + L, V]; a ``temperature`` [B] of 0 takes
-        the likeliest level.
+        A ``temperature`` [B] of 0 takes the likeliest level.
         """
         count, nodes = tf.shape(devices)[0], tf.shape(inputs.fuses)[0]
         noise = masked.gumbel(tf.stack([len(self._tasks), count, nodes, self.config.levels]), seed)
@@ -583,7 +540,7 @@ class _OfTasks(snt.Module):
         self.told(0, tf.zeros([1, tasks, 1], tf.int32))
         for task in range(tasks):
             self.logits(task, tf.zeros([1, 1, width]))
-        draw_weights(self, seed)
+        features.draw_weights(self, seed)
         # One row of a table is read, not the mean of all rows.
         for table in (self._tasks, *self._levels):
             table.embeddings.assign((table.embeddings.shape[0] / width) ** 0.5 * table.embeddings)

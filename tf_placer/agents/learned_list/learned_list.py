@@ -258,8 +258,7 @@ SPREAD = np.append(_OF_FEATURES, np.full(NUM_COEFFICIENTS - _OF_FEATURES.size, _
 class RuleSet(snt.Module):
     """R rules that are fast together: first the one that was written by hand, last the one that searches begin at.
 
-    A rule that spreads a program over all devices and a rule that keeps it on one are both good, and their mean is not:
-    so several are taught.
+    The mean of one that spreads a program over all devices and of one that keeps it on one is not good: so several.
     """
 
     def __init__(self) -> None:
@@ -305,8 +304,7 @@ class LearnedListStudent(snt.Module):
     A step searches one problem by cross-entropy, in turn from the last rule and from the problem's fastest one on. The
     last rule moves a part of the way to the end of its search (Reptile: Nichol, Achiam & Schulman 2018). The fastest
     rules of an epoch's searches are candidates for the others: each is tried on every problem, and those stay that are
-    fastest together, taken greedily (Hydra: Xu, Hoos & Leyton-Brown 2010). So the first placements of a new program are
-    by rules that differ, and one of them is near the end of its search.
+    fastest together, taken greedily (Hydra: Xu, Hoos & Leyton-Brown 2010).
     """
 
     tasks = ()
@@ -376,30 +374,21 @@ class LearnedList:
 
     Groups of units are placed one after the other, each on the device with the largest sum of features: its work, its
     contents, the traffic, when the group would be done, and where its like in other layers went. Coefficients depend on
-    the group and the problem. Features are of a device and not of its name, so any number of devices will do. The
-    cross-entropy method searches the coefficients and not the plan: a few hundred placements find the rule of this
-    program. It begins at the fastest of some rules that were good on other programs (``LearnedListStudent``). After
-    four batches every other one decides only a stretch of the step anew, by rules of the same distribution, and keeps
-    the rest of the fastest placement (large neighborhood search: Shaw 1998).
-
-    DOPPLER (2025) learns a rule over the state of a list schedule; evolution strategies (Salimans et al. 2017) search
-    the parameters of a policy.
+    the group and the problem. The cross-entropy method searches the coefficients and not the plan, from the fastest of
+    some rules on that were good on other programs (``LearnedListStudent``). After four batches every other one decides
+    only a stretch of the step anew, and keeps the rest of the fastest placement (large neighborhood search: Shaw 1998).
+    After DOPPLER (2025), which learns a rule over the state of a list schedule, and evolution strategies (Salimans et
+    al. 2017).
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        config: LearnedListConfig,
-        start: np.ndarray | None,
-        seed: int,
-        taught: RuleSet | None = None,
+        self, problem: Problem, config: LearnedListConfig, start: np.ndarray | None, seed: int
     ) -> None:
-        """Describes the problem, and takes given rules or the weights' ones; ``start`` is ignored."""
+        """Describes the problem, and takes the weights' rules; ``start`` is ignored."""
         del start
-        if taught is None:
-            taught = RuleSet()
-            if config.weights:
-                restore_weights(weights_path(config.weights, __file__), RULE_KIND, taught)
+        taught = RuleSet()
+        if config.weights:
+            restore_weights(weights_path(config.weights, __file__), RULE_KIND, taught)
         self._placer = ListPlacer(problem, config)
         self._taught = taught.rules.numpy()
         self._rules = Rules(self._taught[0], config.spread * SPREAD, config)

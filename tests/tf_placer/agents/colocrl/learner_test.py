@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.small_learners import SMALL, small_learner
+from tests.tf_placer.agents.small_learners import small_learner
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tf_placer.agents.colocrl import (
     ColocRlConfig,
@@ -17,7 +17,6 @@ from tf_placer.agents.colocrl import (
     group_embeddings,
 )
 from tf_placer.agents.features import NUM_TYPES, type_numbers
-from tf_placer.base.arguments import InputError
 
 # The paper's loss, small.
 PLAIN = {"preset": "paper", "elite_share": 0.0, "entropy_start": 0.0, "controllers": 2}
@@ -71,12 +70,6 @@ def test_ours_also_moves_to_the_best():
     advantage = (REWARD - REWARD.mean()) / REWARD.std()
     best = (log_prob[0] + log_prob[4]) / 2  # of -1 and -1.5
     assert loss == pytest.approx(-np.mean(advantage * log_prob) - best, rel=1e-4)
-
-
-def test_a_policy_for_other_groups_is_refused():
-    policy = ColocRlPolicy(dataclasses.replace(SMALL["colocrl"], max_groups=9), seed=0, groups=2)
-    with pytest.raises(InputError, match="policy is for 9 groups and problem 'arrays' for 8; give"):
-        small_learner("colocrl", policy=policy)
 
 
 CONFIG = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3)

@@ -27,9 +27,9 @@ PAPER = dataclasses.replace(
 )  # fmt: skip
 
 
-def learner_of(config=CONFIG, problem=PROBLEM, policy=None):
+def learner_of(config=CONFIG, problem=PROBLEM):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
-    return GoLearner(problem, config, warm_start_on(0, problem), seed=4, policy=policy)
+    return GoLearner(problem, config, warm_start_on(0, problem), seed=4)
 
 
 def on_device_1(placements):
@@ -119,12 +119,6 @@ def test_chunks_divide_a_minibatch_and_fit():
     # 700 nodes: 15 would fit, and 10 divides 20.
     assert chunk_of(config, 700) == 10
     assert chunk_of(config, 3) == 20
-
-
-@pytest.mark.medium
-def test_a_policy_of_other_chains_is_refused(learner):
-    with pytest.raises(InputError, match=r"^passes is 2 and the policy draws chains of 1; give as many"):
-        learner_of(dataclasses.replace(CONFIG, passes=2), policy=learner.policy)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from tests.tf_placer.problem.small_problems import (
     small_cluster,
 )
 from tf_placer.agents.hdp import Executed, HdpLearner
-from tf_placer.agents.hdp_policy import Actions, HdpConfig, HdpPolicy
+from tf_placer.agents.hdp_policy import Actions, HdpConfig
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -40,8 +40,8 @@ PLAIN = {
 }  # fmt: skip
 
 
-def plain_learner(device=0, problem=PROBLEM, policy=None, **changes):
-    return small_learner("hdp", problem, device, policy, **{**PLAIN, **changes})
+def plain_learner(device=0, problem=PROBLEM, **changes):
+    return small_learner("hdp", problem, device, **{**PLAIN, **changes})
 
 
 def drawn(learner):
@@ -206,13 +206,9 @@ def test_a_search_with_the_network_before_is_refused(tmp_path):
         search(PROBLEM, "hdp", config=config, budget_evaluations=9, checkpoint=tmp_path)
 
 
-def test_a_policy_of_too_few_groups_is_refused():
+def test_a_policy_has_as_many_groups_as_the_problem_needs():
     allowed = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
     problem = problem_of([1] * 3, [], cluster=small_cluster(3), allowed=allowed)
-    policy = HdpPolicy(dataclasses.replace(OURS, num_groups=2), seed=0)
-    with pytest.raises(InputError, match="policy has 2 groups and problem 'arrays' needs 3; give"):
-        plain_learner(problem=problem, policy=policy)
-    # Without one, it gets as many groups as it needs.
     assert plain_learner(problem=problem, num_groups=2).policy.num_groups == 3
 
 

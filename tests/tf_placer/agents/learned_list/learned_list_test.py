@@ -291,7 +291,7 @@ def test_weights_of_a_file_are_the_rules(tmp_path):
     path = tmp_path / "rules.npz"
     path.write_bytes(weights_bytes(RULE_KIND, taught, {}))
     by_file = LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), None, 0).propose()
-    np.testing.assert_array_equal(by_file, LearnedList(PROBLEM, CONFIG, None, 0, taught).propose())
+    np.testing.assert_array_equal(by_file, ListPlacer(PROBLEM, CONFIG)(taught.rules.numpy()))
     assert (by_file[0] != LearnedList(PROBLEM, CONFIG, None, 0).propose()[0]).any()
 
 

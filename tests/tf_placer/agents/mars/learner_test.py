@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.small_learners import moved, off_device, small_learner, update, weights
+from tests.tf_placer.agents.small_learners import (
+    copy_weights,
+    moved,
+    off_device,
+    small_learner,
+    update,
+    weights,
+)
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.features import RELATIVE_WIDTH
 from tf_placer.agents.mars import SUMMARY_WIDTH, MarsConfig, MarsPolicy, MarsStudent, mars_groups, mars_inputs
@@ -80,16 +87,13 @@ def test_the_best_plans_and_the_entropy_are_in_the_loss(eagerly):
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
-def test_it_is_pre_trained_before_the_first_proposal_unless_the_weights_are_given(eagerly):
+def test_it_is_pre_trained_before_the_first_proposal(eagerly):
     without, pretrained = (
         small_learner("mars", **{**PLAIN, "pretrain_iterations": count}).policy for count in (0, 2)
     )
     pairs = zip(weights(without.encoder), weights(pretrained.encoder), strict=True)
     assert all((ours != theirs).any() for ours, theirs in pairs)
     np.testing.assert_equal(weights(without.placer), weights(pretrained.placer))
-    before = weights(pretrained)
-    small_learner("mars", branches_problem(2, 7, num_devices=3), policy=pretrained)
-    np.testing.assert_equal(weights(pretrained), before)
 
 
 @pytest.mark.medium
@@ -133,8 +137,11 @@ def test_what_was_learned_on_one_graph_is_of_use_on_another():
     for _ in range(60):
         update(taught, off_device(0))
     other, share = branches_problem(3, 6), []
-    for policy in (None, taught.policy):
-        learner = small_learner("mars", other, policy=policy, **settings)  # a traced method holds it weakly
+    for is_taught in (False, True):
+        learner = small_learner("mars", other, **settings)
+        if is_taught:
+            copy_weights(taught.policy, learner.policy)
+            learner.groups.assign(learner.policy.embed(learner.inputs))
         share.append(float(tf.reduce_mean(tf.cast(learner.propose().placements == 0, tf.float32))))
     # It was taught to leave device 0, which half of the groups are to begin with.
     assert share[0] > 0.35 and share[1] < share[0] / 2
