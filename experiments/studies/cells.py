@@ -44,7 +44,7 @@ from tf_placer.search import methods
 from tf_placer.search.methods import NO_ORDER, configured, recorded
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import NothingFits, search
-from tf_placer.transform.fusion.clusters import RULES
+from tf_placer.transform.fusion import RULES
 from tf_placer.transform.split.split_batch import split_program
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"

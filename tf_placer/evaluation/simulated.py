@@ -18,7 +18,7 @@ from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
 from tf_placer.problem.problem import Problem, simulator_inputs
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion import fused_plan
 
 
 class SimulatedTimes(NamedTuple):

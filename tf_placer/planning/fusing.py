@@ -30,8 +30,15 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import LoadedProgram, build_program
 from tf_placer.runtime.timing import TURN_S, Limit, OtherLoad, clearly_slower, race_steps, race_times_s
-from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, starts_kernel
-from tf_placer.transform.fusion.costs import Savings, savings, savings_of
+from tf_placer.transform.fusion import (
+    PREFIX,
+    RULES,
+    Savings,
+    convex_clusters,
+    savings,
+    savings_of,
+    starts_kernel,
+)
 
 CLUSTERS_SHARE = 0.8
 """Of the time for fusing; the rest is for the race of the fused plan with the others."""

@@ -17,7 +17,7 @@ from tf_placer.report.views import page_of_run
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search.methods import NO_ORDER
-from tf_placer.transform.fusion.costs import savings_of
+from tf_placer.transform.fusion import savings_of
 
 # Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"

@@ -30,7 +30,7 @@ from tf_placer.rewrite import functions
 from tf_placer.rewrite.random_state import RandomState, mark_as_kept, tell_of_lost_state
 from tf_placer.rewrite.rewrite import check_clusters_of, check_placement, program_of_plan, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
-from tf_placer.transform.fusion.clusters import PREFIX
+from tf_placer.transform.fusion import PREFIX
 from tf_placer.workers.connection import attach, is_attached
 
 

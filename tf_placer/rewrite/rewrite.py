@@ -13,7 +13,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, inlined_bodies
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion.clusters import check_clusters, fused_graph
+from tf_placer.transform.fusion import check_clusters, fused_graph
 from tf_placer.transform.order import order_edges
 from tf_placer.transform.split.split_batch import split
 
@@ -111,7 +111,7 @@ def rewrite(
         placed.node[after].input.append(f"^{item.index.names[before]}")
     if placement.cluster_of_op is None:
         return placed
-    return fused_graph(item, placed, placement.cluster_of_op).graph_def
+    return fused_graph(item, placed, placement.cluster_of_op)
 
 
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:

@@ -28,8 +28,7 @@ from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simul
 from tf_placer.problem.op_graph import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
-from tf_placer.transform.fusion.clusters import contracted
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion import contracted, fused_plan
 
 WITHIN = 0.01  # share by which step and peaks with the edges may exceed those with the priorities
 

@@ -20,7 +20,7 @@ from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here,
 from tf_placer.planning.outcome import Note
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import NO_CLUSTER, Placement
-from tf_placer.transform.fusion.clusters import PREFIX
+from tf_placer.transform.fusion import PREFIX
 from tf_placer.workers.fork_server import environment
 
 OP_S, CALL_S = 4e-5, 4e-5  # of a kernel, and of a cluster
