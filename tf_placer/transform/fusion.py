@@ -375,12 +375,11 @@ def merged_by_priority(problem: Problem, device_of_op: np.ndarray, priority_of_o
       device_of_op: [N]; a cluster is on one device.
       priority_of_op: [N] whole numbers, higher is merged first; 0 is not merged at all.
     """
-    tensor, edges = _edges(problem)
-    is_data = problem.tensor_bytes[tensor] > 0
+    is_data = problem.op_graph.edge_bytes > 0
     may = problem.fusible_of_op & (priority_of_op > 0)
     node = np.arange(problem.num_ops)  # an op of the cluster that each op is in
     for least in np.unique(priority_of_op[may])[::-1]:
-        between = node[edges]
+        between = node[problem.op_graph.edges]
         leaves = between[:, 0] != between[:, 1]
         order = topological_order(problem.num_ops, between[leaves])
         place = np.argsort(order)
@@ -390,12 +389,6 @@ def merged_by_priority(problem: Problem, device_of_op: np.ndarray, priority_of_o
         roots = convex_roots(place[between[leaves]], place[between[leaves & is_data]], keys)
         node = np.where(roots == NO_CLUSTER, order, order[roots])[place][node]
     return large_enough(np.where(may, node, NO_CLUSTER), launches(problem) > 0, _LEAST_MERGED)
-
-
-def _edges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """[E] tensor and [E, 2] producer and consumer of each edge."""
-    graph = problem.op_graph
-    return graph.tensor, np.stack([graph.producer, graph.consumer], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -431,24 +424,19 @@ def savings_of(placement: Placement) -> Savings:
     return savings(placement.problem, nothing if placement.cluster_of_op is None else placement.cluster_of_op)
 
 
-def fused_ns(problem: Problem, cluster_of_op: np.ndarray) -> np.ndarray:
-    """[C, D] int64, time of each cluster on each device.
+def node_ns(problem: Problem, cluster_of_op: np.ndarray, node_of_op: np.ndarray) -> np.ndarray:
+    """[N', D] int64, time on each device of each node, which is an op or a cluster.
 
     The sum over its ops, less a launch for every kernel but one and less the time for writing and reading the tensors
     that stay inside to and from the device's memory; at least one launch.
 
-    Args:
-      problem: with N ops.
-      cluster_of_op: [N] as in ``Decisions``, numbered from 0 without gaps.
+    ``cluster_of_op`` [N] is as in ``Decisions``; nodes ``node_of_op`` [N] are numbered from 0 without gaps.
     """
-    devices = problem.cluster.devices
-    count = int(cluster_of_op.max(initial=NO_CLUSTER)) + 1
-    fused = cluster_of_op != NO_CLUSTER
-    total = np.zeros((count, len(devices)), np.int64)
-    np.add.at(total, cluster_of_op[fused], problem.compute_ns[fused])
-    kernels, inner = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    np.add.at(kernels, cluster_of_op[fused], launches(problem)[fused] > 0)
-    np.add.at(inner, cluster_of_op[fused], _inner_bytes(problem, cluster_of_op)[fused])
+    devices, count = problem.cluster.devices, int(node_of_op.max(initial=-1)) + 1
+    total, (kernels, inner) = np.zeros((count, len(devices)), np.int64), np.zeros((2, count), np.int64)
+    np.add.at(total, node_of_op, problem.compute_ns)
+    np.add.at(kernels, node_of_op, launches(problem) > 0)
+    np.add.at(inner, node_of_op, _inner_bytes(problem, cluster_of_op))
     launch_ns = np.array([device.launch_ns for device in devices], np.float64)
     rate = np.array([device.memory_bytes_per_s / device.streams for device in devices], np.float64)
     saved_ns = np.maximum(kernels - 1, 0)[:, np.newaxis] * launch_ns + 2e9 * inner[:, np.newaxis] / rate
@@ -477,36 +465,26 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
             f"cluster {int(cluster_of_op[op])} has {problem.op_names[member]!r} on {on[0]} and "
             f"{problem.op_names[op]!r} on {on[1]}; give all of a cluster the same device, or make it two"
         )
-    compute_ns = np.zeros((count, problem.num_devices), np.int64)
-    outside = cluster_of_op == NO_CLUSTER
-    compute_ns[number[outside]] = problem.compute_ns[outside]
-    clusters, dense = np.unique(cluster_of_op[~outside], return_inverse=True)
-    renumbered = np.full(problem.num_ops, NO_CLUSTER, np.int32)
-    renumbered[~outside] = dense
-    node_of_cluster = np.zeros(len(clusters), np.int64)
-    node_of_cluster[dense] = number[~outside]
-    compute_ns[node_of_cluster] = fused_ns(problem, renumbered)
     resident_bytes = np.zeros(count, np.int64)
     first_of_unit = np.full(problem.num_units, problem.num_ops)
     np.minimum.at(first_of_unit, problem.unit_of_op, np.arange(problem.num_ops))
     np.add.at(resident_bytes, number[first_of_unit], problem.resident_bytes)
-    tensor, edges = _edges(problem)
-    edges = number[edges]
+    edges = number[problem.op_graph.edges]
     leaves = edges[:, 0] != edges[:, 1]
-    table = tensor_table(
-        edges[leaves].astype(np.int32), tensor[leaves].astype(np.int32), problem.tensor_bytes[tensor[leaves]]
-    )
+    tensor = problem.op_graph.tensor[leaves]
+    table = tensor_table(edges[leaves], tensor, problem.tensor_bytes[tensor])
     ops_of_node = np.bincount(number, minlength=count).tolist()
     names, types = [], []
     for op, ops in zip(first_op.tolist(), ops_of_node, strict=True):
         scope, slash, _ = problem.op_names[op].rpartition("/")
         call = f"{scope}{slash}{PREFIX}_{int(cluster_of_op[op])}"
-        names.append(problem.op_names[op] if outside[op] else call)
-        types.append(problem.op_types[op] if outside[op] else f"{CLUSTER}{ops} ops")
+        is_op = cluster_of_op[op] == NO_CLUSTER
+        names.append(problem.op_names[op] if is_op else call)
+        types.append(problem.op_types[op] if is_op else f"{CLUSTER}{ops} ops")
     fused = dataclasses.replace(
         problem,
         unit_of_op=np.arange(count, dtype=np.int32),
-        compute_ns=compute_ns,
+        compute_ns=node_ns(problem, cluster_of_op, number),
         tensor_producer=table.producer,
         tensor_bytes=table.num_bytes,
         consumer_offset=table.consumer_offset,
@@ -531,11 +509,11 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
 
 def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number of each op [N] among the N' nodes in topological order, and the first op [N'] of each node."""
-    node, edges = contracted(_edges(problem)[1], cluster_of_op)
+    node, edges = contracted(problem.op_graph.edges, cluster_of_op)
     order = topological_order(problem.num_ops, edges)
     if len(order) < problem.num_ops:
         stuck = np.setdiff1d(np.arange(problem.num_ops), order)
-        inside = next(int(op) for op in stuck if (node == op).sum() > 1)
+        inside = int(stuck[np.bincount(node)[stuck] > 1][0])
         raise InputError(
             f"cluster {int(cluster_of_op[inside])}, of {problem.op_names[inside]!r} and others, is in a cycle: "
             "something outside needs it and it needs that; make it two"
@@ -553,11 +531,10 @@ def launches(problem: Problem) -> np.ndarray:
 
 def _inner_bytes(problem: Problem, cluster_of_op: np.ndarray) -> np.ndarray:
     """[N] bytes of each op's tensors with memory of their own that only ops of its cluster read."""
-    tensor, edges = _edges(problem)
-    producer = problem.tensor_producer
+    producer, graph = problem.tensor_producer, problem.op_graph
     is_inner = (cluster_of_op[producer] != NO_CLUSTER) & (np.diff(problem.consumer_offset) > 0)
-    clusters = cluster_of_op[edges]
-    is_inner[tensor[clusters[:, 0] != clusters[:, 1]]] = False
+    clusters = cluster_of_op[graph.edges]
+    is_inner[graph.tensor[clusters[:, 0] != clusters[:, 1]]] = False
     num_bytes = np.zeros(problem.num_ops, np.int64)
     np.add.at(num_bytes, producer[is_inner], problem.own_bytes()[is_inner])
     return num_bytes

@@ -34,9 +34,9 @@ from tf_placer.transform.fusion import (
     contracted,
     convex_clusters,
     fused_graph,
-    fused_ns,
     fused_plan,
     merged_by_priority,
+    node_ns,
     savings,
     starts_kernel,
 )
@@ -365,7 +365,7 @@ def test_a_cluster_saves_launches_and_bytes_inside(problem):
     saved = savings(problem, clusters)
     assert (saved.clusters, saved.ops, saved.kernels, saved.num_bytes) == (1, 3, 2, 10_000)
     # 120 us, less two launches of 5 us, less 10 kB written and read at 1 GB/s: 20 us.
-    assert fused_ns(problem, clusters).tolist() == [[90_000]]
+    assert node_ns(problem, clusters, clusters + 1).tolist() == [[20_000], [90_000]]
 
 
 def test_a_cluster_takes_a_launch_at_least(problem):
@@ -374,7 +374,8 @@ def test_a_cluster_takes_a_launch_at_least(problem):
         resident_bytes=np.zeros(2, np.int64), output_bytes=np.array([10**6, 0]),
         allowed=np.ones((2, 1), bool), cluster=problem.cluster,
     )  # fmt: skip
-    assert fused_ns(quick, np.zeros(2, np.int32)).tolist() == [[LAUNCH_NS]]
+    cluster = np.zeros(2, np.int32)
+    assert node_ns(quick, cluster, cluster).tolist() == [[LAUNCH_NS]]
 
 
 def test_the_simulator_takes_each_cluster_for_one_op(problem):
