@@ -31,8 +31,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Kind, Role
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import search_simulator
+from tf_placer.evaluation.simulated import Status, search_simulator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.fusing import fastest_clusters

@@ -13,7 +13,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import process_config
 from tf_placer.base.arguments import plain
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.runtime.graph_program import (
     DeadlineExceeded,
     GraphProgram,

@@ -17,8 +17,7 @@ import numpy as np
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable, write_atomically
-from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.simulated import Evaluator
+from tf_placer.evaluation.simulated import Evaluator, Measurement, Status
 from tf_placer.problem.placement import Decisions, decisions_of
 
 SCHEMA_VERSION = 1
@@ -193,7 +192,6 @@ class JournaledEvaluator:
         self.kept = len(self._old)  # records in the file at the start
         self.measured = 0  # placements measured since then
         self.reused = 0  # answers from the records kept
-        self.repeated = 0  # answers for placements measured since then
 
     def __enter__(self) -> JournaledEvaluator:
         return self
@@ -213,15 +211,11 @@ class JournaledEvaluator:
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Answers for each placement in turn, from the journal, which keeps no ``peak_bytes``, or anew."""
         decisions = decisions_of(device_of_unit, self.problem)
-        rows = [decisions.row(i) for i in range(len(decisions))]
-        digests = [row.digest(0, self.problem) for row in rows]
-        missing = {d: row for d, row in zip(digests, rows, strict=True) if d not in self._journal.records}
+        digests = [decisions.digest(i, self.problem) for i in range(len(decisions))]
+        missing = {d: decisions.row(i) for i, d in enumerate(digests) if d not in self._journal.records}
         if missing:
             self._measure(missing)
-        for digest in digests:
-            is_first = missing.pop(digest, None) is not None
-            self.reused += digest in self._old
-            self.repeated += not is_first and digest not in self._old
+        self.reused += sum(digest in self._old for digest in digests)
         records = [self._journal.records[digest] for digest in digests]
         return Measurement(
             # None becomes nan.

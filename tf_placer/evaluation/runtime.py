@@ -25,7 +25,7 @@ from tf_placer.evaluation.attempts import (
     try_on,
     whole_machine,
 )
-from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status, TraceFailed
+from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Measurement, Status, TraceFailed
 from tf_placer.graph.item import Item
 from tf_placer.problem.pins import check_is_of
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
@@ -44,6 +44,7 @@ from tf_placer.runtime.audit import (
 )
 from tf_placer.runtime.graph_program import (
     GraphProgram,
+    LoadedProgram,
     build_program,
     empty_program,
     open_program,
@@ -381,16 +382,10 @@ class RuntimeEvaluator:
             # Clusters are calls in both graphs, so an edge to or from one is seen, too.
             unordered = rewrite(self._item, dataclasses.replace(placement, priority_of_op=None))
             pairs = written_order(unordered, program.graph_def)
+        trace = self._on_workers(program, LoadedProgram.traced_step, AuditError)
         names = {node.name for node in program.graph_def.node}
-
-        def run(target: str) -> Audit:
-            with open_program(target, program, self._config.deadline_s) as loaded:
-                trace = loaded.traced_step()
-            order = executed_order(pairs, trace, names) if pairs else None
-            return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
-
-        attempt = try_on(self._workers, self._config.deadline_s, run)
-        return attempt.value_or(AuditError, "the placement does not run: ")
+        order = executed_order(pairs, trace, names) if pairs else None
+        return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
 
     def compare_values(self, device_of_unit: np.ndarray | Decisions) -> SameValues:
         """Runs one step of a placement and of the unplaced program, from the same values, and compares the results.
@@ -456,16 +451,25 @@ class RuntimeEvaluator:
           InputError: it is not legal.
           TraceFailed: the placement does not run.
         """
-        program = self.program(device_of_unit)
 
-        def run(target: str) -> tf.compat.v1.RunMetadata:
+        def run(loaded: LoadedProgram) -> tf.compat.v1.RunMetadata:
+            for _ in range(self._config.warmup_steps):
+                loaded.step()
+            return loaded.traced_step()
+
+        return self._on_workers(self.program(device_of_unit), run, TraceFailed)
+
+    def _on_workers(
+        self, program: GraphProgram, function: Callable[[LoadedProgram], _Value], error: type[Exception]
+    ) -> _Value:
+        """Calls ``function`` with a program on the workers; raises ``error`` where that does not run."""
+
+        def run(target: str) -> _Value:
             with open_program(target, program, self._config.deadline_s) as loaded:
-                for _ in range(self._config.warmup_steps):
-                    loaded.step()
-                return loaded.traced_step()
+                return function(loaded)
 
         attempt = try_on(self._workers, self._config.deadline_s, run)
-        return attempt.value_or(TraceFailed, "the placement does not run: ")
+        return attempt.value_or(error, "the placement does not run: ")
 
     def program(self, device_of_unit: np.ndarray | Decisions, is_call: bool = False) -> GraphProgram:
         """Program that runs on the workers for a placement.

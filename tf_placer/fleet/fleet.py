@@ -19,9 +19,8 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
 from tf_placer.base.quantities import milliseconds
 from tf_placer.evaluation.journal import JournaledEvaluator
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, check_can_be_timed
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator, Status
 from tf_placer.fleet.machine import Program, Reply, Trial, trial_id
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Decisions, decisions_of

@@ -18,9 +18,8 @@ from colocation.tensorflow_internals import has_xla
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
 from tf_placer.planning.live import raced_anew

@@ -23,7 +23,7 @@ from tf_placer.command_line import place as placing
 from tf_placer.command_line import run_command
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.planning import find
 from tf_placer.planning.forms import Form
 from tf_placer.planning.log import begins_at

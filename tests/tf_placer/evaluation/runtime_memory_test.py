@@ -10,8 +10,8 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.attempts import time_program
-from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.rewrite.rewrite import place_graph

@@ -13,7 +13,7 @@ from tf_placer.base import native
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.attempts import Attempt
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.planning import fusing
 from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here, fused_here

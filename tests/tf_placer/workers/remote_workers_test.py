@@ -10,8 +10,8 @@ import tensorflow as tf
 from tests.tf_placer.workers.servers import TWO_SERVERS
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
