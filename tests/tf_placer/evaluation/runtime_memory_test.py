@@ -77,7 +77,7 @@ def variable(mb: int) -> Item:
 def peaks_mb(workers: LocalWorkers, cluster: Cluster, item: Item, task: int) -> list[float]:
     """Peak of each worker with everything on one of them."""
     devices = [device.name for device in cluster.devices]
-    placed = place_graph(item.graph_def, [devices[task]] * item.index.num_ops)
+    placed = place_graph(item.graph_def, dict.fromkeys(item.index.names, devices[task]))
     attempt = time_program(workers, build_program(item, placed), QUICK)
     assert attempt.status == Status.OK, attempt.message
     return [attempt.value.peak_bytes[device] / MB for device in devices]
