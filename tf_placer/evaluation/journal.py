@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -40,7 +41,7 @@ class Record:
             raise ValueError(f"status {self.status!r} with runtime_s {self.runtime_s}")
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """A file of JSON lines: a header with the evaluator's identity, then a record for each placement.
 
         with Journal(path, evaluator.identity) as journal:
@@ -81,9 +82,6 @@ class Journal:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -167,7 +165,7 @@ class MeasuresAtOnce(Protocol):
         """Yields position and measurement of each plan as soon as possible."""
 
 
-class JournaledEvaluator:
+class JournaledEvaluator(contextlib.AbstractContextManager["JournaledEvaluator"]):
     """Looks a placement up in a ``Journal``, and measures only new ones.
 
         with RuntimeEvaluator(item, problem) as runtime, JournaledEvaluator(runtime, path) as evaluator:
@@ -192,9 +190,6 @@ class JournaledEvaluator:
         self.kept = len(self._old)  # records in the file at the start
         self.measured = 0  # placements measured since then
         self.reused = 0  # answers from the records kept
-
-    def __enter__(self) -> JournaledEvaluator:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()

@@ -52,7 +52,8 @@ from tf_placer.runtime.graph_program import (
     session_config,
 )
 from tf_placer.runtime.timing import Limit, RuntimeConfig, race_steps, reported_s
-from tf_placer.workers.local_workers import LocalWorkers, Workers, onednn_off, workers_of
+from tf_placer.workers.fork_server import environment
+from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 
 _Value = TypeVar("_Value")
 # How far sums in another order may be apart, as a share of the largest number: a wrong divisor is off by more. Where
@@ -68,7 +69,7 @@ class UnplacedFailed(RuntimeError):
     """A program does not run without a placement."""
 
 
-class RuntimeEvaluator:
+class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
     """Runs placements on worker processes and times one step of each.
 
         with RuntimeEvaluator(item, problem) as evaluator:
@@ -120,9 +121,6 @@ class RuntimeEvaluator:
         self._whole_machine: LocalWorkers | None = None
         self._incumbent_s: list[float] = []  # timed steps of the best placement so far
         self.limit = Limit()
-
-    def __enter__(self) -> RuntimeEvaluator:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -419,7 +417,7 @@ class RuntimeEvaluator:
 
         with (
             contextlib.closing(workers_of(self.problem.cluster, self._config.inter_op_threads)) as exact,
-            onednn_off(),
+            environment("TF_ENABLE_ONEDNN_OPTS", "0"),  # it fuses ops and reorders sums next to others
         ):
             before, again, after = (
                 values_of(exact, program, session_config) for program in (unplaced, unplaced, placed)

@@ -231,22 +231,18 @@ class SimulatedEvaluator:
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
         """Start and end of each op of placements [B, U], or of the decisions of B plans without clusters."""
-        decisions = self._unfused(device_of_unit)
+        decisions = self._known(device_of_unit)
         for row in np.asarray(decisions.device_of_unit):
             self.problem.check_legal(row)
         return simulate_schedule(self.inputs, decisions.device_of_unit, decisions.priority_of_op)
 
-    def _unfused(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
+    def _known(self, device_of_unit: tf.Tensor | np.ndarray | Decisions) -> Decisions:
+        """Decisions without clusters; eagerly, the devices are checked."""
         decisions = decisions_of(device_of_unit, self.problem)
         if decisions.cluster_of_op is not None:
             raise InputError(
                 "the plans have clusters, which only evaluate simulates; ask that, or leave them out"
             )
-        return decisions
-
-    def _known(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
-        """Decisions without clusters; eagerly, the devices are checked."""
-        decisions = self._unfused(device_of_unit)
         if not tf.is_symbolic_tensor(decisions.device_of_unit):
             positions = np.asarray(decisions.device_of_unit)
             arguments.check_positions("device_of_unit", positions, self.problem.num_devices)

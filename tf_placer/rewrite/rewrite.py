@@ -13,7 +13,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, inlined_bodies
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion import check_clusters, fused_graph
+from tf_placer.transform.fusion import fused_graph
 from tf_placer.transform.order import order_edges
 from tf_placer.transform.split.split_batch import split
 
@@ -108,12 +108,6 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
     are those of ``rewrite``.
     """
     return rewrite(item, placement)
-
-
-def check_clusters_of(item: Item, placement: Placement) -> None:
-    """Raises InputError where a plan of the item has clusters that are not legal (``check_clusters``)."""
-    if placement.cluster_of_op is not None:
-        check_clusters(item, placement.cluster_of_op, placement.device_names)
 
 
 def check_placement(name: str, value: object) -> Placement:

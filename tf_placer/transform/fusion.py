@@ -123,11 +123,13 @@ def starts_kernel(item: Item) -> np.ndarray:
     return np.array([_WORK.get(op_type) != "free" for op_type in item.index.op_types])
 
 
-def check_clusters(item: Item, cluster_of_op: np.ndarray, device_of_op: Mapping[str, str]) -> None:
+def check_clusters(item: Item, cluster_of_op: np.ndarray | None, device_of_op: Mapping[str, str]) -> None:
     """Raises InputError where an op cannot be fused, or a cluster is on two devices or in a cycle.
 
-    ``cluster_of_op`` [N] is as in ``Decisions``, ``device_of_op`` op name -> device.
+    ``cluster_of_op`` [N] is as in a plan, None without clusters, ``device_of_op`` op name -> device.
     """
+    if cluster_of_op is None:
+        return
     index, device_of_cluster = item.index, dict[int, tuple[str, str]]()
     why_not = why_not_fusible(item)
     fused = np.flatnonzero(cluster_of_op != NO_CLUSTER).tolist()

@@ -24,7 +24,7 @@ from colocation.op_facts import (
 )
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
-from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
+from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.op_graph import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
@@ -85,7 +85,7 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
 
     def excess(edges: np.ndarray) -> float:
         """Share by which step or peaks exceed what they may, 0 for none."""
-        simulation = simulate_with_edges(inputs, plan.device_of_unit, edges)
+        simulation = simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis])
         runtime_ns, peak_bytes = (value.numpy()[0] for value in simulation)
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
@@ -117,13 +117,8 @@ def ordered_pairs(placement: Placement, item: Item | None = None) -> np.ndarray:
     return op_of_node[_ordered_pairs(step, placement, op_of_node, item)]
 
 
-def simulate_with_edges(inputs: SimulatorInputs, device_of_unit: np.ndarray, edges: np.ndarray) -> Simulation:
-    """Simulates one placement [U] of a graph with added edges, each a tensor of 0 bytes, and without priorities."""
-    return simulate(with_edges(inputs, edges), np.asarray(device_of_unit)[np.newaxis])
-
-
 def with_edges(inputs: SimulatorInputs, edges: np.ndarray) -> SimulatorInputs:
-    """The arrays of a graph with added edges [K, 2]; ops are renumbered, in the old order where edges allow that.
+    """The arrays of a graph with added edges [K, 2], tensors of 0 bytes; ops are renumbered where edges need that.
 
     Raises:
       ValueError: the edges make a cycle.

@@ -387,11 +387,6 @@ class LocalWorkers(Workers):
             memory.settle()
 
 
-def onednn_off() -> contextlib.AbstractContextManager[None]:
-    """Turns oneDNN off for workers started in the block: oneDNN fuses ops and reorders sums next to others."""
-    return fork_server.environment("TF_ENABLE_ONEDNN_OPTS", "0")
-
-
 class UnreachableServer(InputError):
     """A server of a cluster file does not answer."""
 

@@ -74,14 +74,9 @@ def linear(op: OpStates, kind: str = "") -> Split:
     return elementwise(op)
 
 
-def each(op: OpStates) -> Split:
-    """Every input is an output."""
-    return Split(op.states, op.states)
-
-
-def as_identity(op: OpStates) -> Split:
-    """A check of a shape that the program's graph has shown already: the copies have another shape."""
-    return Split(op.states, op.states, op_type="Identity")
+def each(op: OpStates, op_type: str = "") -> Split:
+    """Every input is an output; the copies of a check of a whole shape are of another type."""
+    return Split(op.states, op.states, op_type=op_type)
 
 
 def add(op: OpStates) -> Split:
