@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +23,7 @@ from colocation.op_facts import (
 )
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import SHARED
 from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.op_graph import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
@@ -45,7 +45,7 @@ _SWITCHES = having("switch")
 _COMPUTES = having("work")
 _LOWERED = LOOPS | BRANCHES | CALLS  # run as simpler ops, which begin before the whole does
 _REPLACED = having("held_elsewhere") | having("variable") | having("iterator_read")  # in a runnable program
-_edges_of_plan: dict[str, np.ndarray] = {}  # by digest
+_edges_of_plan: dict[tuple[object, ...], np.ndarray] = {}
 
 
 @eagerly()
@@ -68,18 +68,13 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     if placement.priority_of_op is None:
         return _NONE
     plan, op_of_node = fused_plan(placement)
-    inputs = simulator_inputs(plan.problem)
     # Writing, measuring, auditing and tracing ask for the same edges: all that they follow from is the key.
-    texts = item and [item.fingerprint, sorted(item.host_ops)], plan.problem.splitting, plan.problem.op_names
-    digest = hashlib.sha256(repr(texts).encode())
-    arrays = [getattr(inputs, field.name) for field in dataclasses.fields(inputs)]
-    arrays += [op_of_node, plan.device_of_unit, plan.priority_of_op]
-    arrays += [placement.problem.unit_of_op, placement.cluster_of_op]
-    for array in map(np.asarray, arrays):
-        digest.update(repr((array.dtype, array.shape)).encode() + np.ascontiguousarray(array).tobytes())
-    key = digest.hexdigest()
+    problem = placement.problem
+    program = item and (item.fingerprint, *sorted(item.host_ops)), problem.splitting
+    key = program, problem.digest(), plan.problem.digest(), placement.decisions.digest(0, problem)
     if key in _edges_of_plan:
         return _edges_of_plan[key]
+    inputs = simulator_inputs(plan.problem)
     step = _Step.of(plan, inputs)
     most_ns, most_bytes = step.runtime_ns * (1 + WITHIN), step.peak_bytes * (1 + WITHIN)
 
@@ -93,9 +88,8 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     # The most important first: for critical sends, at borders of parts, by how much longer the second can wait.
     pairs = _ordered_pairs(step, placement, op_of_node, item)
     before, after = pairs.T
-    splitting, names = plan.problem.splitting, plan.problem.op_names
-    part = np.array([-1 if splitting is None else splitting.part_of(name) for name in names])  # -1: of none
-    is_border = (part[before] != part[after]) & (part[before] >= 0) & (part[after] >= 0)
+    part = plan.problem.part_of_op()
+    is_border = (part[before] != part[after]) & (part[before] != SHARED) & (part[after] != SHARED)
     can_wait_ns = step.slack_ns[after] - step.slack_ns[before]
     pairs = pairs[np.lexsort((after, -can_wait_ns, ~is_border, ~step.feeds_critical[before]))]
     while len(_edges_of_plan) >= _REMEMBERED:
