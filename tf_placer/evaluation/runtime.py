@@ -20,7 +20,6 @@ from tf_placer.base.quantities import in_unit
 from tf_placer.evaluation.attempts import (
     Attempt,
     OpenProgram,
-    ProgramRun,
     time_program,
     try_on,
     whole_machine,
@@ -98,12 +97,8 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
     ) -> None:
         """Checks that the problem is about this item and this machine; starts nothing.
 
-        Args:
-          item: the program.
-          problem: built from it.
-          config: how a step is timed.
-          as_it_is: what ``race_unplaced`` and ``compare_values`` compare with, where the program is another form of it:
-            its batch in parts.
+        ``as_it_is`` is what ``race_unplaced`` and ``compare_values`` compare with, where the program is another form of
+        it: its batch in parts.
 
         Raises:
           InputError: the cluster is not live, the problem was built from another graph, or the program needs this
@@ -128,8 +123,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
     def start(self, beside_unplaced: bool = False) -> None:
         """Starts the workers now rather than with the first evaluation.
 
-        Args:
-          beside_unplaced: also the process of ``race_unplaced``, at the same time: each takes seconds to start.
+        With ``beside_unplaced`` also the process of ``race_unplaced``, at the same time: each takes seconds to start.
 
         Raises:
           WorkerError: one of them cannot be started.
@@ -198,14 +192,13 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
           WorkerError: the workers cannot be started at all.
         """
         attempts = [self._evaluate_one(plan) for plan in self._plans(device_of_unit)]
-        step_s = [attempt.value.step_s if attempt.value else None for attempt in attempts]
+        step_s = [attempt.value for attempt in attempts]
         times_s = [reported_s(steps, self._config) if steps else (math.nan, math.nan) for steps in step_s]
-        peaks = [attempt.value.peak_bytes if attempt.value else attempt.peak_bytes for attempt in attempts]
         names = [device.name for device in self.problem.cluster.devices]
-        rows = [[peak.get(name, UNKNOWN_BYTES) for name in names] for peak in peaks]
+        rows = [[attempt.peak_bytes.get(name, UNKNOWN_BYTES) for name in names] for attempt in attempts]
         return Measurement(
             runtime_s=np.array([runtime_s for runtime_s, _ in times_s], np.float64),
-            peak_bytes=np.array(rows, np.int64) if any(peaks) else None,
+            peak_bytes=np.array(rows, np.int64) if any(attempt.peak_bytes for attempt in attempts) else None,
             status=np.array([attempt.status for attempt in attempts], np.int32),
             messages=tuple(attempt.message for attempt in attempts),
             spread_s=np.array([spread_s for _, spread_s in times_s], np.float64),
@@ -214,7 +207,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
             ),
         )
 
-    def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
+    def _evaluate_one(self, plan: Decisions) -> Attempt[list[float]]:
         try:
             Placement.from_decisions(self.problem, plan)
         except InputError as error:
@@ -238,7 +231,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
             attempt = timed()
         if attempt.value:
             # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
-            ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
+            ran = [steps for steps in (self._incumbent_s, attempt.value) if steps]
             self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config)[0])
         return attempt
 
@@ -282,9 +275,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
         sends the inputs to the workers and waits for the outputs, as it will when this process calls it. An unplaced
         function has both in its own process; what asking another one costs is measured turn by turn and taken off.
 
-        Args:
-          device_of_unit, rounds, confidence: as in ``race``.
-          beside: calls of other programs (``program``) on these workers, which take turns with them.
+        Arguments are those of ``race``; ``beside`` are calls (``program``).
 
         Returns:
           Times of each placement's turns, of those of ``beside``, and last of the unplaced program's, in seconds.
@@ -472,9 +463,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
     def program(self, device_of_unit: np.ndarray | Decisions, is_call: bool = False) -> GraphProgram:
         """Program that runs on the workers for a placement.
 
-        Args:
-          device_of_unit: [U], or all that one plan decides.
-          is_call: as ``build_program`` takes it.
+        ``device_of_unit`` is [U], or all that one plan decides; ``is_call`` as ``build_program`` takes it.
 
         Raises:
           InputError: it is not legal.

@@ -150,12 +150,13 @@ class SimulatedEvaluator:
         self.problem = problem
         self.inputs = simulator_inputs(problem)
         self.orders = (self.inputs,)
+        self._sampled: dict[str, int] = {}  # what the samples are made by
         self._capacity_bytes = problem.cluster.capacity_bytes()
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Its answers depend on everything in the problem."""
-        return {"evaluator": "simulated", "problem": self.problem.digest()}
+        """Its answers depend on everything in the problem, and on its samples."""
+        return {"evaluator": "simulated", "problem": self.problem.digest(), **self._sampled}
 
     @property
     def tells(self) -> SimulatedEvaluator:
@@ -271,14 +272,10 @@ class SampleAverageEvaluator(SimulatedEvaluator):
         self._samples = tuple(samples)
         self._evaluators = [SimulatedEvaluator(sample) for sample in samples]
         self.orders = tuple(evaluator.inputs for evaluator in self._evaluators)
+        self._sampled = {"orders": len(samples)}
         self._functions: dict[int, tf.types.experimental.ConcreteFunction] = {}
         # At once: TensorFlow warns of a function that is made for every problem and traced by its call.
         self._function(1)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Its answers depend on the samples, too."""
-        return {**super().identity, "orders": len(self._evaluators)}
 
     def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
         """Evaluator with priorities [N] in every sample."""
@@ -451,12 +448,7 @@ class RobustEvaluator(SampleAverageEvaluator):
             bandwidth = np.full(len(draw.cluster.links), 1 / factor)
             samples.append(_multiplied(draw, factor, bandwidth, factor, factor))
         super().__init__(problem, samples)
-        self._drawn = {"draws": draws, "draws_seed": seed}
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Its answers depend on the draws, too."""
-        return {**super().identity, **self._drawn}
+        self._sampled |= {"draws": draws, "draws_seed": seed}
 
     @property
     def tells(self) -> SimulatedEvaluator:

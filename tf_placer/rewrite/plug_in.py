@@ -70,14 +70,6 @@ class FunctionPlan:
     order: Sequence[tuple[str, str]] = ()  # pairs of ops of one device, the first before the second
     clusters: Mapping[str, int] = dataclasses.field(default_factory=dict)  # op -> fusion cluster, if any
 
-    def lines(self) -> str:
-        """The plan in the text form of ``tf_placer_add_plan``."""
-        ops = [
-            f"op\t{name}\t{kind}\t{device}\t{self.clusters.get(name, -1)}"
-            for name, (kind, device) in self.devices.items()
-        ]
-        return "\n".join([*ops, *(f"order\t{before}\t{after}" for before, after in self.order)])
-
 
 class PlugIn:
     """The plug-in in this process, loaded unless TensorFlow has loaded the library.
@@ -94,7 +86,12 @@ class PlugIn:
     def add(self, plan: FunctionPlan) -> int:
         """Adds a plan for graphs that TensorFlow makes from now on; returns the label."""
         label = next(self._labels)
-        self._library.tf_placer_add_plan(label, plan.function.encode(), plan.lines().encode())
+        lines = [
+            f"op\t{name}\t{kind}\t{device}\t{plan.clusters.get(name, -1)}"
+            for name, (kind, device) in plan.devices.items()
+        ]
+        lines += [f"order\t{before}\t{after}" for before, after in plan.order]
+        self._library.tf_placer_add_plan(label, plan.function.encode(), "\n".join(lines).encode())
         return label
 
     def remove(self, label: int) -> None:

@@ -80,7 +80,7 @@ def peaks_mb(workers: LocalWorkers, cluster: Cluster, item: Item, task: int) -> 
     placed = place_graph(item.graph_def, dict.fromkeys(item.index.names, devices[task]))
     attempt = time_program(workers, build_program(item, placed), QUICK)
     assert attempt.status == Status.OK, attempt.message
-    return [attempt.value.peak_bytes[device] / MB for device in devices]
+    return [attempt.peak_bytes[device] / MB for device in devices]
 
 
 @pytest.mark.medium
