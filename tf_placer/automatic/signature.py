@@ -90,7 +90,7 @@ class Trial:
         move_back: Callable[[], None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Begins with the function as it is.
+        """Begins with the unplaced function.
 
         ``place`` moves its variables to where the plan has them, and makes the function that runs by it; ``move_back``
         moves them to where they were before that.

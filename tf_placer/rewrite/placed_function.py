@@ -79,10 +79,8 @@ def shapes_behind_handles(
     read from variables have no shape, and forward-mode differentiation fails where it needs zeros of the shape of a
     gradient. Therefore the handles are imported before the rest, into a graph of their own.
 
-    Args:
-      graph_def: this process knows its functions.
-      inputs: node -> a tensor with the shape, and the variable, of the node's tensor; without a handle among them,
-        nothing is inferred.
+    This process knows the functions of ``graph_def``; ``inputs`` are node -> a tensor with the shape, and the variable,
+    of the node's tensor. Without a handle among them, nothing is inferred.
     """
     if all(tensor.dtype != tf.resource for tensor in inputs.values()):
         return {}

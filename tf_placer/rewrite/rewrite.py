@@ -157,10 +157,8 @@ def place_meta_graph(
     Ops in bodies of functions get devices and control inputs there. Nodes that the fetches did not need, and calls,
     whose bodies are placed op by op, keep their devices. Nothing else changes.
 
-    Args:
-      meta_graph: source of the placement's item (``Item.from_meta_graph``); left alone.
-      placement: of that item.
-      item: that item; its loops and moved ops take no control inputs.
+    ``meta_graph`` is the source of the placement's item (``Item.from_meta_graph``); loops and moved ops of ``item``, if
+    given, take no control inputs.
 
     Raises:
       InputError: a function is called several times, and the plan has one of its ops on several devices; or an op comes

@@ -103,12 +103,10 @@ def convex_roots(edges: np.ndarray, joins: np.ndarray, keys: Sequence[object]) -
 
 
 def large_enough(roots: np.ndarray, starts: np.ndarray, least: int) -> np.ndarray:
-    """[N] int32, the clusters with enough kernels, numbered from 0.
+    """[N] int32, the clusters with ``least`` kernels or more, numbered from 0.
 
-    Args:
-      roots: [N] a number of the cluster of each op, below N; -1 for ops in none.
-      starts: [N] bool, ops that start a kernel.
-      least: fewest kernels.
+    ``roots`` [N] has a number below N for the cluster of each op, -1 for ops in none; ``starts`` [N] is true for ops
+    that start a kernel.
     """
     counts = np.zeros(len(roots) + 1, np.int64)  # the last is of ops in none
     np.add.at(counts, roots, starts)
@@ -411,19 +409,15 @@ class Savings:
         )
 
 
-def savings(problem: Problem, cluster_of_op: np.ndarray) -> Savings:
-    """Savings of clusters [N] of a problem's ops."""
+def savings(problem: Problem, cluster_of_op: np.ndarray | None) -> Savings:
+    """Savings of a plan's clusters [N]; zeros without clusters."""
+    if cluster_of_op is None:
+        return Savings(0, 0, 0, 0)
     fused = cluster_of_op != NO_CLUSTER
     clusters = len(np.unique(cluster_of_op[fused]))
     kernels = int((launches(problem)[fused] > 0).sum())
     num_bytes = int(_inner_bytes(problem, cluster_of_op).sum())
     return Savings(clusters, int(fused.sum()), max(kernels - clusters, 0), num_bytes)
-
-
-def savings_of(placement: Placement) -> Savings:
-    """Savings of a plan's clusters; zeros without clusters."""
-    nothing = np.full(placement.problem.num_ops, NO_CLUSTER, np.int32)
-    return savings(placement.problem, nothing if placement.cluster_of_op is None else placement.cluster_of_op)
 
 
 def node_ns(problem: Problem, cluster_of_op: np.ndarray, node_of_op: np.ndarray) -> np.ndarray:
