@@ -28,8 +28,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.planning.fusing import Fusing, Tried, find_clusters_here
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion.clusters import LEAST_KERNELS, RULES
-from tf_placer.transform.fusion.costs import savings
+from tf_placer.transform.fusion import LEAST_KERNELS, RULES, savings
 from tf_placer.workers.fork_server import environment
 
 _QUICK = flags.DEFINE_boolean("quick", False, "A quarter of the time for each workload.")

@@ -22,6 +22,7 @@ from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.ops.simulator import simulate
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import simulator_inputs
 from tf_placer.rewrite.rewrite import rewrite
@@ -30,7 +31,7 @@ from tf_placer.runtime.graph_program import build_program, open_program
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER
 from tf_placer.search.search import search
-from tf_placer.transform.order import order_edges, ordered_pairs, simulate_with_edges
+from tf_placer.transform.order import order_edges, ordered_pairs, with_edges
 from tf_placer.workers.local_workers import workers_of
 
 _QUICK = flags.DEFINE_boolean("quick", False, "Small programs, and 2 seconds of each search.")
@@ -82,7 +83,9 @@ def realized(item: Item, plan: Placement) -> tuple[int, int, float]:
     if plan.priority_of_op is None:
         return 0, 0, 1.0
     edges, inputs = order_edges(plan, item), simulator_inputs(plan.problem)
-    with_edges_s = float(simulate_with_edges(inputs, plan.device_of_unit, edges).runtime_ns[0]) / 1e9
+    with_edges_s = (
+        float(simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis]).runtime_ns[0]) / 1e9
+    )
     step_s = float(SimulatedEvaluator(plan.problem).evaluate(plan.decisions).runtime_s[0])
     return len(ordered_pairs(plan, item)), len(edges), with_edges_s / step_s
 

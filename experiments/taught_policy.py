@@ -27,8 +27,7 @@ from tf_placer.agents.go.learner import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.learned_list.learned_list import LearnedList, LearnedListConfig
 from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Role
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import search_simulator
+from tf_placer.evaluation.simulated import Status, search_simulator
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
 from tf_placer.search.search import search

@@ -3,10 +3,10 @@ from tf_placer.automatic.auto_placed import auto_place as auto_place
 from tf_placer.base.arguments import InputError as InputError
 from tf_placer.calibration.build_problem import build_problem as build_problem
 from tf_placer.cluster.cluster import Cluster as Cluster
-from tf_placer.evaluation.measurement import Measurement as Measurement
-from tf_placer.evaluation.measurement import Status as Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator as RuntimeEvaluator
+from tf_placer.evaluation.simulated import Measurement as Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator as SimulatedEvaluator
+from tf_placer.evaluation.simulated import Status as Status
 from tf_placer.graph.item import Item as Item
 from tf_placer.presentation.chrome_trace import write_timeline as write_timeline
 from tf_placer.problem.pins import pinned as pinned

@@ -254,7 +254,7 @@ def graphs_of(workload: str, parts: int) -> dict[str, str]:
     """Digests of the graphs of plans that decide devices, also an order, also fusion clusters."""
     import tf_placer
     from tf_placer import workloads
-    from tf_placer.transform.fusion.clusters import RULES
+    from tf_placer.transform.fusion import RULES
 
     whole = workloads.build(workload)
     item = tf_placer.split(whole, parts)

@@ -31,8 +31,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Kind, Role
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import search_simulator
+from tf_placer.evaluation.simulated import Status, search_simulator
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.fusing import fastest_clusters
@@ -44,7 +43,7 @@ from tf_placer.search import methods
 from tf_placer.search.methods import NO_ORDER, configured, recorded
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import NothingFits, search
-from tf_placer.transform.fusion.clusters import RULES
+from tf_placer.transform.fusion import RULES
 from tf_placer.transform.split.split_batch import split_program
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"

@@ -12,7 +12,7 @@ import tf_placer
 from tf_placer import workloads
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
-from tf_placer.ops.local_search import Chains, ChainSearch
+from tf_placer.ops.simulator import Chains, ChainSearch
 from tf_placer.planners.memetic import MemeticConfig, SimulatedMemetic
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.ops.local_search import MoveTables
+from tf_placer.ops.simulator import MoveTables
 from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, move_tables
 from tf_placer.problem.problem import Problem
 

@@ -175,7 +175,7 @@ def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
     """
     # The ops as the rules read them; what has no bytes is a control edge.
     graph = problem.op_graph
-    edges = np.stack([graph.producer, graph.consumer], axis=1).astype(np.int32)
+    edges = graph.edges
     has_bytes = graph.edge_bytes > 0
     zeros = np.zeros(int(has_bytes.sum()), np.int32)
     pairs = zip(problem.op_names, problem.op_types, strict=True)

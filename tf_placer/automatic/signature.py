@@ -37,11 +37,17 @@ from tf_placer.rewrite.placed_function import (
     run_by_plan,
     shapes_of_inputs,
 )
-from tf_placer.rewrite.random_state import RandomState, SeededDraws, mark_as_kept, tell_of_lost_state
-from tf_placer.rewrite.rewrite import check_clusters_of
-from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
+from tf_placer.rewrite.variables import (
+    PLACED_BEFORE,
+    RandomState,
+    SeededDraws,
+    kept_functions,
+    tell_of_lost_state,
+    why_variables_stay,
+)
 from tf_placer.runtime.timing import OtherLoad, clearly_slower
 from tf_placer.transform import AUTO
+from tf_placer.transform.fusion import check_clusters
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.connection import check_attachable, import_meanwhile, names_here
 
@@ -84,7 +90,7 @@ class Trial:
         move_back: Callable[[], None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Begins with the function as it is.
+        """Begins with the unplaced function.
 
         ``place`` moves its variables to where the plan has them, and makes the function that runs by it; ``move_back``
         moves them to where they were before that.
@@ -349,7 +355,8 @@ def placed_signature(
     plan = dataclasses.replace(plan, form=lasting)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, kept, plan, staying)
-    check_clusters_of(form, plan.placement)  # before any variable moves
+    # Before any variable moves.
+    check_clusters(form, plan.placement.cluster_of_op, plan.placement.device_names)
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
     placing = _Placing(concrete, kept, to_place, plan.placement, cluster, writing)
     is_tried = config.keep_unplaced and plan.written.clock is Clock.RACED
@@ -362,7 +369,7 @@ def _placed_or_tried(
     """The signature, placed, or on trial; its random numbers go on where it changes from one to the other."""
     concrete, writing, as_it_is = placing.concrete, placing.writing, None
     if writing is None and not may_have_run:
-        mark_as_kept(concrete)
+        kept_functions.add(concrete)
         draws = SeededDraws(concrete)
         # The numbers of these would begin anew after the first calls, so the race has the last word.
         is_tried = is_tried and not draws.lost

@@ -42,8 +42,7 @@ from tf_placer.rewrite.placed_function import (
     with_host_ops_here,
 )
 from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn
-from tf_placer.rewrite.random_state import RandomState, SeededDraws
-from tf_placer.rewrite.variables import why_variables_stay
+from tf_placer.rewrite.variables import RandomState, SeededDraws, why_variables_stay
 from tf_placer.transform.order import order_edges
 
 WATCHED_STEPS = 3  # behind the first, which traces

@@ -15,8 +15,7 @@ from tf_placer.base.quantities import excess, in_unit, known, milliseconds, perc
 from tf_placer.calibration.refit import Correction
 from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
 from tf_placer.planning.forecast import reading
 from tf_placer.planning.log import Log

@@ -13,7 +13,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import process_config
 from tf_placer.base.arguments import plain
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.runtime.graph_program import (
     DeadlineExceeded,
     GraphProgram,
@@ -52,7 +52,7 @@ class Attempt(Generic[_Value]):
     status: Status
     message: str = ""
     value: _Value | None = None
-    # By device name; after OUT_OF_MEMORY.
+    # By device name, where it is known (``WorkerMemory``), of a program that was timed or took too much.
     peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def value_or(self, error: type[Exception], what: str = "") -> _Value:
@@ -68,14 +68,10 @@ def try_on(
     function: Callable[[str], _Value],
     check: Callable[[], None] = lambda: None,
 ) -> Attempt[_Value]:
-    """Calls ``function`` with the workers' session target; a failure of the graph never raises.
+    """Calls ``function`` with the workers' session target, for ``deadline_s`` at most; a graph's failure never raises.
 
-    Args:
-      workers: started if need be; closed after a failure that may have damaged them, so that the next use starts fresh
-        ones.
-      deadline_s: most seconds for the call.
-      function: uses sessions on the target.
-      check: see ``run_watched``; may raise MemoryExceeded.
+    Workers are started if need be, and closed after a failure that may have damaged them: the next use starts fresh
+    ones. ``check`` is that of ``run_watched``, and may raise MemoryExceeded.
 
     Raises:
       WorkerError: the workers cannot be started at all.
@@ -147,22 +143,14 @@ def try_programs_as_called(
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgramRun:
-    """Measurements of one program that ran to its end."""
-
-    step_s: list[float]  # of the timed steps
-    peak_bytes: Mapping[str, int]  # by device name, where it is known (``WorkerMemory``)
-
-
 def time_program(
     workers: Workers,
     program: GraphProgram,
     config: RuntimeConfig,
     incumbent_s: Sequence[float] = (),
     limit: Limit = NO_LIMIT,
-) -> Attempt[ProgramRun]:
-    """Times one program (``time_steps``) and watches its memory; a failure of the program never raises.
+) -> Attempt[list[float]]:
+    """Step times of one program (``time_steps``), whose memory is watched; a failure of the program never raises.
 
     Raises:
       WorkerError: the workers cannot be started at all.
@@ -171,6 +159,7 @@ def time_program(
     memories = workers.memories  # not their successors': the thread of an abandoned call may come back late
     small_bytes = program.resident_bytes(below=SMALL_VALUE_BYTES)
     is_loaded = False  # the memory for loading does not count
+    peak_bytes: dict[str, int] = {}
 
     def check() -> None:
         for memory in memories if is_loaded else ():
@@ -178,7 +167,7 @@ def time_program(
             if excess is not None:
                 raise MemoryExceeded(excess, peaks_bytes(memories))
 
-    def run(target: str) -> ProgramRun:
+    def run(target: str) -> list[float]:
         nonlocal is_loaded
         for memory in memories:
             memory.settle()
@@ -188,9 +177,10 @@ def time_program(
             is_loaded = True
             step_s = time_steps(loaded.step, config, incumbent_s, limit=limit)
             check()  # a short peak may lie between two checks of the watcher
-            return ProgramRun(step_s, peaks_bytes(memories))
+            peak_bytes.update(peaks_bytes(memories))
+            return step_s
 
     attempt = try_on(workers, config.deadline_s, run, check)
     if any(memory.is_mute for memory in memories):
         workers.close()  # one hangs, and so would the next program: that starts fresh ones
-    return attempt
+    return dataclasses.replace(attempt, peak_bytes=attempt.peak_bytes or dict(peak_bytes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -17,8 +18,7 @@ import numpy as np
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable, write_atomically
-from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.simulated import Evaluator
+from tf_placer.evaluation.simulated import Evaluator, Measurement, Status
 from tf_placer.problem.placement import Decisions, decisions_of
 
 SCHEMA_VERSION = 1
@@ -41,7 +41,7 @@ class Record:
             raise ValueError(f"status {self.status!r} with runtime_s {self.runtime_s}")
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """A file of JSON lines: a header with the evaluator's identity, then a record for each placement.
 
         with Journal(path, evaluator.identity) as journal:
@@ -82,9 +82,6 @@ class Journal:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -168,7 +165,7 @@ class MeasuresAtOnce(Protocol):
         """Yields position and measurement of each plan as soon as possible."""
 
 
-class JournaledEvaluator:
+class JournaledEvaluator(contextlib.AbstractContextManager["JournaledEvaluator"]):
     """Looks a placement up in a ``Journal``, and measures only new ones.
 
         with RuntimeEvaluator(item, problem) as runtime, JournaledEvaluator(runtime, path) as evaluator:
@@ -193,10 +190,6 @@ class JournaledEvaluator:
         self.kept = len(self._old)  # records in the file at the start
         self.measured = 0  # placements measured since then
         self.reused = 0  # answers from the records kept
-        self.repeated = 0  # answers for placements measured since then
-
-    def __enter__(self) -> JournaledEvaluator:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -213,15 +206,11 @@ class JournaledEvaluator:
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Answers for each placement in turn, from the journal, which keeps no ``peak_bytes``, or anew."""
         decisions = decisions_of(device_of_unit, self.problem)
-        rows = [decisions.row(i) for i in range(len(decisions))]
-        digests = [row.digest(0, self.problem) for row in rows]
-        missing = {d: row for d, row in zip(digests, rows, strict=True) if d not in self._journal.records}
+        digests = [decisions.digest(i, self.problem) for i in range(len(decisions))]
+        missing = {d: decisions.row(i) for i, d in enumerate(digests) if d not in self._journal.records}
         if missing:
             self._measure(missing)
-        for digest in digests:
-            is_first = missing.pop(digest, None) is not None
-            self.reused += digest in self._old
-            self.repeated += not is_first and digest not in self._old
+        self.reused += sum(digest in self._old for digest in digests)
         records = [self._journal.records[digest] for digest in digests]
         return Measurement(
             # None becomes nan.

@@ -20,12 +20,11 @@ from tf_placer.base.quantities import in_unit
 from tf_placer.evaluation.attempts import (
     Attempt,
     OpenProgram,
-    ProgramRun,
     time_program,
     try_on,
     whole_machine,
 )
-from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status, TraceFailed
+from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Measurement, Status, TraceFailed
 from tf_placer.graph.item import Item
 from tf_placer.problem.pins import check_is_of
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
@@ -44,6 +43,7 @@ from tf_placer.runtime.audit import (
 )
 from tf_placer.runtime.graph_program import (
     GraphProgram,
+    LoadedProgram,
     build_program,
     empty_program,
     open_program,
@@ -51,7 +51,8 @@ from tf_placer.runtime.graph_program import (
     session_config,
 )
 from tf_placer.runtime.timing import Limit, RuntimeConfig, race_steps, reported_s
-from tf_placer.workers.local_workers import LocalWorkers, Workers, onednn_off, workers_of
+from tf_placer.workers.fork_server import environment
+from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 
 _Value = TypeVar("_Value")
 # How far sums in another order may be apart, as a share of the largest number: a wrong divisor is off by more. Where
@@ -67,7 +68,7 @@ class UnplacedFailed(RuntimeError):
     """A program does not run without a placement."""
 
 
-class RuntimeEvaluator:
+class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
     """Runs placements on worker processes and times one step of each.
 
         with RuntimeEvaluator(item, problem) as evaluator:
@@ -96,12 +97,8 @@ class RuntimeEvaluator:
     ) -> None:
         """Checks that the problem is about this item and this machine; starts nothing.
 
-        Args:
-          item: the program.
-          problem: built from it.
-          config: how a step is timed.
-          as_it_is: what ``race_unplaced`` and ``compare_values`` compare with, where the program is another form of it:
-            its batch in parts.
+        ``as_it_is`` is what ``race_unplaced`` and ``compare_values`` compare with, where the program is another form of
+        it: its batch in parts.
 
         Raises:
           InputError: the cluster is not live, the problem was built from another graph, or the program needs this
@@ -120,17 +117,13 @@ class RuntimeEvaluator:
         self._incumbent_s: list[float] = []  # timed steps of the best placement so far
         self.limit = Limit()
 
-    def __enter__(self) -> RuntimeEvaluator:
-        return self
-
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def start(self, beside_unplaced: bool = False) -> None:
         """Starts the workers now rather than with the first evaluation.
 
-        Args:
-          beside_unplaced: also the process of ``race_unplaced``, at the same time: each takes seconds to start.
+        With ``beside_unplaced`` also the process of ``race_unplaced``, at the same time: each takes seconds to start.
 
         Raises:
           WorkerError: one of them cannot be started.
@@ -199,14 +192,13 @@ class RuntimeEvaluator:
           WorkerError: the workers cannot be started at all.
         """
         attempts = [self._evaluate_one(plan) for plan in self._plans(device_of_unit)]
-        step_s = [attempt.value.step_s if attempt.value else None for attempt in attempts]
+        step_s = [attempt.value for attempt in attempts]
         times_s = [reported_s(steps, self._config) if steps else (math.nan, math.nan) for steps in step_s]
-        peaks = [attempt.value.peak_bytes if attempt.value else attempt.peak_bytes for attempt in attempts]
         names = [device.name for device in self.problem.cluster.devices]
-        rows = [[peak.get(name, UNKNOWN_BYTES) for name in names] for peak in peaks]
+        rows = [[attempt.peak_bytes.get(name, UNKNOWN_BYTES) for name in names] for attempt in attempts]
         return Measurement(
             runtime_s=np.array([runtime_s for runtime_s, _ in times_s], np.float64),
-            peak_bytes=np.array(rows, np.int64) if any(peaks) else None,
+            peak_bytes=np.array(rows, np.int64) if any(attempt.peak_bytes for attempt in attempts) else None,
             status=np.array([attempt.status for attempt in attempts], np.int32),
             messages=tuple(attempt.message for attempt in attempts),
             spread_s=np.array([spread_s for _, spread_s in times_s], np.float64),
@@ -215,7 +207,7 @@ class RuntimeEvaluator:
             ),
         )
 
-    def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
+    def _evaluate_one(self, plan: Decisions) -> Attempt[list[float]]:
         try:
             Placement.from_decisions(self.problem, plan)
         except InputError as error:
@@ -239,7 +231,7 @@ class RuntimeEvaluator:
             attempt = timed()
         if attempt.value:
             # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
-            ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
+            ran = [steps for steps in (self._incumbent_s, attempt.value) if steps]
             self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config)[0])
         return attempt
 
@@ -283,9 +275,7 @@ class RuntimeEvaluator:
         sends the inputs to the workers and waits for the outputs, as it will when this process calls it. An unplaced
         function has both in its own process; what asking another one costs is measured turn by turn and taken off.
 
-        Args:
-          device_of_unit, rounds, confidence: as in ``race``.
-          beside: calls of other programs (``program``) on these workers, which take turns with them.
+        Arguments are those of ``race``; ``beside`` are calls (``program``).
 
         Returns:
           Times of each placement's turns, of those of ``beside``, and last of the unplaced program's, in seconds.
@@ -381,16 +371,10 @@ class RuntimeEvaluator:
             # Clusters are calls in both graphs, so an edge to or from one is seen, too.
             unordered = rewrite(self._item, dataclasses.replace(placement, priority_of_op=None))
             pairs = written_order(unordered, program.graph_def)
+        trace = self._on_workers(program, LoadedProgram.traced_step, AuditError)
         names = {node.name for node in program.graph_def.node}
-
-        def run(target: str) -> Audit:
-            with open_program(target, program, self._config.deadline_s) as loaded:
-                trace = loaded.traced_step()
-            order = executed_order(pairs, trace, names) if pairs else None
-            return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
-
-        attempt = try_on(self._workers, self._config.deadline_s, run)
-        return attempt.value_or(AuditError, "the placement does not run: ")
+        order = executed_order(pairs, trace, names) if pairs else None
+        return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
 
     def compare_values(self, device_of_unit: np.ndarray | Decisions) -> SameValues:
         """Runs one step of a placement and of the unplaced program, from the same values, and compares the results.
@@ -424,7 +408,7 @@ class RuntimeEvaluator:
 
         with (
             contextlib.closing(workers_of(self.problem.cluster, self._config.inter_op_threads)) as exact,
-            onednn_off(),
+            environment("TF_ENABLE_ONEDNN_OPTS", "0"),  # it fuses ops and reorders sums next to others
         ):
             before, again, after = (
                 values_of(exact, program, session_config) for program in (unplaced, unplaced, placed)
@@ -456,23 +440,30 @@ class RuntimeEvaluator:
           InputError: it is not legal.
           TraceFailed: the placement does not run.
         """
-        program = self.program(device_of_unit)
 
-        def run(target: str) -> tf.compat.v1.RunMetadata:
+        def run(loaded: LoadedProgram) -> tf.compat.v1.RunMetadata:
+            for _ in range(self._config.warmup_steps):
+                loaded.step()
+            return loaded.traced_step()
+
+        return self._on_workers(self.program(device_of_unit), run, TraceFailed)
+
+    def _on_workers(
+        self, program: GraphProgram, function: Callable[[LoadedProgram], _Value], error: type[Exception]
+    ) -> _Value:
+        """Calls ``function`` with a program on the workers; raises ``error`` where that does not run."""
+
+        def run(target: str) -> _Value:
             with open_program(target, program, self._config.deadline_s) as loaded:
-                for _ in range(self._config.warmup_steps):
-                    loaded.step()
-                return loaded.traced_step()
+                return function(loaded)
 
         attempt = try_on(self._workers, self._config.deadline_s, run)
-        return attempt.value_or(TraceFailed, "the placement does not run: ")
+        return attempt.value_or(error, "the placement does not run: ")
 
     def program(self, device_of_unit: np.ndarray | Decisions, is_call: bool = False) -> GraphProgram:
         """Program that runs on the workers for a placement.
 
-        Args:
-          device_of_unit: [U], or all that one plan decides.
-          is_call: as ``build_program`` takes it.
+        ``device_of_unit`` is [U], or all that one plan decides; ``is_call`` as ``build_program`` takes it.
 
         Raises:
           InputError: it is not legal.

@@ -1,8 +1,9 @@
-"""The evaluator's protocol, and simulated evaluators: of one problem, and of the mean over several samples of it."""
+"""Measurements, the evaluator's protocol, and simulated evaluators: of a problem, of the mean over samples of it."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -12,13 +13,94 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
+from tf_placer.base.quantities import milliseconds
 from tf_placer.costs.formulas import WorkClass
 from tf_placer.costs.shares import MEASURED, Spreads
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
 from tf_placer.problem.problem import Problem, simulator_inputs
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion import fused_plan
+
+UNKNOWN_BYTES = -1
+
+
+class TraceFailed(RuntimeError):
+    """A placement did not run to the end of the step that was to be traced."""
+
+
+class Status(enum.IntEnum):
+    """Status of a placement. Only OK has a running time."""
+
+    OK = 0
+    OUT_OF_MEMORY = 1
+    TIMEOUT = 2
+    CRASHED = 3
+    ILLEGAL = 4
+
+    @classmethod
+    def _missing_(cls, value: object) -> Status:
+        raise InputError(
+            f"value is {arguments.shown(value)}; give a number from 0 to {len(cls) - 1}, or a Status"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """The result of evaluating B placements.
+
+    Raises:
+      InputError: an array has another shape.
+    """
+
+    runtime_s: np.ndarray  # [B] float64, of one step; nan where the status is not OK
+    peak_bytes: np.ndarray | None  # [B, D] int64, or ``UNKNOWN_BYTES``; None where all are unknown
+    status: np.ndarray  # [B] int32 of ``Status``
+    messages: tuple[str, ...]  # [B] one line each, may be ""
+    spread_s: np.ndarray | None = None  # [B] float64, interquartile range; None where all steps are alike
+    # [B] bool, clearly slower than the best before all steps were timed: ``runtime_s`` is the median of fewer steps,
+    # and the status is OK. None where nothing stops early.
+    stopped_early: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        ran_s = self.runtime_s[self.status == Status.OK]
+        fastest = f", the fastest {milliseconds(float(ran_s.min()))} a step" if len(ran_s) else ""
+        return f"<Measurement of {len(self.status)} placements: {len(ran_s)} ran{fastest}>"
+
+    def __post_init__(self) -> None:
+        arguments.items_of("messages", self.messages, str, "give a tuple of one text for each placement")
+        for name in ("runtime_s", "status", "peak_bytes", "spread_s", "stopped_early"):
+            value = getattr(self, name)
+            if value is None and name not in ("runtime_s", "status"):
+                continue
+            arguments.instance_of(name, value, np.ndarray, "give an array, one row for each placement")
+            if value.ndim != 1 + (name == "peak_bytes") or len(value) != self.batch:
+                needed = f"[{self.batch}{', D' * (name == 'peak_bytes')}]"
+                raise InputError(
+                    f"{name} has shape {value.shape}, expected {needed}: as many rows as messages"
+                )
+        if np.any(np.isnan(self.runtime_s) != (self.status != Status.OK)):
+            raise InputError("runtime_s must be nan exactly where status is not OK")
+
+    @property
+    def batch(self) -> int:
+        return len(self.messages)
+
+    @staticmethod
+    def joined(parts: Sequence[Measurement], num_devices: int) -> Measurement:
+        """The plans of several measurements on D devices, in order; which of them stopped early is dropped."""
+        empty = np.zeros(0)
+        peaks = [
+            np.full((part.batch, num_devices), UNKNOWN_BYTES) if part.peak_bytes is None else part.peak_bytes
+            for part in parts
+        ]
+        spreads_s = [part.spread_s for part in parts if part.spread_s is not None]
+        return Measurement(
+            runtime_s=np.concatenate([empty, *(part.runtime_s for part in parts)]),
+            peak_bytes=np.concatenate(peaks) if any(p.peak_bytes is not None for p in parts) else None,
+            status=np.concatenate([np.zeros(0, np.int32), *(part.status for part in parts)]).astype(np.int32),
+            messages=tuple(message for part in parts for message in part.messages),
+            spread_s=np.concatenate([empty, *spreads_s]) if len(spreads_s) == len(parts) else None,
+        )
 
 
 class SimulatedTimes(NamedTuple):
@@ -68,12 +150,13 @@ class SimulatedEvaluator:
         self.problem = problem
         self.inputs = simulator_inputs(problem)
         self.orders = (self.inputs,)
+        self._sampled: dict[str, int] = {}  # what the samples are made by
         self._capacity_bytes = problem.cluster.capacity_bytes()
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Its answers depend on everything in the problem."""
-        return {"evaluator": "simulated", "problem": self.problem.digest()}
+        """Its answers depend on everything in the problem, and on its samples."""
+        return {"evaluator": "simulated", "problem": self.problem.digest(), **self._sampled}
 
     @property
     def tells(self) -> SimulatedEvaluator:
@@ -149,22 +232,18 @@ class SimulatedEvaluator:
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
         """Start and end of each op of placements [B, U], or of the decisions of B plans without clusters."""
-        decisions = self._unfused(device_of_unit)
+        decisions = self._known(device_of_unit)
         for row in np.asarray(decisions.device_of_unit):
             self.problem.check_legal(row)
         return simulate_schedule(self.inputs, decisions.device_of_unit, decisions.priority_of_op)
 
-    def _unfused(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
+    def _known(self, device_of_unit: tf.Tensor | np.ndarray | Decisions) -> Decisions:
+        """Decisions without clusters; eagerly, the devices are checked."""
         decisions = decisions_of(device_of_unit, self.problem)
         if decisions.cluster_of_op is not None:
             raise InputError(
                 "the plans have clusters, which only evaluate simulates; ask that, or leave them out"
             )
-        return decisions
-
-    def _known(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
-        """Decisions without clusters; eagerly, the devices are checked."""
-        decisions = self._unfused(device_of_unit)
         if not tf.is_symbolic_tensor(decisions.device_of_unit):
             positions = np.asarray(decisions.device_of_unit)
             arguments.check_positions("device_of_unit", positions, self.problem.num_devices)
@@ -193,14 +272,10 @@ class SampleAverageEvaluator(SimulatedEvaluator):
         self._samples = tuple(samples)
         self._evaluators = [SimulatedEvaluator(sample) for sample in samples]
         self.orders = tuple(evaluator.inputs for evaluator in self._evaluators)
+        self._sampled = {"orders": len(samples)}
         self._functions: dict[int, tf.types.experimental.ConcreteFunction] = {}
         # At once: TensorFlow warns of a function that is made for every problem and traced by its call.
         self._function(1)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Its answers depend on the samples, too."""
-        return {**super().identity, "orders": len(self._evaluators)}
 
     def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
         """Evaluator with priorities [N] in every sample."""
@@ -373,12 +448,7 @@ class RobustEvaluator(SampleAverageEvaluator):
             bandwidth = np.full(len(draw.cluster.links), 1 / factor)
             samples.append(_multiplied(draw, factor, bandwidth, factor, factor))
         super().__init__(problem, samples)
-        self._drawn = {"draws": draws, "draws_seed": seed}
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Its answers depend on the draws, too."""
-        return {**super().identity, **self._drawn}
+        self._sampled |= {"draws": draws, "draws_seed": seed}
 
     @property
     def tells(self) -> SimulatedEvaluator:

@@ -16,7 +16,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import simulate_step
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion import fused_plan
 
 Kind = Literal["op", "send", "transfer", "hand_over", "receive"]
 Event = tuple[Kind, int]

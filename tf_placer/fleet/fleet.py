@@ -19,9 +19,8 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
 from tf_placer.base.quantities import milliseconds
 from tf_placer.evaluation.journal import JournaledEvaluator
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, check_can_be_timed
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator, Status
 from tf_placer.fleet.machine import Program, Reply, Trial, trial_id
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Decisions, decisions_of
@@ -330,7 +329,7 @@ class FleetEvaluator:
             )
         self.problem, self.fleet, self.reference = problem, fleet, reference.row(0)
         self._config = config
-        self._program = Program.packed(item, problem, self.reference, config)
+        self.program = Program.packed(item, problem, self.reference, config)
         self.level_s: float | None = None
 
     @property
@@ -344,11 +343,6 @@ class FleetEvaluator:
             "repetitions": 1,  # of each measurement; journals have the entry
             "config": dataclasses.asdict(self._config),
         }
-
-    @property
-    def baselines_s(self) -> list[float]:
-        """Latest seconds of the reference plan on each actor that has measured."""
-        return self.fleet.baselines_s(self._program.digest)
 
     def relative_to(self, level_s: float) -> None:
         """Sets the seconds of the reference plan, the unit of all times."""
@@ -370,9 +364,9 @@ class FleetEvaluator:
         rows: dict[str, list[int]] = collections.defaultdict(list)  # by trial: equal plans are measured once
         for i in range(len(plans)):
             plan = plans.digest(i, self.problem)
-            rows[trial_id(self._program.digest, plan, self.fleet.machines)].append(i)
-        trials = [Trial(name, plans.row(same[0]), self._program.digest) for name, same in rows.items()]
-        for reply in self.fleet.measure(trials, self._program):
+            rows[trial_id(self.program.digest, plan, self.fleet.machines)].append(i)
+        trials = [Trial(name, plans.row(same[0]), self.program.digest) for name, same in rows.items()]
+        for reply in self.fleet.measure(trials, self.program):
             runtime_s = spread_s = math.nan
             if reply.runtime_s is not None:
                 if self.level_s is None:
@@ -444,7 +438,8 @@ class FleetTiming(contextlib.AbstractContextManager["FleetTiming"]):
         reused = sum(journaled.reused for _, journaled in self._evaluators)
         machines = "1 machine" if fleet.hosts == 1 else f"{fleet.hosts} machines"
         text = f"{measured} plans were measured by {fleet.actors} actors of a fleet on {machines}"
-        baselines_s = self._evaluators[0][0].baselines_s if self._evaluators else []
+        programs = [evaluator.program.digest for evaluator, _ in self._evaluators]
+        baselines_s = fleet.baselines_s(programs[0]) if programs else []
         if baselines_s:
             text += (
                 f", relative to a reference plan that took {milliseconds(min(baselines_s))} to "

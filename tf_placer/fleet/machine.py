@@ -22,8 +22,8 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item, item_bytes, read_item_file
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem

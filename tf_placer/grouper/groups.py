@@ -22,7 +22,7 @@ from tf_placer.graph.program import COPY
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import UnitGraph, order_of_use, unit_graph
-from tf_placer.transform.fusion.costs import merged_by_priority
+from tf_placer.transform.fusion import merged_by_priority
 from tf_placer.transform.split.plans import copies_of_units
 
 SLACK_CLASSES = (0.05, 0.4)

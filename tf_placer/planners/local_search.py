@@ -12,7 +12,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Setti
 from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, costliest_ops, op_levels
-from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
+from tf_placer.ops.simulator import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
 from tf_placer.planners.planner import Resumable, Round

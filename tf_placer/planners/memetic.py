@@ -14,7 +14,7 @@ import numpy as np
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
-from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
+from tf_placer.ops.simulator import NEVER, Chains, ChainSearch
 from tf_placer.planners import local_search
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph

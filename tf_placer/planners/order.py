@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
+from tf_placer.ops.simulator import NEVER, Chains, ChainSearch
 from tf_placer.planners.local_search import Burst, LocalSearchConfig, chance, move_tables, random_state
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import Problem

@@ -14,7 +14,7 @@ import numpy as np
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import fullest_share
-from tf_placer.evaluation.measurement import Status, TraceFailed
+from tf_placer.evaluation.simulated import Status, TraceFailed
 from tf_placer.planning.forecast import (
     AT_ONCE,
     FUSE,

@@ -18,9 +18,8 @@ from colocation.tensorflow_internals import has_xla
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
 from tf_placer.planning.live import raced_anew
@@ -30,8 +29,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import LoadedProgram, build_program
 from tf_placer.runtime.timing import TURN_S, Limit, OtherLoad, clearly_slower, race_steps, race_times_s
-from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, starts_kernel
-from tf_placer.transform.fusion.costs import Savings, savings, savings_of
+from tf_placer.transform.fusion import PREFIX, RULES, Savings, convex_clusters, savings, starts_kernel
 
 CLUSTERS_SHARE = 0.8
 """Of the time for fusing; the rest is for the race of the fused plan with the others."""
@@ -196,8 +194,9 @@ def with_simulated_clusters(outcome: Outcome) -> Outcome:
         return outcome.noted({Note.FUSED: "Nothing is fused: no cluster has kernels enough."})
     if best.runtime_s >= written.simulated_s:
         return outcome.noted({Note.FUSED: "Nothing is fused: no rule's clusters gain in the simulator."})
+    saved = savings(best.placement.problem, best.placement.cluster_of_op)
     sentence = (
-        f"{savings_of(best.placement).sentence(best.rule)}: {ratio(best.runtime_s / written.simulated_s)} of the "
+        f"{saved.sentence(best.rule)}: {ratio(best.runtime_s / written.simulated_s)} of the "
         "step without, in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
     )
     fused = dataclasses.replace(
@@ -360,7 +359,7 @@ class _Search:
     def _tried_out(
         self, candidate: _Candidate, open_program: OpenProgram, stack: contextlib.ExitStack
     ) -> _Opened | None:
-        """The candidate compiled; None where XLA refuses it, which is noted."""
+        """The candidate compiled; None where XLA refuses, which is noted."""
         saved = savings(self._plain.problem, candidate.cluster_of_op)
         self._late = candidate
         try:

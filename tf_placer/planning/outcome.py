@@ -16,8 +16,7 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import excess, html_table, known, milliseconds
 from tf_placer.calibration.refit import Correction
-from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator, Status
 from tf_placer.planners.local_search import WholeLayers, whole_layers
 from tf_placer.planning.forms import Form, estimated_in_parts
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole

@@ -130,6 +130,11 @@ class OpGraph:
         return self.tensor_producer[self.tensor]
 
     @functools.cached_property
+    def edges(self) -> np.ndarray:
+        """[E, 2] int32, the ops at the beginning and at the end of each edge."""
+        return np.stack([self.producer, self.consumer], axis=1)
+
+    @functools.cached_property
     def edge_bytes(self) -> np.ndarray:
         """[E] int64, of the edge's tensor; edges of one tensor cross to a device together, and once."""
         return self.tensor_bytes[self.tensor]

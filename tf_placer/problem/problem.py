@@ -501,7 +501,7 @@ class Problem:
 
     def backward_ops(self) -> np.ndarray:
         """[N] bool: ops of gradients, and all that waits for one (``tf_placer.graph.program.backward_ops``)."""
-        return backward_ops(self.op_names, np.stack([self.op_graph.producer, self.op_graph.consumer], axis=1))
+        return backward_ops(self.op_names, self.op_graph.edges)
 
     def own_bytes(self) -> np.ndarray:
         """[T] int64, memory of each live tensor at home: 0 for an alias, and for what stays."""

@@ -17,7 +17,7 @@ from tf_placer.report.views import page_of_run
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search.methods import NO_ORDER
-from tf_placer.transform.fusion.costs import savings_of
+from tf_placer.transform.fusion import savings
 
 # Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
@@ -156,7 +156,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
         "fused": outcome.notes.get(Note.FUSED, ""),
         "schedule": outcome.schedule,
-        "savings": dataclasses.asdict(savings_of(outcome.placement)),
+        "savings": dataclasses.asdict(savings(outcome.placement.problem, outcome.placement.cluster_of_op)),
         "forms": [
             {"ops": form.problem.num_ops, "units": form.problem.num_units}
             | {name: getattr(form, name) for name in _OF_FORM}

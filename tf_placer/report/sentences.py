@@ -27,7 +27,7 @@ from tf_placer.planning.outcome import (
 from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Placement
 from tf_placer.search.recorder import SearchResult
-from tf_placer.transform.fusion.costs import savings_of
+from tf_placer.transform.fusion import savings
 
 FIGURES = pathlib.Path(__file__).with_name("gpu_fidelity.json")  # of simulated GPUs beside real ones
 ALL = "all"  # GPUs of the page together
@@ -171,7 +171,8 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
     if outcome.notes.get(Note.FUSED, ""):
         sentences.append(outcome.notes[Note.FUSED])
     elif "fused" in texts:
-        sentences.append(f"{savings_of(outcome.placement).sentence()}: {texts['fused']}")
+        saved = savings(outcome.placement.problem, outcome.placement.cluster_of_op)
+        sentences.append(f"{saved.sentence()}: {texts['fused']}")
     return sentences
 
 

@@ -275,7 +275,7 @@ def replace_body(model: SavedModel, signature: str, call: SignatureCall, placed:
 
 
 def place_object_functions(
-    model: SavedModel, signature: str, call: SignatureCall, devices: Mapping[str, str], is_split: bool = False
+    model: SavedModel, signature: str, call: SignatureCall, devices: Mapping[str, str], is_split: bool
 ) -> list[str]:
     """Gives functions of objects that a signature calls, such as ``model.serve``, the devices of its plan.
 

@@ -27,10 +27,17 @@ from tf_placer.ops.library import keep_compilations
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import functions
-from tf_placer.rewrite.random_state import RandomState, mark_as_kept, tell_of_lost_state
-from tf_placer.rewrite.rewrite import check_clusters_of, check_placement, program_of_plan, rewrite
-from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
-from tf_placer.transform.fusion.clusters import PREFIX
+from tf_placer.rewrite.rewrite import check_placement, program_of_plan, rewrite
+from tf_placer.rewrite.variables import (
+    RandomState,
+    check_movable,
+    kept_functions,
+    move_to_devices,
+    placed_functions,
+    tell_of_lost_state,
+    variables_of_handles,
+)
+from tf_placer.transform.fusion import PREFIX, check_clusters
 from tf_placer.workers.connection import attach, is_attached
 
 
@@ -72,10 +79,8 @@ def shapes_behind_handles(
     read from variables have no shape, and forward-mode differentiation fails where it needs zeros of the shape of a
     gradient. Therefore the handles are imported before the rest, into a graph of their own.
 
-    Args:
-      graph_def: this process knows its functions.
-      inputs: node -> a tensor with the shape, and the variable, of the node's tensor; without a handle among them,
-        nothing is inferred.
+    This process knows the functions of ``graph_def``; ``inputs`` are node -> a tensor with the shape, and the variable,
+    of the node's tensor. Without a handle among them, nothing is inferred.
     """
     if all(tensor.dtype != tf.resource for tensor in inputs.values()):
         return {}
@@ -200,7 +205,7 @@ def run_by_plan(
 
     ``write`` makes the function, given the device of each op; None stands for ``placed_concrete_function``.
     """
-    check_clusters_of(item, placement)  # before any variable moves
+    check_clusters(item, placement.cluster_of_op, placement.device_names)  # before any variable moves
     devices = devices_here(placement, cluster)
     move_variables(concrete, item, devices)
     return (write or placed_concrete_function)(concrete, item, placement, devices)
@@ -300,7 +305,7 @@ def _whole_for_other_sizes(
     graph.structured_input_signature = concrete.structured_input_signature
     graph.structured_outputs = _structured(concrete, graph.outputs)
     result = internals.concrete_function_like(concrete, graph)
-    mark_as_placed(result)
+    placed_functions.add(result)
     return result
 
 
@@ -404,14 +409,14 @@ def placed_concrete_function(
     }
     ends = _Ends(handle_of_capture, item.fetches, item.control_outputs, device_of_op)
     placed = _made_anew(concrete, rewrite(item, placement, device_of_op), ends, random_state)
-    mark_as_placed(placed)
+    placed_functions.add(placed)
     return placed
 
 
 def copied_function(concrete: ConcreteFunction, random_state: RandomState | None = None) -> ConcreteFunction:
     """Returns another concrete function of the same graph; ``random_state`` as in ``placed_concrete_function``."""
     if random_state is not None:
-        mark_as_kept(concrete)
+        kept_functions.add(concrete)
     fetches = [tensor.name for tensor in concrete.outputs]
     ends = _Ends({}, fetches, [op.name for op in concrete.graph.control_outputs], {})
     return _made_anew(concrete, concrete.graph.as_graph_def(), ends, random_state)

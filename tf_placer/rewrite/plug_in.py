@@ -24,7 +24,6 @@ DISABLE = "TF_PLACER_DISABLE"
 _FOLDER = pathlib.Path(__file__).parent
 _FLAGS = ("-O2", "-fPIC", "-shared", "-w")  # no warnings of TensorFlow's headers
 _BUILT_FOR = re.compile(rb"tf_placer plug-in for TensorFlow ([^;]+);")
-_TEXT_BYTES = 4096
 
 
 def plug_in() -> pathlib.Path:
@@ -71,14 +70,6 @@ class FunctionPlan:
     order: Sequence[tuple[str, str]] = ()  # pairs of ops of one device, the first before the second
     clusters: Mapping[str, int] = dataclasses.field(default_factory=dict)  # op -> fusion cluster, if any
 
-    def lines(self) -> str:
-        """The plan in the text form of ``tf_placer_add_plan``."""
-        ops = [
-            f"op\t{name}\t{kind}\t{device}\t{self.clusters.get(name, -1)}"
-            for name, (kind, device) in self.devices.items()
-        ]
-        return "\n".join([*ops, *(f"order\t{before}\t{after}" for before, after in self.order)])
-
 
 class PlugIn:
     """The plug-in in this process, loaded unless TensorFlow has loaded the library.
@@ -91,35 +82,18 @@ class PlugIn:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._library = ctypes.CDLL(str(path))
-        self._library.tf_placer_uses.restype = ctypes.c_int64
-        self._library.tf_placer_fingerprint.restype = ctypes.c_uint64
 
     def add(self, plan: FunctionPlan) -> int:
         """Adds a plan for graphs that TensorFlow makes from now on; returns the label."""
         label = next(self._labels)
-        self._library.tf_placer_add_plan(label, plan.function.encode(), plan.lines().encode())
+        lines = [
+            f"op\t{name}\t{kind}\t{device}\t{plan.clusters.get(name, -1)}"
+            for name, (kind, device) in plan.devices.items()
+        ]
+        lines += [f"order\t{before}\t{after}" for before, after in plan.order]
+        self._library.tf_placer_add_plan(label, plan.function.encode(), "\n".join(lines).encode())
         return label
 
     def remove(self, label: int) -> None:
         """Forgets a plan."""
         self._library.tf_placer_remove_plan(label)
-
-    def uses(self, label: int) -> int:
-        """Number of graphs that a plan was written into."""
-        return int(self._library.tf_placer_uses(label))
-
-    def seen(self) -> tuple[int, float]:
-        """Number of graphs that the pass has seen, and its seconds in all."""
-        functions, ns = ctypes.c_int64(), ctypes.c_int64()
-        self._library.tf_placer_seen(ctypes.byref(functions), ctypes.byref(ns))
-        return functions.value, ns.value / 1e9
-
-    def said(self) -> list[str]:
-        """Reasons why plans were left out."""
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        self._library.tf_placer_said(text, ctypes.c_int64(_TEXT_BYTES))
-        return text.value.decode().splitlines()
-
-    def fingerprint(self, graph_def: bytes) -> int:
-        """The pass's fingerprint of a serialized GraphDef; 0 for bytes that are no graph."""
-        return int(self._library.tf_placer_fingerprint(graph_def, ctypes.c_int64(len(graph_def))))

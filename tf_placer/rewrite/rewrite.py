@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
@@ -13,49 +13,36 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, inlined_bodies
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion.clusters import check_clusters, fused_graph
+from tf_placer.transform.fusion import fused_graph
 from tf_placer.transform.order import order_edges
 from tf_placer.transform.split.split_batch import split
 
 _COLOCATION_PREFIX = b"loc:@"
 
 
-def place_graph(
-    graph_def: tf.compat.v1.GraphDef, device_of_op: Mapping[str, str] | Sequence[str]
-) -> tf.compat.v1.GraphDef:
+def place_graph(graph_def: tf.compat.v1.GraphDef, device_of_op: Mapping[str, str]) -> tf.compat.v1.GraphDef:
     """Returns a copy of a graph with a full device string on every node.
 
     Only ``node.device`` of the main graph changes. Library functions are copied as they are: when TensorFlow inlines
     or lowers a call, If or While, a body op without a device inherits the device of the calling node, so the whole
     loop runs on its node's device; a body op with a device keeps it.
 
-    Args:
-      graph_def: N nodes.
-      device_of_op: a full device string for each node, as node name -> device or as [N] devices in node order.
-
     Raises:
       InputError: a node has no device, a device is given for a node that is not there, a device
         string is not full (job, replica, task, type and index), or nodes of one ``_class``
         colocation group got different devices.
     """
-    names = [node.name for node in graph_def.node]
-    if not isinstance(device_of_op, Mapping):
-        if len(device_of_op) != len(names):
-            raise InputError(
-                f"the placement has {len(device_of_op)} devices, but the graph has {len(names)} nodes; "
-                "give one device per node, in node order"
-            )
-        device_of_op = dict(zip(names, device_of_op, strict=True))
+    names = dict.fromkeys(node.name for node in graph_def.node)
     for name in names:
         if name not in device_of_op:
             raise InputError(
                 f"the placement gives no device for node {name!r}; was it made for another graph?"
             )
-    if len(device_of_op) != len(names):
-        stranger = next(iter(device_of_op.keys() - set(names)))
-        raise InputError(
-            f"the placement names node {stranger!r}, which the graph lacks; was it made for another graph?"
-        )
+    for name in device_of_op:
+        if name not in names:
+            raise InputError(
+                f"the placement names node {name!r}, which the graph lacks; was it made for another graph?"
+            )
     for device in set(device_of_op.values()):
         try:
             spec = tf.DeviceSpec.from_string(device)
@@ -111,7 +98,7 @@ def rewrite(
         placed.node[after].input.append(f"^{item.index.names[before]}")
     if placement.cluster_of_op is None:
         return placed
-    return fused_graph(item, placed, placement.cluster_of_op).graph_def
+    return fused_graph(item, placed, placement.cluster_of_op)
 
 
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
@@ -121,12 +108,6 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
     are those of ``rewrite``.
     """
     return rewrite(item, placement)
-
-
-def check_clusters_of(item: Item, placement: Placement) -> None:
-    """Raises InputError where a plan of the item has clusters that are not legal (``check_clusters``)."""
-    if placement.cluster_of_op is not None:
-        check_clusters(item, placement.cluster_of_op, placement.device_names)
 
 
 def check_placement(name: str, value: object) -> Placement:
@@ -176,10 +157,8 @@ def place_meta_graph(
     Ops in bodies of functions get devices and control inputs there. Nodes that the fetches did not need, and calls,
     whose bodies are placed op by op, keep their devices. Nothing else changes.
 
-    Args:
-      meta_graph: source of the placement's item (``Item.from_meta_graph``); left alone.
-      placement: of that item.
-      item: that item; its loops and moved ops take no control inputs.
+    ``meta_graph`` is the source of the placement's item (``Item.from_meta_graph``); loops and moved ops of ``item``, if
+    given, take no control inputs.
 
     Raises:
       InputError: a function is called several times, and the plan has one of its ops on several devices; or an op comes

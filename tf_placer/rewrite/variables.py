@@ -1,44 +1,231 @@
-"""Moves of eager variables to the devices that a plan gives them."""
+"""Variables of this process: their moves to the devices of a plan, and those that hold the state of random ops.
+
+TensorFlow keeps the state of an op that draws random numbers with a seed in the kernel: a function that is made anew
+begins anew. The ops of ``tf.random.Generator`` draw the same numbers from a variable. Written with these, a function
+and its copies draw from the same variables, each going on where another was.
+"""
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import sys
 import threading
 import time
 import types
+import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
 
 from colocation import tensorflow_internals as internals
+from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs, new_node
 from colocation.tensorflow_internals import (
     BaseResourceVariable,
     ConcreteFunction,
     FuncGraph,
     capture_containers,
+    is_dataset_function,
     is_identity_key,
     replace_captures,
     storage,
 )
 from tf_placer.base.arguments import InputError
-from tf_placer.rewrite.random_state import tell_of_lost_state
+from tf_placer.base.eager import outside_functions
+from tf_placer.graph.program import fresh_name, functions_in, functions_of, is_compiled
+from tf_placer.graph.read_function import function_name
 
+# Op type -> the one that draws the same numbers from a variable, bit for bit.
+_WITH_VARIABLE = {
+    "RandomStandardNormal": "StatefulStandardNormalV2",
+    "RandomUniform": "StatefulUniform",
+    "RandomUniformInt": "StatefulUniformInt",
+    "TruncatedNormal": "StatefulTruncatedNormal",
+}
+_PHILOX = 1
 # A thread that uses a variable again and again is between two uses for less than most of these looks.
 _LOOKS, _LOOK_EVERY_S = 20, 0.0005
 _TENSORFLOW = ("tensorflow", "keras")
+_FOR_LONG_S = 1000.0
+PLACED_BEFORE = "a function that was placed before reads it there"
+_MOVING = threading.Lock()  # one at a time: what is found to hold a variable must be so until it has moved
+_serial = itertools.count()
 
 
-_placed: weakref.WeakSet[ConcreteFunction] = weakref.WeakSet()
+@functools.cache
+def _has_seeds(op_type: str) -> bool:
+    definition = internals.registered_op(op_type)
+    return (
+        definition is not None
+        and definition.is_stateful
+        and {"seed", "seed2"} <= {attribute.name for attribute in definition.attr}
+        and not any(out.is_ref or out.type == tf.resource.as_datatype_enum for out in definition.output_arg)
+    )
 
 
-def mark_as_placed(function: ConcreteFunction) -> None:
-    """Remembers that a function's ops were put where its variables are."""
-    _placed.add(function)
+class SeededDraws:
+    """The ops of a function that draw with a seed, in its loops, branches and calls, too.
+
+    What they draw follows from the seed and from how often they have run.
+
+    Attributes:
+      carried: name of an op, with those of the nodes around it -> its state before it has run: counter and key.
+      lost: types of the others, whose state nothing but the kernel can hold.
+    """
+
+    def __init__(self, concrete: ConcreteFunction) -> None:
+        graphs = internals.graphs_of(concrete.graph)
+        is_drawing = any(_has_seeds(op.type) for graph in graphs for op in graph.get_operations())
+        draws = list(_draws(concrete.graph.as_graph_def())) if is_drawing else []
+        self.carried = {
+            path: (0, node.attr["seed2"].i, node.attr["seed"].i)
+            for path, node, _, _ in draws
+            if node.op in _WITH_VARIABLE
+        }
+        self.lost = sorted({node.op for _, node, _, _ in draws} - _WITH_VARIABLE.keys())
+
+    def __bool__(self) -> bool:
+        return bool(self.carried or self.lost)
+
+
+kept_functions: weakref.WeakSet[ConcreteFunction] = weakref.WeakSet()
+"""Traced functions whose kernels are not missed, because none has run, or copies run instead."""
+
+
+def tell_of_lost_state(functions: Iterable[object], why: str) -> None:
+    """Warns of functions whose kernels TensorFlow makes anew, so that the numbers that they draw begin anew.
+
+    ``functions`` are traced ones, among others; ``why`` begins the sentence.
+    """
+    traced = [f for f in functions if isinstance(f, ConcreteFunction) and not is_dataset_function(f)]
+    drawing = [function for function in traced if function not in kept_functions and SeededDraws(function)]
+    inside = set[str]().union(*(internals.functions_of(function.graph) for function in traced if drawing))
+    outer = [function for function in drawing if tf.compat.as_str(function.name) not in inside]
+    if outer:
+        names = ", ".join(sorted({function_name(function).partition("__placed_")[0] for function in outer}))
+        warnings.warn(
+            f"{why}: numbers that {names} may have drawn with a seed before begin anew", stacklevel=2
+        )
+
+
+class RandomState:
+    """Variables that the copies of one function draw from, reset by ``tf.random.set_seed`` like kernels."""
+
+    def __init__(self, draws: SeededDraws) -> None:
+        self._initial = draws.carried
+        self._scope = f"tf_placer_random_state_{next(_serial)}"
+        self._seeds = internals.seed_source()
+        self._handles: dict[str, tuple[str, tf.Tensor]] = {}  # path -> device, and the variable there
+        self._home: Mapping[str, str] = {}  # of the first copy
+
+    def written(self, graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
+        """Has the ops of a graph draw from the variables, in place; returns path -> device of each.
+
+        Every node has functions of its own (``with_functions_of_their_own``).
+        """
+        devices = {}
+        # Open fields of a device are filled as TensorFlow fills them for an op that draws.
+        kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+        default = tf.DeviceSpec.from_string(f"{internals.host_address_space()}/device:{kind}:0")
+        for path, node, nodes, device in list(_draws(graph_def)):
+            if path in self._initial:
+                spec = tf.DeviceSpec.from_string(device)
+                if spec.device_type not in (None, kind) and spec.device_index is None:
+                    spec = spec.replace(device_index=0)
+                place = devices[path] = str(default.make_merged_spec(spec).to_string())
+                names, of_state = {n.name for n in nodes}, {"dtype": tf.int64, "shape": tf.TensorShape([3])}
+                name, shared = fresh_name(f"{node.name}/state", names), f"{self._scope}/{path}".encode()
+                handle = new_node("VarHandleOp", name, (), place, **of_state, shared_name=shared)
+                name, value = (
+                    fresh_name(f"{node.name}/algorithm", names),
+                    tf.make_tensor_proto(_PHILOX, tf.int64),
+                )
+                algorithm = new_node("Const", name, (), place, dtype=tf.int64, value=value)
+                ends = (
+                    ("", "") if path == node.name else (":resource:0", ":output:0")
+                )  # in a graph, in a body
+                state = [handle.name + ends[0], algorithm.name + ends[1]]
+                node.input[:] = [*state, *data_inputs(node), *control_inputs(node)]
+                types = ("Tout", "T") if node.op == "RandomUniformInt" else ("dtype", "T")
+                dtype, shape_dtype = (node.attr[name].type for name in types)
+                node.op, node.device = _WITH_VARIABLE[node.op], place
+                for name in ("seed", "seed2", "T", "Tout"):
+                    node.attr.pop(name, None)
+                node.attr["dtype"].type, node.attr["shape_dtype"].type = dtype, shape_dtype
+                nodes.extend([handle, algorithm])
+        return devices
+
+    def move(self, devices: Mapping[str, str]) -> None:
+        """Makes the variables, or moves them, to where a copy reads them: path -> device (``written``)."""
+        self._home = self._home or devices
+        for path, device in devices.items():
+            before = self._handles.get(path)
+            if before is None or before[0] != device:
+                value: object = self._initial[path]
+                if before is not None:
+                    with outside_functions():
+                        value = tf.raw_ops.ReadVariableOp(resource=before[1], dtype=tf.int64).numpy()
+                self._assign(path, device, value)
+
+    def move_back(self) -> None:
+        """Moves the variables to where the first copy reads them."""
+        self.move(self._home)
+
+    def follow_seeds(self) -> None:
+        """Starts over where the program has set the seed since; for use before each step."""
+        if internals.seed_source() is not self._seeds:
+            self._seeds = internals.seed_source()
+            for path, (device, _) in list(self._handles.items()):
+                self._assign(path, device, self._initial[path])
+
+    def _assign(self, path: str, device: str, value: object) -> None:
+        with outside_functions(), tf.device(device):
+            handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.int64, shape=[3], shared_name=f"{self._scope}/{path}", container=""
+            )
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, tf.int64))
+        self._handles[path] = device, handle
+
+
+_Draw = tuple[str, node_def_pb2.NodeDef, MutableSequence[node_def_pb2.NodeDef], str]
+
+
+def _draws(graph_def: tf.compat.v1.GraphDef) -> Iterator[_Draw]:
+    """Path, node, list of nodes around and device of each op that draws with a seed.
+
+    A call's ops have the paths that they have as inlined ops. A dataset's functions are left out: an iterator has their
+    state. So is what XLA compiles.
+    """
+    library = functions_of(graph_def.library)
+
+    def walk(
+        nodes: MutableSequence[node_def_pb2.NodeDef], scope: str, around: str, calls: tuple[str, ...]
+    ) -> Iterator[_Draw]:
+        for node in nodes:
+            path, device = f"{scope}{node.name}", node.device or around
+            if _has_seeds(node.op) and (node.attr["seed"].i or node.attr["seed2"].i):
+                yield path, node, nodes, device
+            if is_compiled(node) or node.op not in library.keys() | CALLS | LOOPS | BRANCHES:
+                continue
+            bodies = [(f"{path}/", node.op)] + [
+                (f"{path}/" if node.op in CALLS else f"{path}/{key}_{i}/", called.name)
+                for key, value in node.attr.items()
+                for i, called in enumerate(functions_in(value))
+            ]
+            for inner, name in bodies:
+                if name in library and name not in calls and not is_compiled(library[name]):
+                    yield from walk(library[name].node_def, inner, device, (*calls, name))
+
+    yield from walk(graph_def.node, "", "", ())
+
+
+placed_functions: weakref.WeakSet[ConcreteFunction] = weakref.WeakSet()
+"""Functions whose ops were put where their variables are."""
 
 
 class Storages:
@@ -47,6 +234,7 @@ class Storages:
     Attributes:
       variables: id of a handle -> the Python variables that have it; a result of ``assign`` is one of its own.
       functions: traced functions and graphs that have captured one.
+      reasons: id of a handle that cannot be given another -> its holder, as the end of a sentence.
     """
 
     def __init__(self, handles: Sequence[tf.Tensor], ours: Sequence[Any] = ()) -> None:
@@ -57,21 +245,17 @@ class Storages:
         self._handles = {id(handle): handle for handle in handles}
         self.variables: dict[int, list[BaseResourceVariable]] = {number: [] for number in self._handles}
         self.functions: list[ConcreteFunction | FuncGraph] = []
-        self._reasons: dict[int, str] = {}
+        self.reasons: dict[int, str] = {}
         self._known: set[int] = {id(self._handles), id(handles), *map(id, ours)}
         gc.collect()  # what is garbage holds nothing
         for held in gc.get_objects():
             self._look_at(held)
         self._look_for_others()
 
-    def why_held(self, handle: tf.Tensor) -> str:
-        """Holder of a handle that cannot be given another, as the end of a sentence; empty without one."""
-        return self._reasons.get(id(handle), "")
-
     def is_placed(self, handle: tf.Tensor) -> bool:
         """Whether a placed function has captured a handle: its ops were put on the variable's present device."""
         return any(
-            function in _placed and any(captured is handle for captured in function.captured_inputs)
+            function in placed_functions and any(captured is handle for captured in function.captured_inputs)
             for function in self.functions
             if isinstance(function, ConcreteFunction)
         )
@@ -80,11 +264,10 @@ class Storages:
         # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
         kind = type(found)
         if issubclass(kind, ConcreteFunction | FuncGraph):
-            containers = capture_containers(found)
-            held = [h for container in containers for h in _held_in(container) if id(h) in self._handles]
+            held = self._captured(found)
             if held:
                 self.functions.append(found)
-                self._known |= {id(container) for container in containers}
+                self._known |= {id(container) for container in capture_containers(found)}
             if held and issubclass(kind, ConcreteFunction) and internals.is_dataset_function(found):
                 self._say(held, "a tf.data dataset reads it")
             elif held and issubclass(kind, ConcreteFunction) and internals.is_compiled_function(found):
@@ -103,6 +286,12 @@ class Storages:
         elif issubclass(kind, tf.autodiff.ForwardAccumulator) and internals.is_recording_forward(found):
             self._say(self._handles.values(), "a tf.autodiff.ForwardAccumulator is recording")
 
+    def _captured(self, function: ConcreteFunction | FuncGraph) -> list[tf.Tensor]:
+        """Handles that a function has captured."""
+        containers = capture_containers(function)
+        held = (entry.values() if isinstance(entry, dict) else entry for entry in containers)
+        return [value for value in itertools.chain.from_iterable(held) if id(value) in self._handles]
+
     def _look_for_others(self) -> None:
         references_to = dict.fromkeys(self._handles, 0)
         for holder in gc.get_referrers(*self._handles.values()):
@@ -115,23 +304,23 @@ class Storages:
             if not is_ours:
                 kind = f"{type(holder).__module__}.{type(holder).__qualname__}".removeprefix("builtins.")
                 for number in held:
-                    self._reasons.setdefault(number, f"an object of type {kind} holds its handle")
+                    self.reasons.setdefault(number, f"an object of type {kind} holds its handle")
         for number, references in references_to.items():
             # One more: what is asked about is an argument. Names in functions that run are no objects with references.
             if sys.getrefcount(self._handles[number]) > references + 1:
-                self._reasons.setdefault(number, "something holds its handle, a local name, say")
+                self.reasons.setdefault(number, "something holds its handle, a local name, say")
 
     def _say(self, handles: Iterable[Any], why: str) -> None:
         for handle in handles:
             if id(handle) in self._handles:
-                self._reasons.setdefault(id(handle), why)
+                self.reasons.setdefault(id(handle), why)
 
     def look_at_threads(self, *, for_a_while: bool = False) -> None:
-        """Looks whether other threads use the variables, once or for a while; ``why_held`` then says so."""
+        """Looks whether other threads use the variables, once or for a while; ``reasons`` then say so."""
         for look in range(_LOOKS if for_a_while and len(sys._current_frames()) > 1 else 1):
             if look:
                 time.sleep(_LOOK_EVERY_S)
-            self._reasons |= self._in_use()
+            self.reasons |= self._in_use()
 
     def _in_use(self) -> dict[int, str]:
         """Id of a handle -> thread that is using the handle right now, as the end of a sentence.
@@ -143,8 +332,7 @@ class Storages:
         for number, variables in self.variables.items():
             owners |= {id(variable): {number} for variable in variables}
         for function in self.functions:
-            held = {id(h) for container in capture_containers(function) for h in _held_in(container)}
-            owners[id(function)] = held & self._handles.keys()
+            owners[id(function)] = set(map(id, self._captured(function)))
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         users: dict[int, str] = {}
         for ident, innermost in list(sys._current_frames().items()):
@@ -160,15 +348,6 @@ class Storages:
                         users[number] = f"thread {names.get(ident, str(ident))!r} is using it"
                 frame = frame.f_back
         return users
-
-
-def _held_in(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
-
-
-_FOR_LONG_S = 1000.0
-PLACED_BEFORE = "a function that was placed before reads it there"
-_MOVING = threading.Lock()  # one at a time: what is found to hold a variable must be so until it has moved
 
 
 def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
@@ -221,7 +400,7 @@ def _check_can_follow(
     """Raises InputError where something holds a variable that cannot follow, or another thread uses one now."""
     storages.look_at_threads(for_a_while=is_watched)
     for variable, _ in variables:
-        why = storages.why_held(variable.handle)
+        why = storages.reasons.get(id(variable.handle))
         if why:
             raise InputError(
                 f"variable {variable.name!r} cannot move now: {why}; place first, before it is used there"
@@ -265,7 +444,7 @@ def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
     storages = Storages(list(handles.values()), ours=[handles])
     storages.look_at_threads(for_a_while=True)
     reasons = {
-        name: storages.why_held(handle) or (PLACED_BEFORE if storages.is_placed(handle) else "")
+        name: storages.reasons.get(id(handle)) or (PLACED_BEFORE if storages.is_placed(handle) else "")
         for name, handle in handles.items()
     }
     return {name: why for name, why in reasons.items() if why}

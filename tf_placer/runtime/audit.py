@@ -86,10 +86,7 @@ def step_values(
 ) -> Values:
     """Runs one step of a program from its inputs and variables: output or variable -> value after the step.
 
-    Args:
-      target, deadline_s, config_of: as ``open_program`` takes them.
-      item: the program.
-      graph_def: its graph, placed or not.
+    ``graph_def`` is the item's graph, placed or not; the rest is as ``open_program`` takes it.
 
     Raises:
       InputError: as ``build_program``; or there is no value to compare.
@@ -163,12 +160,6 @@ class ExecutedOrder:
     broken: tuple[tuple[str, str], ...] = ()  # the other pairs, by name
     absent: int = 0  # pairs with an op that is not in the trace, because TensorFlow pruned or fused it
 
-    @property
-    def share(self) -> float:
-        """Share of the pairs in the trace that ran in order; 1 where there is none."""
-        pairs = self.in_order + len(self.broken)
-        return self.in_order / pairs if pairs else 1.0
-
     def summary(self) -> str:
         """A part of a line."""
         pairs = self.in_order + len(self.broken)
@@ -179,12 +170,9 @@ class ExecutedOrder:
 def executed_order(
     pairs: Sequence[tuple[str, str]], trace: tf.compat.v1.RunMetadata, op_names: Collection[str]
 ) -> ExecutedOrder:
-    """Compares pairs of ops, both of one device, with the kernels of a step.
+    """Compares pairs of ops, both of one device, with the kernels of a step that was traced with FULL_TRACE.
 
-    Args:
-      pairs: name of an op, and of one that is to begin when it has ended.
-      trace: metadata of a step that was run with FULL_TRACE.
-      op_names: of the graph.
+    ``pairs`` are the name of an op, and of one that is to begin when it has ended; ``op_names`` all of the graph.
     """
     start_ns: dict[str, int] = {}
     end_ns: dict[str, int] = {}
@@ -258,12 +246,7 @@ class AuditError(RuntimeError):
 
 
 def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) -> Audit:
-    """Compares every node of a program with the partition graphs of one of its steps.
-
-    Args:
-      program: the loaded program, with a device on every node.
-      partition_graphs: of ``RunMetadata``.
-    """
+    """Compares every node of a program, each with a device, with the partition graphs of one of its steps."""
     type_of = {node.name: node.op for node in program.graph_def.node}
     inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
     readers: dict[str, set[str]] = collections.defaultdict(set)

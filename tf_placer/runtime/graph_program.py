@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import REFERENCE_VARIABLES
+from colocation.op_facts import REFERENCE_VARIABLES, copy_of
 from colocation.tensorflow_internals import process_config
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
@@ -68,17 +68,14 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef, is_call: bool = Fal
     becomes a read of a variable on the placeholder's device. So does each element of an iterator of this process, with
     zeros for values: making the next element is not timed. No value is put in the graph, which is limited to 2 GB.
 
-    Args:
-      item: the program; its feeds, fetches, control outputs and variables are used.
-      placed: its graph with a device on every node.
-      is_call: inputs are sent and outputs return with every step, as in a call from another process.
+    ``placed`` is the item's graph with a device on every node. With ``is_call`` inputs are sent and outputs return with
+    every step, as in a call from another process.
 
     Raises:
       InputError: the item runs nothing or needs this process, or a value cannot be restored or is too large for a
         message.
     """
-    graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(placed)
+    graph_def = copy_of(placed)
     node_of_name = {node.name: node for node in graph_def.node}
     assignments = []
     for i, feed in enumerate(() if is_call else item.feeds):
@@ -221,8 +218,7 @@ class WorkerDied(RuntimeError):
 def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     """Configuration of a session that runs the graph exactly as placed, with private storage.
 
-    Args:
-      deadline_s: most seconds for one call to a remote session; 0 for no end.
+    ``deadline_s`` is the most for one call to a remote session; 0 for no end.
     """
     # Grappler and the L1 passes move and merge ops across devices, soft placement hides mistakes; all are off. Isolated
     # state frees the variables of one placement before the next.
@@ -255,11 +251,7 @@ def run_watched(
     workers are killed, which ends most calls at once. A call that still hangs is left to its session's
     ``operation_timeout_in_ms``. After that, start new workers.
 
-    Args:
-      workers: started.
-      deadline_s: most seconds for the call.
-      function: to be called.
-      check: called five times a second meanwhile; its exceptions end the call like a passed deadline.
+    ``check`` is called five times a second meanwhile; its exceptions end the call like a passed deadline.
 
     Raises:
       DeadlineExceeded, WorkerDied: see there; any other exception is one of ``function`` or ``check``.
@@ -350,8 +342,7 @@ def open_program(
     Args:
       target: of the workers, from before the call: a late call must not reach their successors.
       program: to be run.
-      deadline_s: most seconds for one call to the session.
-      config_of: the session's configuration for such a deadline.
+      deadline_s: most seconds for one call to the session, which ``config_of`` configures.
 
     Raises:
       MalformedGraph: TensorFlow cannot import the graph.

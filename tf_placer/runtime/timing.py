@@ -128,8 +128,7 @@ def time_steps(
     Args:
       step: runs one step.
       config: how many.
-      incumbent_s: step times of the best program so far; with ``config.early_stop``, a hopeless one is timed no
-        further.
+      incumbent_s: step times of the best program so far: with ``early_stop``, a hopeless one is timed no further.
       clock: seconds.
       limit: the end of timing, after a warm-up step and a few timed ones in any case.
     """

@@ -15,8 +15,7 @@ import tensorflow as tf
 
 from tf_placer.agents.learner import Learner, WarmStart
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, simulator_beside
+from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, Status, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.planner import Best, Method, Round
 from tf_placer.problem.placement import Decisions, decisions_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -24,12 +23,12 @@ from colocation.op_facts import (
 )
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
-from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate, simulate_step
+from tf_placer.graph.program import SHARED
+from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_step
 from tf_placer.problem.op_graph import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
-from tf_placer.transform.fusion.clusters import contracted
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion import contracted, fused_plan
 
 WITHIN = 0.01  # share by which step and peaks with the edges may exceed those with the priorities
 
@@ -46,7 +45,7 @@ _SWITCHES = having("switch")
 _COMPUTES = having("work")
 _LOWERED = LOOPS | BRANCHES | CALLS  # run as simpler ops, which begin before the whole does
 _REPLACED = having("held_elsewhere") | having("variable") | having("iterator_read")  # in a runnable program
-_edges_of_plan: dict[str, np.ndarray] = {}  # by digest
+_edges_of_plan: dict[tuple[object, ...], np.ndarray] = {}
 
 
 @eagerly()
@@ -69,24 +68,19 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     if placement.priority_of_op is None:
         return _NONE
     plan, op_of_node = fused_plan(placement)
-    inputs = simulator_inputs(plan.problem)
     # Writing, measuring, auditing and tracing ask for the same edges: all that they follow from is the key.
-    texts = item and [item.fingerprint, sorted(item.host_ops)], plan.problem.splitting, plan.problem.op_names
-    digest = hashlib.sha256(repr(texts).encode())
-    arrays = [getattr(inputs, field.name) for field in dataclasses.fields(inputs)]
-    arrays += [op_of_node, plan.device_of_unit, plan.priority_of_op]
-    arrays += [placement.problem.unit_of_op, placement.cluster_of_op]
-    for array in map(np.asarray, arrays):
-        digest.update(repr((array.dtype, array.shape)).encode() + np.ascontiguousarray(array).tobytes())
-    key = digest.hexdigest()
+    problem = placement.problem
+    program = item and (item.fingerprint, *sorted(item.host_ops)), problem.splitting
+    key = program, problem.digest(), plan.problem.digest(), placement.decisions.digest(0, problem)
     if key in _edges_of_plan:
         return _edges_of_plan[key]
+    inputs = simulator_inputs(plan.problem)
     step = _Step.of(plan, inputs)
     most_ns, most_bytes = step.runtime_ns * (1 + WITHIN), step.peak_bytes * (1 + WITHIN)
 
     def excess(edges: np.ndarray) -> float:
         """Share by which step or peaks exceed what they may, 0 for none."""
-        simulation = simulate_with_edges(inputs, plan.device_of_unit, edges)
+        simulation = simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis])
         runtime_ns, peak_bytes = (value.numpy()[0] for value in simulation)
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
@@ -94,9 +88,8 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     # The most important first: for critical sends, at borders of parts, by how much longer the second can wait.
     pairs = _ordered_pairs(step, placement, op_of_node, item)
     before, after = pairs.T
-    splitting, names = plan.problem.splitting, plan.problem.op_names
-    part = np.array([-1 if splitting is None else splitting.part_of(name) for name in names])  # -1: of none
-    is_border = (part[before] != part[after]) & (part[before] >= 0) & (part[after] >= 0)
+    part = plan.problem.part_of_op()
+    is_border = (part[before] != part[after]) & (part[before] != SHARED) & (part[after] != SHARED)
     can_wait_ns = step.slack_ns[after] - step.slack_ns[before]
     pairs = pairs[np.lexsort((after, -can_wait_ns, ~is_border, ~step.feeds_critical[before]))]
     while len(_edges_of_plan) >= _REMEMBERED:
@@ -118,13 +111,8 @@ def ordered_pairs(placement: Placement, item: Item | None = None) -> np.ndarray:
     return op_of_node[_ordered_pairs(step, placement, op_of_node, item)]
 
 
-def simulate_with_edges(inputs: SimulatorInputs, device_of_unit: np.ndarray, edges: np.ndarray) -> Simulation:
-    """Simulates one placement [U] of a graph with added edges, each a tensor of 0 bytes, and without priorities."""
-    return simulate(with_edges(inputs, edges), np.asarray(device_of_unit)[np.newaxis])
-
-
 def with_edges(inputs: SimulatorInputs, edges: np.ndarray) -> SimulatorInputs:
-    """The arrays of a graph with added edges [K, 2]; ops are renumbered, in the old order where edges allow that.
+    """The arrays of a graph with added edges [K, 2], tensors of 0 bytes; ops are renumbered where edges need that.
 
     Raises:
       ValueError: the edges make a cycle.

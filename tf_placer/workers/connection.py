@@ -63,7 +63,11 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
                 f"devices: cluster {cluster.name!r} has no {stranger!r}; it has {', '.join(names_here(cluster))}"
             )
     check_attachable(cluster, devices)
-    if _has_own_workers(cluster) and _live_workers(cluster) is None:
+    if not is_attached(cluster) and cluster.kind == "remote":
+        workers_of(cluster).start()  # raises if a server does not answer
+        _connect(_addresses(cluster))
+        _connected_servers.update(_addresses(cluster))
+    elif not is_attached(cluster):
         names = tuple(device.name for device in cluster.devices)
         workers = LocalWorkers(cluster)
         workers.start()
@@ -71,10 +75,6 @@ def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str
         _connected[names] = workers
         with own_listeners_confined():
             _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
-    elif cluster.kind == "remote" and _addresses(cluster) != _connected_servers:
-        workers_of(cluster).start()  # raises if a server does not answer
-        _connect(_addresses(cluster))
-        _connected_servers.update(_addresses(cluster))
     _check_present(cluster, devices)
     return names_here(cluster)
 
@@ -96,14 +96,9 @@ def session_target(cluster: Cluster) -> str:
 
 def check_attachable(cluster: Cluster, devices: Collection[str] | None = None) -> None:
     """Raises InputError where ``attach`` is known to fail; starts nothing."""
-    is_connected = True
-    if _has_own_workers(cluster):
-        is_connected = _live_workers(cluster) is not None
-    elif cluster.kind == "remote":
-        is_connected = _addresses(cluster) == _connected_servers
-    else:
+    if cluster.kind != "remote" and not _has_own_workers(cluster):
         _check_present(cluster, devices)
-    if not is_connected and (_connected or _connected_servers):
+    elif not is_attached(cluster) and (_connected or _connected_servers):
         raise InputError(
             "this process is attached to other workers, or one of them has died, and what lives there ends with "
             "them; start a new process"
@@ -126,7 +121,7 @@ def names_here(cluster: Cluster) -> dict[str, str]:
 def is_attached(cluster: Cluster) -> bool:
     """True if this process can use the cluster's devices without a further connection."""
     if cluster.kind == "remote":
-        return bool(_connected_servers)
+        return _addresses(cluster) == _connected_servers
     return not _has_own_workers(cluster) or _live_workers(cluster) is not None
 
 

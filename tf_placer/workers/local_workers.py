@@ -160,6 +160,7 @@ def _status_bytes(pid: int, field: str) -> int | None:
 _LOOPBACK = "127.0.0.1"
 _START_ATTEMPTS = 3
 _START_TIMEOUT_S = 120.0  # until all workers have imported TensorFlow and listen
+_SERVER_TIMEOUT_S = 10.0  # until a server elsewhere accepts a connection
 
 
 class WorkerError(RuntimeError):
@@ -211,7 +212,6 @@ class LocalWorkers(Workers):
         *,
         pinned: bool = True,
         intra_op_threads: int | None = None,
-        open_workers: bool | None = None,
     ) -> None:
         """Describes the workers; ``start`` (or ``with``) starts them.
 
@@ -220,7 +220,6 @@ class LocalWorkers(Workers):
           inter_op_threads: see ``WorkerSpec``.
           pinned: each CPU worker has a core to itself; False lets every worker use the whole machine.
           intra_op_threads: see ``WorkerSpec``; None for 1 where pinned, else TensorFlow's choice.
-          open_workers: they may listen on every interface; None for the environment's ``TF_PLACER_OPEN_WORKERS``.
 
         Raises:
           InputError: the cluster has several jobs, or more workers than cores to pin them to.
@@ -243,7 +242,7 @@ class LocalWorkers(Workers):
             )
         self._inter_op_threads = inter_op_threads
         self._intra_op_threads = int(self._pinned) if intra_op_threads is None else intra_op_threads
-        self._open_workers = fork_server.are_workers_open() if open_workers is None else open_workers
+        self._open_workers = fork_server.are_workers_open()
         self._processes: list[ForkedProcess] = []
 
     def __enter__(self) -> LocalWorkers:
@@ -388,11 +387,6 @@ class LocalWorkers(Workers):
             memory.settle()
 
 
-def onednn_off() -> contextlib.AbstractContextManager[None]:
-    """Turns oneDNN off for workers started in the block: oneDNN fuses ops and reorders sums next to others."""
-    return fork_server.environment("TF_ENABLE_ONEDNN_OPTS", "0")
-
-
 class UnreachableServer(InputError):
     """A server of a cluster file does not answer."""
 
@@ -403,21 +397,20 @@ class RemoteWorkers(Workers):
     Nothing here starts, watches or ends a process: changes that a placement makes to a server stay for the next one.
     """
 
-    def __init__(self, cluster: Cluster, answer_timeout_s: float = 10.0) -> None:
-        """Describes the servers; ``start`` asks whether each accepts a connection within the timeout."""
+    def __init__(self, cluster: Cluster) -> None:
+        """Describes the servers; ``start`` asks whether each accepts a connection."""
         task_of = {tf.DeviceSpec.from_string(device.name).task: device.address for device in cluster.devices}
         self.addresses = tuple(task_of[task] for task in sorted(task_of))
-        self._answer_timeout_s = answer_timeout_s
 
     def start(self) -> None:
         """Asks every server for a connection; raises UnreachableServer."""
         for address in self.addresses:
             host, _, port = address.rpartition(":")
             try:
-                socket.create_connection((host.strip("[]"), int(port)), self._answer_timeout_s).close()
+                socket.create_connection((host.strip("[]"), int(port)), _SERVER_TIMEOUT_S).close()
             except OSError as error:
                 raise UnreachableServer(
-                    f"no server answers at {address} within {self._answer_timeout_s:g} s ({error}); start a "
+                    f"no server answers at {address} within {_SERVER_TIMEOUT_S:g} s ({error}); start a "
                     "tf.distribute.Server there, or correct the cluster file"
                 ) from error
 

@@ -263,7 +263,6 @@ def test_tensorflow_is_loaded_with_the_first_name_that_needs_it():
         "tf_placer.search",
         "tf_placer.workloads",
         "tf_placer.transform.split",
-        "tf_placer.transform.fusion",
     ],
 )
 def test_every_public_name_is_what_its_module_has(name):

@@ -23,7 +23,7 @@ from tf_placer.command_line import place as placing
 from tf_placer.command_line import run_command
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.planning import find
 from tf_placer.planning.forms import Form
 from tf_placer.planning.log import begins_at
@@ -36,7 +36,7 @@ from tf_placer.report.views import print_report
 from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
-from tf_placer.transform.fusion.clusters import RULES
+from tf_placer.transform.fusion import RULES
 
 # Two GPUs that small ops are worth sending between: no time of the host for a kernel or a tensor.
 _FAST_HOST = """

@@ -11,13 +11,13 @@ from tests.tf_placer.evaluation import random_problems
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.base.arguments import InputError
 from tf_placer.costs.formulas import OpWork, WorkClass
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import (
     MEASURED,
     AnyOrderEvaluator,
     RobustEvaluator,
     SimulatedEvaluator,
     Spreads,
+    Status,
     drawn_problems,
     search_simulator,
 )

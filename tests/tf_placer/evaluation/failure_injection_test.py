@@ -11,8 +11,8 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.attempts import time_program
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.rewrite.rewrite import place_graph
@@ -150,7 +150,7 @@ def test_an_op_that_raises_at_any_step_is_a_status_and_the_workers_live_on(warm_
     pids = workers.pids
     for last in range(CONFIG.warmup_steps + CONFIG.steps + 1):
         item = Item.from_function(step, tf.constant(last), name="raising")
-        placed = place_graph(item.graph_def, [cluster.devices[last % 2].name] * item.index.num_ops)
+        placed = place_graph(item.graph_def, dict.fromkeys(item.index.names, cluster.devices[last % 2].name))
         attempt = time_program(workers, build_program(item, placed), CONFIG)
         if last == CONFIG.warmup_steps + CONFIG.steps:
             assert attempt.status == Status.OK, attempt.message

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.attempts import time_program
-from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.rewrite.rewrite import place_graph
@@ -77,10 +77,10 @@ def variable(mb: int) -> Item:
 def peaks_mb(workers: LocalWorkers, cluster: Cluster, item: Item, task: int) -> list[float]:
     """Peak of each worker with everything on one of them."""
     devices = [device.name for device in cluster.devices]
-    placed = place_graph(item.graph_def, [devices[task]] * item.index.num_ops)
+    placed = place_graph(item.graph_def, dict.fromkeys(item.index.names, devices[task]))
     attempt = time_program(workers, build_program(item, placed), QUICK)
     assert attempt.status == Status.OK, attempt.message
-    return [attempt.value.peak_bytes[device] / MB for device in devices]
+    return [attempt.peak_bytes[device] / MB for device in devices]
 
 
 @pytest.mark.medium

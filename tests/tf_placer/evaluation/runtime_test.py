@@ -15,8 +15,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation import attempts, runtime
 from tf_placer.evaluation.attempts import time_program
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
@@ -335,7 +335,7 @@ def test_identities_differ_where_times_would(chains, cluster):
 def test_what_tensorflow_refuses_is_illegal(chains):
     item, problem, evaluator = chains
     elsewhere = "/job:worker/replica:0/task:7/device:CPU:0"
-    placed = place_graph(item.graph_def, [elsewhere] * item.index.num_ops)
+    placed = place_graph(item.graph_def, dict.fromkeys(item.index.names, elsewhere))
     outcome = time_program(evaluator._workers, build_program(item, placed), QUICK)
     assert outcome.status == Status.ILLEGAL
     assert "task:7" in outcome.message

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.problem.placement import Decisions, Placement
 
 

@@ -40,7 +40,7 @@ def main(folder: str, address: str, count: str) -> None:
                 "status": found.status.tolist(),
                 "kept": journaled.kept,
                 "measured": journaled.measured,
-                "baselines_s": evaluator.baselines_s,
+                "baselines_s": evaluator.fleet.baselines_s(evaluator.program.digest),
                 "actors": fleet.actors,
                 **vars(fleet.counts),
             }

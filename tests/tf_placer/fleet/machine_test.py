@@ -15,8 +15,8 @@ from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.fleet import address as module
 from tf_placer.fleet.address import FleetAddress, why_no_ray
 from tf_placer.fleet.connection import open_fleet

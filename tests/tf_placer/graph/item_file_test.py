@@ -11,8 +11,8 @@ from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.graph.program import fingerprint
 from tf_placer.graph.read_graph import read_meta_graph_file, read_saved_model

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.ops.local_search import Chains, ChainSearch, MoveTables
+from tf_placer.ops.simulator import Chains, ChainSearch, MoveTables
 from tf_placer.planners.local_search import LocalSearchConfig, move_tables
 from tf_placer.planners.memetic import edit_weights
 from tf_placer.problem.problem import Problem

@@ -10,12 +10,13 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
 from tf_placer.graph.program import Splitting
+from tf_placer.ops.simulator import simulate
 from tf_placer.planners.order import RULES, OrderSearch, priorities, rules_for
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import simulator_inputs
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS
 from tf_placer.search.search import search
-from tf_placer.transform.order import order_edges, simulate_with_edges
+from tf_placer.transform.order import order_edges, with_edges
 
 # 0 makes all ready; 1 leads to 4 (200 ns) here, 2 by 40 bytes to 5 (100 ns) over there, 3 to nothing.
 NAMES = ("part_0/a", "part_0/b", "part_1/c", "gradient_tape/d", "e", "part_1/gradients/f")
@@ -114,5 +115,5 @@ def test_a_device_waits_where_that_pays_and_the_edges_make_it_wait():
     plan = search(problem, "memetic", budget_evaluations=6_000, order="auto").placement
     assert plan.device_of_unit.tolist() == devices.tolist() and min(plan.priority_of_op) < 0
     edges = order_edges(plan)
-    step = simulate_with_edges(simulator_inputs(problem), devices, edges)
+    step = simulate(with_edges(simulator_inputs(problem), edges), np.asarray(devices)[np.newaxis])
     assert edges.tolist() == [[2, 1]] and int(step.runtime_ns[0]) == 56

@@ -9,8 +9,7 @@ from tests.tf_placer.planners.clusters_by_type import cluster_of
 from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.planners.plain import (
     RandomBlocks,
     cpu_only,

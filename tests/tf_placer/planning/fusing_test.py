@@ -13,14 +13,14 @@ from tf_placer.base import native
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.attempts import Attempt
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.planning import fusing
 from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here, fused_here
 from tf_placer.planning.outcome import Note
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import NO_CLUSTER, Placement
-from tf_placer.transform.fusion.clusters import PREFIX
+from tf_placer.transform.fusion import PREFIX
 from tf_placer.workers.fork_server import environment
 
 OP_S, CALL_S = 4e-5, 4e-5  # of a kernel, and of a cluster

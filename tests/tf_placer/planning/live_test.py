@@ -11,8 +11,8 @@ from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.evaluation.simulated import Status
 from tf_placer.planning.forms import Form, split_form
 from tf_placer.planning.outcome import Clock, Note
 from tf_placer.problem.placement import Decisions, Placement

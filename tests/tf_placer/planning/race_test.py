@@ -14,8 +14,8 @@ from tf_placer.cluster.local import local_devices
 from tf_placer.command_line.place import compare
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
+from tf_placer.evaluation.simulated import Measurement, Status
 from tf_placer.planning import find
 from tf_placer.planning import live as race
 from tf_placer.planning.forms import Form

@@ -16,8 +16,7 @@ from tests.tf_placer.problem.small_problems import (
 )
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import preset_names
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.problem.op_graph import TransferTimes, tensor_table
 from tf_placer.problem.unit_graph import (

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tests.tf_placer.report.one_verdict import check_says_one_thing
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import (
     AS_IT_IS,

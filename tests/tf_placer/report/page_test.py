@@ -13,7 +13,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import without_overheads
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.calibration.refit import Correction
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Kept, Note, Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds, lower_bounds

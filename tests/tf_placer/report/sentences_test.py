@@ -15,8 +15,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.program import Splitting
 from tf_placer.planning import live as race
 from tf_placer.planning.forms import Form

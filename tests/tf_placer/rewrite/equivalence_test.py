@@ -41,7 +41,8 @@ def run_eagerly(function, item: Item, example_args: tuple) -> dict[str, bytes]:
 
 def run_placed(item: Item, device_of_op: list[str]) -> tuple[dict[str, bytes], dict[str, tuple[str, str]]]:
     """The same from the placed graph in a session, and the (device, op type) that each op ran as."""
-    program = build_program(item, place_graph(item.graph_def, device_of_op))
+    devices = dict(zip(item.index.names, device_of_op, strict=True))
+    program = build_program(item, place_graph(item.graph_def, devices))
     graph = tf.Graph()
     with graph.as_default():
         tf.import_graph_def(program.graph_def, name="")

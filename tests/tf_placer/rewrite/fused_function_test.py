@@ -17,7 +17,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.rewrite.saved_model import export_saved_model
-from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters
+from tf_placer.transform.fusion import PREFIX, RULES, convex_clusters
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact="soft")]
 

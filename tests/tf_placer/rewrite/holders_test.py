@@ -74,7 +74,7 @@ def test_a_holder_is_named_and_gone_when_it_is_gone(hold, reason):
 def test_a_handle_in_a_local_name_is_found():
     variable = tf.Variable(2.0)
     storages = Storages([variable.handle])
-    assert storages.why_held(variable.handle) == ""
+    assert id(variable.handle) not in storages.reasons
     del storages
     handle = variable.handle
     assert "a local name" in why(variable)
@@ -134,7 +134,7 @@ def test_a_thread_that_uses_it_is_seen():
             threads.submit(use_another, tf.Variable(0.0))
             storages = Storages([variable.handle])
             storages.look_at_threads(for_a_while=True)
-            assert "is using it" in storages.why_held(variable.handle)
+            assert "is using it" in storages.reasons[id(variable.handle)]
             del storages
         finally:
             stop.set()

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import call_flat
 from tf_placer.rewrite.placed_function import copied_function
-from tf_placer.rewrite.random_state import RandomState, SeededDraws, mark_as_kept, tell_of_lost_state
+from tf_placer.rewrite.variables import RandomState, SeededDraws, kept_functions, tell_of_lost_state
 
 _FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 _DRAWS: dict[str, Callable[[tf.Tensor], Any]] = {
@@ -110,7 +110,7 @@ def test_what_only_a_kernel_holds_is_told_where_the_kernel_is_lost(draw, types):
         UserWarning, match="it moves: numbers that <lambda> may have drawn with a seed before begin"
     ):
         tell_of_lost_state([concrete, "no function"], "it moves")
-    mark_as_kept(concrete)
+    kept_functions.add(concrete)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tell_of_lost_state([concrete], "it moves")

@@ -10,8 +10,7 @@ import numpy as np
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.hdp_policy import HdpConfig
-from tf_placer.evaluation.measurement import Measurement
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator
 from tf_placer.search import methods
 from tf_placer.search.search import search
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.evaluation.measurement import Measurement
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.search.recorder import SearchResult, Silent
 

@@ -7,9 +7,8 @@ import rich.console
 
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import UnplacedFailed
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator, Status
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.forecast import LiveConfig
 from tf_placer.planning.forms import Form

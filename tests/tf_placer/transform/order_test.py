@@ -18,7 +18,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import simulator_inputs
 from tf_placer.transform import order
-from tf_placer.transform.order import WITHIN, order_edges, ordered_pairs, simulate_with_edges, with_edges
+from tf_placer.transform.order import WITHIN, order_edges, ordered_pairs, with_edges
 
 v1 = tf.compat.v1
 SEEDS = range(80)
@@ -48,7 +48,7 @@ def test_random_plans_keep_their_step_with_few_edges():
         plan = random_plan(seed)
         edges, pairs = order_edges(plan), ordered_pairs(plan)
         inputs = simulator_inputs(plan.problem)
-        found = simulate_with_edges(inputs, plan.device_of_unit, edges)
+        found = simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis])
         assert int(found.runtime_ns[0]) <= (1 + WITHIN) * step_ns(plan), seed
         device = plan.device_of_op
         assert (device[edges[:, 0]] == device[edges[:, 1]]).all(), seed
@@ -65,7 +65,7 @@ def test_on_devices_that_do_two_things_at_a_time_edges_are_no_worse_than_none():
         inputs, most_ns = simulator_inputs(plan.problem), (1 + WITHIN) * step_ns(plan)
         edges = order_edges(plan)
         found_ns, without_ns = (
-            int(simulate_with_edges(inputs, plan.device_of_unit, some).runtime_ns[0])
+            int(simulate(with_edges(inputs, some), plan.device_of_unit[np.newaxis]).runtime_ns[0])
             for some in (edges, edges[:0])
         )
         assert found_ns <= max(most_ns, without_ns), seed
@@ -114,7 +114,7 @@ def test_the_producer_of_a_send_goes_first_by_hand():
     assert order_edges(plan).tolist() == [[3, 1], [1, 2]]
     inputs = simulator_inputs(problem)
     runs_ns = [
-        int(simulate_with_edges(inputs, plan.device_of_unit, edges).runtime_ns[0])
+        int(simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis]).runtime_ns[0])
         for edges in (order_edges(plan), order_edges(plan)[:1])
     ]
     # 3 ends at 110, its 40 bytes take 10 + 40 to cross, 4 takes 100; 1 and 2 end at 310.
@@ -137,7 +137,7 @@ def test_an_order_that_saves_memory_is_kept():
         for found in (
             simulate(inputs, plan.decisions.device_of_unit, plan.decisions.priority_of_op),
             simulate(inputs, plan.decisions.device_of_unit),
-            simulate_with_edges(inputs, plan.device_of_unit, order_edges(plan)),
+            simulate(with_edges(inputs, order_edges(plan)), plan.device_of_unit[np.newaxis]),
         )
     ]
     assert peaks[0] == peaks[2] < peaks[1]

@@ -14,9 +14,8 @@ from tests.oracles.split_equality import differences, run_lifted
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form, fitted_to, in_parts, made_to_fit
 from tf_placer.problem.analytic_problem import analytic_problem

@@ -153,7 +153,9 @@ def run_preloading(library: Path | None, program: str) -> list[str]:
 def test_workers_listen_on_the_loopback_alone_unless_they_are_to_be_open(monkeypatch):
     monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
     cluster = Cluster("local", *local_devices(1), kind="local")
-    with LocalWorkers(cluster) as closed, LocalWorkers(cluster, open_workers=True) as opened:
+    with loopback.workers_opened(True):
+        to_be_open = LocalWorkers(cluster)
+    with LocalWorkers(cluster) as closed, to_be_open as opened:
         (pid,), (open_pid,) = closed.pids, opened.pids
         found, open_found = listening_addresses(pid), listening_addresses(open_pid)
     assert found and open_found, "they listen, or the test looks in the wrong place"
@@ -213,21 +215,23 @@ with socket.socket(socket.AF_UNIX) as one:
 
 @pytest.mark.medium
 def test_a_worker_that_the_library_has_no_effect_on_does_not_start(monkeypatch, tmp_path):
+    monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
     without_effect = tmp_path / "empty.so"
     without_effect.touch()
     monkeypatch.setattr("tf_placer.workers.local_workers.loopback_library", lambda: without_effect)
-    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"), open_workers=False)
+    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"))
     with pytest.raises(InputError, match=r"cannot be kept off the network: .*; --open_workers or .* goes on"):
         workers.start()
     assert workers.pids == ()
 
 
 def test_without_a_compiler_workers_are_refused_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.delenv("TF_PLACER_LOOPBACK_LIBRARY", raising=False)  # Bazel sets it
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(loopback.LOOPBACK_LIBRARY.__class__, "kept_in", property(lambda library: (tmp_path,)))
-    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"), open_workers=False)
+    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"))
     refused = (
         r"^cannot compile .* network: no-such-compiler not found; install g\+\+ or set CXX; --open_workers"
     )

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tests.tf_placer.workers.servers import TWO_SERVERS
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
@@ -48,9 +48,9 @@ def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
-    workers = RemoteWorkers(cluster_file(tmp_path, nobody, nobody), answer_timeout_s=2.0)
+    workers = RemoteWorkers(cluster_file(tmp_path, nobody, nobody))
     started = time.monotonic()
-    with pytest.raises(InputError, match=rf"no server answers at {nobody} within 2 s"):
+    with pytest.raises(InputError, match=rf"no server answers at {nobody} within 10 s"):
         workers.start()
     assert time.monotonic() - started < 30  # gRPC's own patience is longer
 

@@ -2,7 +2,6 @@
 // through which Python gives it plans.
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -11,7 +10,6 @@
 
 #include "plan_pass.h"
 #include "tensorflow/core/common_runtime/device_set.h"
-#include "tensorflow/core/common_runtime/graph_constructor.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 
 namespace tf_placer {
@@ -32,7 +30,6 @@ struct Plans {
   std::unordered_map<uint64_t, Matched> by_fingerprint;
   std::unordered_map<int, int64_t> num_uses;  // label -> graphs
   std::string said;                           // why a plan was left out, a line each
-  std::atomic<int64_t> num_functions{0}, num_ns{0};
 };
 
 Plans& ThePlans() {
@@ -88,12 +85,7 @@ class PlanPass : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr) return absl::OkStatus();
-    const auto start = std::chrono::steady_clock::now();
-    Plans& plans = ThePlans();
-    if (plans.count.load(std::memory_order_acquire) > 0 && !IsDisabled()) Place(options);
-    const auto took = std::chrono::steady_clock::now() - start;
-    plans.num_ns += std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
-    ++plans.num_functions;
+    if (ThePlans().count.load(std::memory_order_acquire) > 0 && !IsDisabled()) Place(options);
     return absl::OkStatus();
   }
 };
@@ -157,30 +149,12 @@ int64_t tf_placer_uses(int label) {
   return plans.num_uses[label];
 }
 
-// Graphs that the pass has seen, and nanoseconds that it took of them.
-void tf_placer_seen(int64_t* functions, int64_t* ns) {
-  *functions = tf_placer::ThePlans().num_functions;
-  *ns = tf_placer::ThePlans().num_ns;
-}
-
 // Why plans were left out, a line each; at most `size - 1` bytes are written.
 void tf_placer_said(char* text, int64_t size) {
   tf_placer::Plans& plans = tf_placer::ThePlans();
   std::lock_guard<std::mutex> lock(plans.mutex);
   std::strncpy(text, plans.said.c_str(), size - 1);
   text[size - 1] = 0;
-}
-
-// Fingerprint of a serialized GraphDef; 0 where it is no graph.
-uint64_t tf_placer_fingerprint(const char* bytes, int64_t size) {
-  tensorflow::GraphDef graph_def;
-  if (!graph_def.ParseFromArray(bytes, size)) return 0;
-  tensorflow::FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(), graph_def.library());
-  tensorflow::Graph graph(library);
-  tensorflow::GraphConstructorOptions options;
-  options.allow_internal_ops = true;
-  if (!tensorflow::ConvertGraphDefToGraph(options, graph_def, &graph).ok()) return 0;
-  return tf_placer::Canonize(graph, &library).fingerprint;
 }
 
 }  // extern "C"

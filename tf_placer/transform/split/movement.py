@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.transform.split.states import WHOLE, NotSplit, OpStates, Part, Split, State, Sum, same_part
+from tf_placer.transform.split.states import (
+    WHOLE,
+    NotSplit,
+    OpStates,
+    Part,
+    Split,
+    State,
+    Sum,
+    part_of_rows,
+    same_part,
+)
 
 
 def _carries_addends(rule: Callable[[OpStates], Split]) -> Callable[[OpStates], Split]:
@@ -84,14 +94,12 @@ def concat(op: OpStates, argument: str) -> Split:
     if all(op.states[i] == Sum() for i in values):
         return Split(op.states, (Sum(),))
     state = _commonest_part([op.states[i] for i in values])
-    takes = op.wholes()
-    for i in values:
-        takes[i] = state
+    takes = op.takes(state, *values)
     if state.axis != axis:
-        return Split(tuple(takes), (state,))
+        return Split(takes, (state,))
     if len({op.shapes[i][axis] for i in values}) != 1:
         raise NotSplit("it joins different numbers of examples")
-    return Split(tuple(takes), (Part(axis, state.outer * len(values)),))
+    return Split(takes, (Part(axis, state.outer * len(values)),))
 
 
 def pack(op: OpStates) -> Split:
@@ -121,15 +129,13 @@ def unpack(op: OpStates) -> Split:
 def divide(op: OpStates, argument: str) -> Split:
     """``Split`` and ``SplitV``, ``VALUE,AXIS``: numbers of their inputs."""
     position, where = (int(text) for text in argument.split(","))
-    state = same_part(op, [position])
-    takes = op.wholes()
-    takes[position] = state
+    state, count = same_part(op, [position]), len(op.out_shapes)
+    takes = op.takes(state, position)
     if op.axis(where, len(op.shapes[position])) != state.axis:
-        return Split(tuple(takes), (state,) * len(op.out_shapes))
-    count = len(op.out_shapes)
+        return Split(takes, (state,) * count)
     if argument != "1,0" or state.outer % count:
         raise NotSplit("it divides the examples")
-    return Split(tuple(takes), (Part(state.axis, state.outer // count),) * count)
+    return Split(takes, (Part(state.axis, state.outer // count),) * count)
 
 
 def cut(op: OpStates) -> Split:
@@ -158,7 +164,7 @@ def strided_cut(op: OpStates) -> Split:
     for entry, axis, moved in _slice_axes(op, len(op.shapes[0])):
         if axis == state.axis:
             attributes = _from_end_to_end(op, entry, op.shapes[0][axis])
-            return Split((state, *op.wholes()[1:]), (Part(moved, state.outer),), attributes=attributes)
+            return Split(op.takes(state, 0), (Part(moved, state.outer),), attributes=attributes)
     raise NotSplit("it takes one of the examples")
 
 
@@ -172,7 +178,7 @@ def strided_cut_gradient(op: OpStates) -> Split:
             state = Part(axis, gradient.outer)
             constants = {0: op.local_size(state, op.dtypes[0])}
             attributes = _from_end_to_end(op, entry, op.out_shapes[0][axis])
-            return Split((*op.wholes()[:4], gradient), (state,), constants, attributes)
+            return Split(op.takes(gradient, 4), (state,), constants, attributes)
     raise NotSplit("the slice is of some of the examples")
 
 
@@ -219,7 +225,7 @@ def pad(op: OpStates) -> Split:
     state = same_part(op, [0])
     if np.reshape(op.value(1), [-1, 2])[state.axis].any():
         raise NotSplit("it adds examples")
-    return Split((state, *op.wholes()[1:]), (state,))
+    return Split(op.takes(state, 0), (state,))
 
 
 def tile(op: OpStates) -> Split:
@@ -240,9 +246,7 @@ def broadcast(op: OpStates) -> Split:
 
 def space_to_batch(op: OpStates) -> Split:
     """``SpaceToBatchND`` (value, block, paddings): blocks are outer rows of the examples."""
-    state = same_part(op, [0])
-    if state.axis != 0:
-        raise NotSplit("its examples are not on the first axis")
+    state = part_of_rows(op, [0])
     return Split((state, WHOLE, WHOLE), (Part(0, state.outer * math.prod(np.ravel(op.value(1)).tolist())),))
 
 
@@ -270,17 +274,16 @@ def gather(op: OpStates) -> Split:
     axis = op.axis(2, rank) if len(op.states) > 2 else 0
     batches = op.attr("batch_dims").i
     batches += num_indices if batches < 0 else 0
-    rest = op.wholes()[2:]
     values, indices = op.part(0), op.part(1)
     for state in (values, indices):
         if state is not None and state.axis < batches:
-            return Split((state, state, *rest), (state,))
+            return Split(op.takes(state, 0, 1), (state,))
     if values is not None and values.axis != axis:
         moved = values.axis if values.axis < axis else values.axis + num_indices - batches - 1
-        return Split((values, WHOLE, *rest), (Part(moved, values.outer),))
+        return Split(op.takes(values, 0), (Part(moved, values.outer),))
     if indices is None:
         raise NotSplit("it looks up among the examples")
-    return Split((WHOLE, indices, *rest), (Part(axis + indices.axis - batches, indices.outer),))
+    return Split(op.takes(indices, 1), (Part(axis + indices.axis - batches, indices.outer),))
 
 
 def gather_variable(op: OpStates) -> Split:
@@ -306,4 +309,4 @@ def one_hot(op: OpStates) -> Split:
         raise NotSplit("its depth is made of examples")
     axis = op.attr("axis").i
     moved = indices.axis if axis < 0 or indices.axis < axis else indices.axis + 1
-    return Split((indices, *op.wholes()[1:]), (Part(moved, indices.outer),))
+    return Split(op.takes(indices, 0), (Part(moved, indices.outer),))

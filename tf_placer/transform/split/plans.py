@@ -148,7 +148,7 @@ def faster_whole(
     ns_per_byte = min((1e9 / link.bytes_per_s for link in links), default=0.0)
     graph = whole.op_graph
     border_ns = (2 * launch_ns + graph.edge_bytes * ns_per_byte) / split.parts
-    ends = np.stack([node_of[graph.producer], node_of[graph.consumer]], axis=1)
+    ends = node_of[graph.edges]
     between = (ends >= 0).all(axis=1)
     is_split, least_ns = _minimum_cut(whole_cost, in_parts_cost, ends[between], border_ns[between])
     if least_ns > (1 - _LEAST_GAIN) * in_parts_cost.sum() or not is_split.any():
@@ -189,7 +189,7 @@ def handed_to_hosts(problem: Problem, device_of_unit: np.ndarray) -> np.ndarray:
       [K, U] int32, legal plans made of a legal one; none where no host is beside accelerators.
     """
     cluster, graph = problem.cluster, problem.op_graph
-    ends = problem.unit_of_op[np.stack([graph.producer, graph.consumer], axis=1)]
+    ends = problem.unit_of_op[graph.edges]
     unit_ns = np.zeros(problem.allowed.shape)
     np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns / cluster.streams())
     accelerators, rows = cluster.accelerators(), []

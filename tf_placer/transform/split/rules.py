@@ -31,6 +31,7 @@ from tf_placer.transform.split.states import (
     State,
     Sum,
     Tensor,
+    part_of_rows,
     same_part,
 )
 
@@ -73,14 +74,9 @@ def linear(op: OpStates, kind: str = "") -> Split:
     return elementwise(op)
 
 
-def each(op: OpStates) -> Split:
-    """Every input is an output."""
-    return Split(op.states, op.states)
-
-
-def as_identity(op: OpStates) -> Split:
-    """A check of a shape that the program's graph has shown already: the copies have another shape."""
-    return Split(op.states, op.states, op_type="Identity")
+def each(op: OpStates, op_type: str = "") -> Split:
+    """Every input is an output; the copies of a check of a whole shape are of another type."""
+    return Split(op.states, op.states, op_type=op_type)
 
 
 def add(op: OpStates) -> Split:
@@ -266,7 +262,7 @@ def along_axis(op: OpStates, argument: str) -> Split:
     if state.axis in axes:
         raise NotSplit("it works along the examples")
     axis = state.axis - (sum(axis < state.axis for axis in axes) if drops else 0)
-    return Split((state, *op.wholes()[1:]), (Part(axis, state.outer),) * len(op.out_shapes))
+    return Split(op.takes(state, 0), (Part(axis, state.outer),) * len(op.out_shapes))
 
 
 def inner(op: OpStates, argument: str) -> Split:
@@ -277,14 +273,12 @@ def inner(op: OpStates, argument: str) -> Split:
     count, _, inputs = argument.partition(",")
     positions = range(min(int(inputs or 1), len(op.states)))
     state = same_part(op, positions)
-    takes = op.wholes()
     for i in positions:
         if state.axis >= len(op.shapes[i]) - int(count):
             raise NotSplit("it works along the examples")
         if op.shapes[i][state.axis] != op.shapes[0][state.axis]:
             raise NotSplit("its inputs have different rows")
-        takes[i] = state
-    return Split(tuple(takes), (state,) * len(op.out_shapes))
+    return Split(op.takes(state, *positions), (state,) * len(op.out_shapes))
 
 
 def diagonals(op: OpStates) -> Split:
@@ -300,10 +294,7 @@ def rows(op: OpStates, positions: str) -> Split:
     lengths = {op.shapes[i][0] if op.shapes[i] else -1 for i in in_rows}
     if state.axis != 0 or len(lengths) > 1 or -1 in lengths:
         raise NotSplit("its examples are not on the first axis")
-    takes = op.wholes()
-    for i in in_rows:
-        takes[i] = state
-    return Split(tuple(takes), (state,) * len(op.out_shapes))
+    return Split(op.takes(state, *in_rows), (state,) * len(op.out_shapes))
 
 
 def sized_rows(op: OpStates, positions: str) -> Split:
@@ -349,10 +340,7 @@ def normalization(op: OpStates) -> Split:
     normalizes its images with them as in inference. Variance is divided by ``count`` for normalizing, by ``count - 1``
     where it is handed out (Ioffe and Szegedy, 2015, algorithms 1 and 2).
     """
-    state = same_part(op, [0])
-    if state.axis != 0:
-        raise NotSplit("its examples are not on the first axis")
-    count = _count(op)
+    state, count = part_of_rows(op, [0]), _count(op)
     counts = [count // op.batch.size * size for size in op.batch.sizes]
 
     def write(writer: Any, copies: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -386,7 +374,7 @@ def normalization(op: OpStates) -> Split:
         rest = [*([text] for text in blended), means, variances, [writer.empty("reserve")]]
         return [outputs, *rest[: len(op.out_shapes) - 1]]
 
-    return Split((state, *op.wholes()[1:]), (state, *[WHOLE] * (len(op.out_shapes) - 1)), write=write)
+    return Split(op.takes(state, 0), (state, *[WHOLE] * (len(op.out_shapes) - 1)), write=write)
 
 
 def _count(op: OpStates) -> int:
@@ -426,9 +414,7 @@ def normalization_gradient(op: OpStates) -> Split:
     """
     if not op.attr("is_training").b:
         raise NotSplit("it is a gradient of inference")
-    state = same_part(op, [0, 1])
-    if state.axis != 0:
-        raise NotSplit("its examples are not on the first axis")
+    state = part_of_rows(op, [0, 1])
     count, single = _count(op), tf.float32
 
     def write(writer: Any, copies: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -466,18 +452,16 @@ def normalization_gradient(op: OpStates) -> Split:
             shifts.append(shift)
         return [outputs, totals, shifts, [writer.empty("reserve_4")], [writer.empty("reserve_5")]]
 
-    return Split((state, state, *op.wholes()[2:]), (state, *[WHOLE] * 4), write=write)
+    return Split(op.takes(state, 0, 1), (state, *[WHOLE] * 4), write=write)
 
 
 def of_parts(op: OpStates) -> Split:
     """Either op with the statistics of each part: the fused op on each copy, means of the copies handed out."""
-    is_gradient = "Grad" in op.node.op
-    state = same_part(op, [0, 1] if is_gradient else [0])
-    if state.axis != 0:
-        raise NotSplit("its examples are not on the first axis")
-    if is_gradient:
-        return Split((state, state, *op.wholes()[2:]), (state, Sum(), Sum(), OWN, OWN))
-    return Split((state, *op.wholes()[1:]), (state, *[OWN] * (len(op.out_shapes) - 1)))
+    if "Grad" in op.node.op:
+        state = part_of_rows(op, [0, 1])
+        return Split(op.takes(state, 0, 1), (state, Sum(), Sum(), OWN, OWN))
+    state = part_of_rows(op, [0])
+    return Split(op.takes(state, 0), (state, *[OWN] * (len(op.out_shapes) - 1)))
 
 
 def without_partner(
@@ -526,11 +510,6 @@ _FUNCTIONS = vars(movement) | globals()
 _RULES: Mapping[str, Callable[..., Split]] = {
     name: _FUNCTIONS[name] for name in {text.partition(":")[0] for text in _SPLIT_OF_TYPE.values()}
 }
-
-
-def split_types() -> frozenset[str]:
-    """The op types that have a rule."""
-    return frozenset(_SPLIT_OF_TYPE)
 
 
 def rule_name(op_type: str) -> str:

@@ -37,10 +37,8 @@ class SplitProgram:
     origin_of: Mapping[str, str]  # op of ``item`` -> op of the whole program
     parts: int
     batch: int  # examples of a step
-    example_inputs: Mapping[str, int]  # feed or iterator output, "node:i" -> axis of the examples
     split_ops: tuple[str, ...]  # ops of the whole program that have copies
     stayed_whole: tuple[StayedWhole, ...]
-    own_statistics: tuple[str, ...] = ()  # ops whose result is of each part alone; only where asked for
     straight: Unrolled | None = None  # the whole program with loops written out; None in one part
     states: States | None = None  # of the tensors of ``straight``; None in one part
 
@@ -146,7 +144,7 @@ def split_program(
         parted = split_program(item, parts, batch_statistics, kept_whole)
         return parted.made_again(*recompute(parted.item, recomputed, pairs))
     if parts == 1:
-        return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
+        return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, (), ())
     if isinstance(kept_whole, str) or not isinstance(kept_whole, Collection):
         raise InputError(f"kept_whole is {arguments.shown(kept_whole)}; give a list of names of ops")
     for name in kept_whole:
@@ -187,12 +185,8 @@ def split_program(
         origin_of={name: straight.origin_of[writer.origin_of[name]] for name in result.index.names},
         parts=parts,
         batch=states.batch.size,
-        example_inputs={f"{names[op]}:{output}": part.axis for (op, output), part in examples.items()},
         split_ops=tuple(name for name in split_ops if name not in stayed_whole),
         stayed_whole=tuple(stayed_whole.values()),
-        own_statistics=tuple(
-            dict.fromkeys(straight.origin_of[names[op]] for op in sorted(states.statistics))
-        ),
         straight=straight,
         states=states,
     )

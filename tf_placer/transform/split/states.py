@@ -155,8 +155,9 @@ class OpStates:
         """The axis that an input names, from 0."""
         return int(np.ravel(self.value(position))[0]) % max(rank, 1)
 
-    def wholes(self) -> list[State]:
-        return [WHOLE] * len(self.states)
+    def takes(self, state: State, *positions: int) -> tuple[State, ...]:
+        """States in which the copies read the inputs: some in one, the others whole."""
+        return tuple(state if i in positions else WHOLE for i in range(len(self.states)))
 
     def all_sums(self) -> Sum | None:
         """The state that all inputs share where they are addends of one kind."""
@@ -176,6 +177,14 @@ def same_part(op: OpStates, positions: Sequence[int]) -> Part:
     if len(parts) != 1:
         raise NotSplit("its inputs are in different parts" if parts else "it needs all examples")
     return next(iter(parts))  # type: ignore[return-value]
+
+
+def part_of_rows(op: OpStates, positions: Sequence[int]) -> Part:
+    """The same of inputs that have the examples on their first axis."""
+    state = same_part(op, positions)
+    if state.axis != 0:
+        raise NotSplit("its examples are not on the first axis")
+    return state
 
 
 def data_inputs_of(index: GraphIndex) -> tuple[tuple[Tensor, ...], ...]:

@@ -16,7 +16,7 @@ from tf_placer.agents.tabular import TabularConfig, TabularLearner
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import TASKS, JointPlans, ordered_groups
 from tf_placer.problem.placement import Placement
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion import fused_plan
 
 FUSIBLE = np.array([False, True, True, True, True, False])
 PROBLEM = dataclasses.replace(branches_problem(2, 2), fusible_of_op=FUSIBLE)

@@ -25,7 +25,7 @@ from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
 from tf_placer.problem.problem import CLUSTER, Problem
 from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime.graph_program import build_program, open_program
-from tf_placer.transform.fusion.clusters import (
+from tf_placer.transform.fusion import (
     LEAST_KERNELS,
     PREFIX,
     RULES,
@@ -34,9 +34,12 @@ from tf_placer.transform.fusion.clusters import (
     contracted,
     convex_clusters,
     fused_graph,
+    fused_plan,
+    merged_by_priority,
+    node_ns,
+    savings,
     starts_kernel,
 )
-from tf_placer.transform.fusion.costs import fused_ns, fused_plan, merged_by_priority, savings
 
 DEVICES = ("/job:a/replica:0/task:0/device:CPU:0", "/job:a/replica:0/task:1/device:CPU:0")
 SEEDS = range(12)
@@ -327,7 +330,7 @@ def test_it_is_compiled_and_gives_the_same(op_type):
     labels = [0 if other == op_type else None for other in item.index.op_types]
     clusters = convex_clusters(item, labels, devices, least=0)
     placed = place_graph(item.graph_def, devices)
-    fused = fused_graph(item, placed, clusters).graph_def
+    fused = fused_graph(item, placed, clusters)
     assert any(node.name.startswith(PREFIX) for node in fused.node) == (op_type not in MAY_RAISE)
     found = []
     for graph_def in (placed, fused):
@@ -362,7 +365,7 @@ def test_a_cluster_saves_launches_and_bytes_inside(problem):
     saved = savings(problem, clusters)
     assert (saved.clusters, saved.ops, saved.kernels, saved.num_bytes) == (1, 3, 2, 10_000)
     # 120 us, less two launches of 5 us, less 10 kB written and read at 1 GB/s: 20 us.
-    assert fused_ns(problem, clusters).tolist() == [[90_000]]
+    assert node_ns(problem, clusters, clusters + 1).tolist() == [[20_000], [90_000]]
 
 
 def test_a_cluster_takes_a_launch_at_least(problem):
@@ -371,7 +374,8 @@ def test_a_cluster_takes_a_launch_at_least(problem):
         resident_bytes=np.zeros(2, np.int64), output_bytes=np.array([10**6, 0]),
         allowed=np.ones((2, 1), bool), cluster=problem.cluster,
     )  # fmt: skip
-    assert fused_ns(quick, np.zeros(2, np.int32)).tolist() == [[LAUNCH_NS]]
+    cluster = np.zeros(2, np.int32)
+    assert node_ns(quick, cluster, cluster).tolist() == [[LAUNCH_NS]]
 
 
 def test_the_simulator_takes_each_cluster_for_one_op(problem):

@@ -35,7 +35,7 @@ from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.rewrite.rewrite import place_graph
-from tf_placer.transform.fusion.clusters import PREFIX, RULES, convex_clusters, fused_graph
+from tf_placer.transform.fusion import PREFIX, RULES, convex_clusters, fused_graph
 from tf_placer.transform.order import ordered_pairs
 
 OP_TYPES = sorted(having("xla"))
@@ -269,9 +269,10 @@ def ordered(seed: int, clusters_of, item: Item) -> tf.compat.v1.GraphDef:
 def fused(clusters_of, item: Item) -> tf.compat.v1.GraphDef:
     devices = dict.fromkeys(item.index.names, DEVICE)
     clusters = clusters_of(item, devices)
-    found = fused_graph(item, place_graph(item.graph_def, devices), clusters)
-    assert len(found.origin_of) == len(set(clusters.tolist()) - {NO_CLUSTER})
-    return found.graph_def
+    written = fused_graph(item, place_graph(item.graph_def, devices), clusters)
+    calls = sum("_XlaMustCompile" in node.attr for node in written.node)
+    assert calls == len(set(clusters.tolist()) - {NO_CLUSTER})
+    return written
 
 
 def at_random(seed: int, item: Item, devices: dict[str, str]) -> np.ndarray:

@@ -12,7 +12,7 @@ from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.item import Item
 from tf_placer.transform.split.rules import rule_name
 
-_ELEMENTWISE = ("elementwise", "linear", "each", "as_identity", "add", "scale", "cast", "select", "bias")
+_ELEMENTWISE = ("elementwise", "linear", "each", "add", "scale", "cast", "select", "bias")
 NEEDS_STATISTICS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 # What the others keep for these is not the same on every device, so a program that hands it out is not split there.
 KEEPS_STATISTICS, HANDS_OUT = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 3

@@ -128,9 +128,9 @@ def test_one_part_is_the_item_itself():
 def test_statistics_of_parts_are_those_of_each_part():
     item = item_of_step(3, 6, ["batch_norm", "fused_batch_norm"], "mean", "descend")
     found = split_program(item, 2, batch_statistics="part")
-    type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
-    assert {"FusedBatchNormV3", "Mean"} <= {type_of[name] for name in found.own_statistics}
-    assert split_program(item, 2).own_statistics == ()
+    index = found.straight.item.index
+    assert {"FusedBatchNormV3", "Mean"} <= {index.op_types[op] for op in found.states.statistics}
+    assert not split_program(item, 2).states.statistics
     plain = split(workloads.build("dense_small"), 2, batch_statistics="part")
     assert plain.splitting is not None and plain.splitting.batch_statistics == "whole", "it has none"
     assert differences(run_lifted(item), run_lifted(found.item)) != []

@@ -1,4 +1,4 @@
-"""Clusters of a program: rules that propose them, and their legality.
+"""Fusion: clusters of ops that XLA compiles as one kernel launch each, in programs, in graphs and in problems.
 
 The ops of a legal cluster are compiled by XLA and on one device, and no way leads out of a cluster and back into it.
 """
@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
@@ -26,16 +27,20 @@ from colocation.op_facts import (
     values,
 )
 from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import in_unit
 from tf_placer.graph.fusible import why_not_fusible
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import fresh_name, with_nodes, write_body
-from tf_placer.problem.placement import NO_CLUSTER
+from tf_placer.problem.op_graph import tensor_table
+from tf_placer.problem.placement import NO_CLUSTER, Placement
+from tf_placer.problem.problem import CLUSTER, Problem
 
 PREFIX = "fused_cluster"  # of the names of clusters' calls
 _WORK = values("work")
 _PRODUCTS = frozenset(["matmul", "batch_matmul", "einsum"])
 _WINDOWS = ("convolution", "depthwise", "pool")
 LEAST_KERNELS = 4  # in a cluster of a rule
+_LEAST_MERGED = 2  # kernels in a cluster of GO: with one there is nothing to save
 _MOST_MERGED = 64  # ops in a cluster of greedy merges
 _SCOPE = 2  # parts of a name that say the layer
 _BACKWARD = "gradient_tape/"
@@ -79,37 +84,29 @@ def convex_roots(edges: np.ndarray, joins: np.ndarray, keys: Sequence[object]) -
       joins: [E', 2] edges whose ends are one cluster where they can be.
       keys: [N], ops of different keys are in different clusters; None for ops that stay outside.
     """
-    producers: list[list[int]] = [[] for _ in keys]
-    for producer, consumer in edges.tolist():
-        producers[consumer].append(producer)
-    level = [0] * len(keys)
-    for op, producers_of_op in enumerate(producers):
-        for producer in producers_of_op:
-            leaves = keys[producer] is not None and keys[producer] != keys[op]
-            level[op] = max(level[op], level[producer] + leaves)
-    parent = list(range(len(keys)))
-
-    def root(op: int) -> int:
-        while parent[op] != op:
-            parent[op] = parent[parent[op]]
-            op = parent[op]
-        return op
-
-    for producer, consumer in joins.tolist():
-        key = keys[producer]
-        if key is not None and key == keys[consumer] and level[producer] == level[consumer]:
-            a, b = root(producer), root(consumer)
-            parent[max(a, b)] = min(a, b)
-    return np.array([NO_CLUSTER if key is None else root(op) for op, key in enumerate(keys)])
+    number: dict[object, int] = {None: NO_CLUSTER}
+    key = [number.setdefault(entry, len(number) - 1) for entry in keys]
+    levels = [0] * len(key)
+    for producer, consumer in edges[np.argsort(edges[:, 1], kind="stable")].tolist():
+        leaves = key[producer] != NO_CLUSTER and key[producer] != key[consumer]
+        levels[consumer] = max(levels[consumer], levels[producer] + leaves)
+    key_of_op, level = np.array(key, int), np.array(levels, int)
+    is_fused, ends = key_of_op != NO_CLUSTER, joins.T
+    joined = (
+        is_fused[ends[0]] & (key_of_op[ends[0]] == key_of_op[ends[1]]) & (level[ends[0]] == level[ends[1]])
+    )
+    links = np.ones(joined.sum(), bool), tuple(ends[:, joined])
+    graph = scipy.sparse.coo_matrix(links, shape=(len(key), len(key)))
+    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    _, first_op = np.unique(component, return_index=True)
+    return np.where(is_fused, first_op[component], NO_CLUSTER)
 
 
 def large_enough(roots: np.ndarray, starts: np.ndarray, least: int) -> np.ndarray:
-    """[N] int32, the clusters with enough kernels, numbered from 0.
+    """[N] int32, the clusters with ``least`` kernels or more, numbered from 0.
 
-    Args:
-      roots: [N] a number of the cluster of each op, below N; -1 for ops in none.
-      starts: [N] bool, ops that start a kernel.
-      least: fewest kernels.
+    ``roots`` [N] has a number below N for the cluster of each op, -1 for ops in none; ``starts`` [N] is true for ops
+    that start a kernel.
     """
     counts = np.zeros(len(roots) + 1, np.int64)  # the last is of ops in none
     np.add.at(counts, roots, starts)
@@ -124,11 +121,13 @@ def starts_kernel(item: Item) -> np.ndarray:
     return np.array([_WORK.get(op_type) != "free" for op_type in item.index.op_types])
 
 
-def check_clusters(item: Item, cluster_of_op: np.ndarray, device_of_op: Mapping[str, str]) -> None:
+def check_clusters(item: Item, cluster_of_op: np.ndarray | None, device_of_op: Mapping[str, str]) -> None:
     """Raises InputError where an op cannot be fused, or a cluster is on two devices or in a cycle.
 
-    ``cluster_of_op`` [N] is as in ``Decisions``, ``device_of_op`` op name -> device.
+    ``cluster_of_op`` [N] is as in a plan, None without clusters, ``device_of_op`` op name -> device.
     """
+    if cluster_of_op is None:
+        return
     index, device_of_cluster = item.index, dict[int, tuple[str, str]]()
     why_not = why_not_fusible(item)
     fused = np.flatnonzero(cluster_of_op != NO_CLUSTER).tolist()
@@ -155,10 +154,9 @@ def check_clusters(item: Item, cluster_of_op: np.ndarray, device_of_op: Mapping[
 
 def contracted(edges: np.ndarray, cluster_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First op of the cluster of each op [N], itself outside of clusters, and the edges [E', 2] between these."""
-    number = np.arange(len(cluster_of_op))
-    first_op: dict[int, int] = {}
-    for op in np.flatnonzero(cluster_of_op != NO_CLUSTER).tolist():
-        number[op] = first_op.setdefault(int(cluster_of_op[op]), op)
+    number, fused = np.arange(len(cluster_of_op)), np.flatnonzero(cluster_of_op != NO_CLUSTER)
+    _, first, cluster = np.unique(cluster_of_op[fused], return_index=True, return_inverse=True)
+    number[fused] = fused[first][cluster]
     edges = number[edges]
     return number, edges[edges[:, 0] != edges[:, 1]]
 
@@ -242,17 +240,12 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class FusedGraph:
-    """A graph with clusters as calls."""
-
-    # Results of the program that come from a cluster are outputs of ops with the original names.
-    graph_def: tf.compat.v1.GraphDef
-    origin_of: Mapping[str, tuple[str, ...]]  # call -> ops of the cluster
-
-
-def fused_graph(item: Item, graph_def: tf.compat.v1.GraphDef, cluster_of_op: np.ndarray) -> FusedGraph:
+def fused_graph(
+    item: Item, graph_def: tf.compat.v1.GraphDef, cluster_of_op: np.ndarray
+) -> tf.compat.v1.GraphDef:
     """Writes clusters, [N] as in ``Decisions``, into a copy of an item's graph with a device on every node.
+
+    Results of the program that come from a cluster are outputs of ops with the original names.
 
     Each becomes a call of a function that XLA has to compile. TensorFlow has two ways to mark ops for compilation.
     Attributes on nodes (``_XlaCompile``, ``_XlaScope``) leave names alone, but then a pass of the runtime decides:
@@ -292,7 +285,7 @@ class _Writer:
                 results[name, output] = len(results)
         self._functions: list[function_pb2.FunctionDef] = []
 
-    def written(self) -> FusedGraph:
+    def written(self) -> tf.compat.v1.GraphDef:
         nodes = []
         for node in self._graph_def.node:
             if node.name not in self._cluster_of:
@@ -313,8 +306,7 @@ class _Writer:
                 nodes.append(new_node("IdentityN", name, inputs, device, T=types))
         graph_def = with_nodes(self._graph_def, nodes)
         graph_def.library.function.extend(self._functions)
-        origin_of = {self._call_of[cluster]: tuple(ops) for cluster, ops in self._members.items()}
-        return FusedGraph(graph_def, origin_of)
+        return graph_def
 
     def _text(self, text: str) -> str:
         """An input's name for an op outside of the producer's cluster."""
@@ -369,3 +361,176 @@ class _Writer:
     def _type(self, tensor: Tensor) -> tf.DType:
         name, output = tensor
         return self._item.outputs[self._item.index.id_of_name[name]][output].dtype
+
+
+def merged_by_priority(problem: Problem, device_of_op: np.ndarray, priority_of_op: np.ndarray) -> np.ndarray:
+    """[N] int32, legal clusters as in ``Decisions``; -1 for ops in none.
+
+    GO merges ops with their neighbors in the order of a priority of each (Zhou et al. 2020). Priorities have few
+    values, so all ops of one value are merged at once, with those of higher values. A merged cluster stays together;
+    later ops that would close a cycle through the cluster stay outside (``convex_roots``).
+
+    Args:
+      problem: N ops, of which some may be fused (``Problem.fusible_of_op``).
+      device_of_op: [N]; a cluster is on one device.
+      priority_of_op: [N] whole numbers, higher is merged first; 0 is not merged at all.
+    """
+    is_data = problem.op_graph.edge_bytes > 0
+    may = problem.fusible_of_op & (priority_of_op > 0)
+    node = np.arange(problem.num_ops)  # an op of the cluster that each op is in
+    for least in np.unique(priority_of_op[may])[::-1]:
+        between = node[problem.op_graph.edges]
+        leaves = between[:, 0] != between[:, 1]
+        order = topological_order(problem.num_ops, between[leaves])
+        place = np.argsort(order)
+        merges = (may & (priority_of_op >= least))[order].tolist()
+        devices = device_of_op[order].tolist()
+        keys = [device if merged else None for device, merged in zip(devices, merges, strict=True)]
+        roots = convex_roots(place[between[leaves]], place[between[leaves & is_data]], keys)
+        node = np.where(roots == NO_CLUSTER, order, order[roots])[place][node]
+    return large_enough(np.where(may, node, NO_CLUSTER), launches(problem) > 0, _LEAST_MERGED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Savings:
+    """Savings of clusters in a step."""
+
+    clusters: int
+    ops: int  # in clusters
+    kernels: int  # that are not started
+    num_bytes: int  # of tensors that never leave a cluster
+
+    def sentence(self, by: str = "") -> str:
+        """Clusters and savings, without a full stop; ``by`` is what made the clusters."""
+        origin = f" ({by})" if by else ""
+        return (
+            f"{self.ops} ops are fused in {self.clusters} {'cluster' if self.clusters == 1 else 'clusters'}{origin}, "
+            f"which saves {self.kernels} kernels and {in_unit(self.num_bytes, 'MB')} of memory traffic a step"
+        )
+
+
+def savings(problem: Problem, cluster_of_op: np.ndarray | None) -> Savings:
+    """Savings of a plan's clusters [N]; zeros without clusters."""
+    if cluster_of_op is None:
+        return Savings(0, 0, 0, 0)
+    fused = cluster_of_op != NO_CLUSTER
+    clusters = len(np.unique(cluster_of_op[fused]))
+    kernels = int((launches(problem)[fused] > 0).sum())
+    num_bytes = int(_inner_bytes(problem, cluster_of_op).sum())
+    return Savings(clusters, int(fused.sum()), max(kernels - clusters, 0), num_bytes)
+
+
+def node_ns(problem: Problem, cluster_of_op: np.ndarray, node_of_op: np.ndarray) -> np.ndarray:
+    """[N', D] int64, time on each device of each node, which is an op or a cluster.
+
+    The sum over its ops, less a launch for every kernel but one and less the time for writing and reading the tensors
+    that stay inside to and from the device's memory; at least one launch.
+
+    ``cluster_of_op`` [N] is as in ``Decisions``; nodes ``node_of_op`` [N] are numbered from 0 without gaps.
+    """
+    devices, count = problem.cluster.devices, int(node_of_op.max(initial=-1)) + 1
+    total, (kernels, inner) = np.zeros((count, len(devices)), np.int64), np.zeros((2, count), np.int64)
+    np.add.at(total, node_of_op, problem.compute_ns)
+    np.add.at(kernels, node_of_op, launches(problem) > 0)
+    np.add.at(inner, node_of_op, _inner_bytes(problem, cluster_of_op))
+    launch_ns = np.array([device.launch_ns for device in devices], np.float64)
+    rate = np.array([device.memory_bytes_per_s / device.streams for device in devices], np.float64)
+    saved_ns = np.maximum(kernels - 1, 0)[:, np.newaxis] * launch_ns + 2e9 * inner[:, np.newaxis] / rate
+    return np.rint(np.maximum(total - saved_ns, np.minimum(launch_ns, total))).astype(np.int64)
+
+
+def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
+    """The plan with each cluster as one op and every op as a unit, and the first op [N'] of each node.
+
+    A cluster has the priority of its op that comes first. Its name is that of its call in the written graph, in the
+    scope of its first op; its type is the number of its ops. A plan without clusters is returned as it is.
+
+    Raises:
+      InputError: clusters make a cycle, or one is on two devices.
+    """
+    problem, cluster_of_op = placement.problem, placement.cluster_of_op
+    if cluster_of_op is None:
+        return placement, np.arange(problem.num_ops, dtype=np.int32)
+    number, first_op = _contracted(problem, cluster_of_op)
+    count = len(first_op)
+    device_of_op, first_of_op = placement.device_of_op, first_op[number]
+    for op in np.flatnonzero(device_of_op != device_of_op[first_of_op])[:1].tolist():
+        member = int(first_of_op[op])
+        on = [problem.cluster.devices[device_of_op[o]].name for o in (member, op)]
+        raise InputError(
+            f"cluster {int(cluster_of_op[op])} has {problem.op_names[member]!r} on {on[0]} and "
+            f"{problem.op_names[op]!r} on {on[1]}; give all of a cluster the same device, or make it two"
+        )
+    resident_bytes = np.zeros(count, np.int64)
+    first_of_unit = np.full(problem.num_units, problem.num_ops)
+    np.minimum.at(first_of_unit, problem.unit_of_op, np.arange(problem.num_ops))
+    np.add.at(resident_bytes, number[first_of_unit], problem.resident_bytes)
+    edges = number[problem.op_graph.edges]
+    leaves = edges[:, 0] != edges[:, 1]
+    tensor = problem.op_graph.tensor[leaves]
+    table = tensor_table(edges[leaves], tensor, problem.tensor_bytes[tensor])
+    ops_of_node = np.bincount(number, minlength=count).tolist()
+    names, types = [], []
+    for op, ops in zip(first_op.tolist(), ops_of_node, strict=True):
+        scope, slash, _ = problem.op_names[op].rpartition("/")
+        call = f"{scope}{slash}{PREFIX}_{int(cluster_of_op[op])}"
+        is_op = cluster_of_op[op] == NO_CLUSTER
+        names.append(problem.op_names[op] if is_op else call)
+        types.append(problem.op_types[op] if is_op else f"{CLUSTER}{ops} ops")
+    fused = dataclasses.replace(
+        problem,
+        unit_of_op=np.arange(count, dtype=np.int32),
+        compute_ns=node_ns(problem, cluster_of_op, number),
+        tensor_producer=table.producer,
+        tensor_bytes=table.num_bytes,
+        consumer_offset=table.consumer_offset,
+        consumer_op=table.consumer_op,
+        resident_bytes=resident_bytes,
+        allowed=np.ones((count, problem.num_devices), bool),
+        priority=problem.priority[first_op],
+        op_names=tuple(names),
+        op_types=tuple(types),
+        output_shapes=tuple(problem.output_shapes[op] for op in first_op),
+        work=None,
+        alias_of_tensor=np.zeros(0, np.int32),
+        stage_of_op=np.zeros(0, np.int32),
+        fusible_of_op=np.zeros(0, bool),
+    )
+    priority_of_op = None
+    if placement.priority_of_op is not None:
+        priority_of_op = placement.priority_of_op[first_op]
+        np.minimum.at(priority_of_op, number, placement.priority_of_op)
+    return Placement(fused, device_of_op[first_op], priority_of_op), first_op
+
+
+def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number of each op [N] among the N' nodes in topological order, and the first op [N'] of each node."""
+    node, edges = contracted(problem.op_graph.edges, cluster_of_op)
+    order = topological_order(problem.num_ops, edges)
+    if len(order) < problem.num_ops:
+        stuck = np.setdiff1d(np.arange(problem.num_ops), order)
+        inside = int(stuck[np.bincount(node)[stuck] > 1][0])
+        raise InputError(
+            f"cluster {int(cluster_of_op[inside])}, of {problem.op_names[inside]!r} and others, is in a cycle: "
+            "something outside needs it and it needs that; make it two"
+        )
+    first_op = order[node[order] == order]
+    position = np.zeros(problem.num_ops, np.int64)
+    position[first_op] = np.arange(len(first_op))
+    return position[node], first_op
+
+
+def launches(problem: Problem) -> np.ndarray:
+    """[N] kernels of each op; in a profiled graph one for each op that takes time."""
+    return (problem.fastest_ns() > 0) if problem.work is None else problem.work.launches
+
+
+def _inner_bytes(problem: Problem, cluster_of_op: np.ndarray) -> np.ndarray:
+    """[N] bytes of each op's tensors with memory of their own that only ops of its cluster read."""
+    producer, graph = problem.tensor_producer, problem.op_graph
+    is_inner = (cluster_of_op[producer] != NO_CLUSTER) & (np.diff(problem.consumer_offset) > 0)
+    clusters = cluster_of_op[graph.edges]
+    is_inner[graph.tensor[clusters[:, 0] != clusters[:, 1]]] = False
+    num_bytes = np.zeros(problem.num_ops, np.int64)
+    np.add.at(num_bytes, producer[is_inner], problem.own_bytes()[is_inner])
+    return num_bytes
