@@ -19,9 +19,11 @@ from tf_placer.planning.forecast import (
     AT_ONCE,
     FUSE,
     FUSE_MOST_S,
+    LEAST_S,
     RACE,
     RECOMPUTE,
     SPLIT_STAGE,
+    Request,
     compile_simulator,
     constructive,
     expect_profile,
@@ -46,7 +48,6 @@ from tf_placer.planning.outcome import (
     fastest,
     in_layers,
 )
-from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, LAYER, METHOD, NO_ORDER, Budget, Objective

@@ -185,28 +185,26 @@ def fastest(candidates: Sequence[Timed], asked: str = "") -> Timed | None:
     return candidates[min(timed)[-1]] if timed else None
 
 
-def with_race(
-    candidates: Sequence[Timed], racing: Sequence[int], samples: Sequence[Sequence[float]]
-) -> list[Timed]:
-    """The candidates, the racing ones with the times of the race, and whether these are clearly less.
-
-    ``racing`` are positions, ``samples`` their turns, from ``race_steps``.
-    """
-    rows = list(candidates)
+def with_race(racers: Sequence[Timed], samples: Sequence[Sequence[float]]) -> list[Timed]:
+    """The racers with the times of their turns (``race_steps``), and whether these are clearly less than of rivals."""
     times_s, spreads_s = race_times_s(samples)
-    singles = [i for i, row in enumerate(racing) if candidates[row].is_single]
+    singles = [i for i, row in enumerate(racers) if row.is_single]
     best_single = min(singles, key=lambda i: times_s[i], default=None)
-    as_it_is = next((i for i, row in enumerate(racing) if candidates[row].is_as_it_is), None)
-    for i, row in enumerate(racing):
-        rivals = [as_it_is] if candidates[row].is_single else [best_single, as_it_is]
+    as_it_is = next((i for i, row in enumerate(racers) if row.is_as_it_is), None)
+    rows = []
+    for i, row in enumerate(racers):
+        rivals = [as_it_is] if row.is_single else [best_single, as_it_is]
         beaten = [clearly_slower(samples[rival], samples[i]) for rival in rivals if rival is not None]
-        rows[row] = dataclasses.replace(
-            candidates[row],
-            raced_s=times_s[i],
-            spread_s=spreads_s[i],
-            is_clear=all(beaten) if beaten and i != as_it_is else None,
-        )
+        is_clear = all(beaten) if beaten and i != as_it_is else None
+        rows.append(dataclasses.replace(row, raced_s=times_s[i], spread_s=spreads_s[i], is_clear=is_clear))
     return rows
+
+
+def is_same_plan(plan: Placement, another: Placement) -> bool:
+    """True if two plans of one form of the program decide the same, whatever its costs are taken for."""
+    first, second = plan.problem, another.problem
+    is_of_one_form = first.fingerprint == second.fingerprint
+    return is_of_one_form and plan.decisions.digest(0, first) == another.decisions.digest(0, second)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer import workloads
+from tf_placer.automatic.plan import as_json, from_json, lasting
 from tf_placer.base import files as store
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
@@ -31,7 +32,6 @@ from tf_placer.planning.forecast import (
     searching,
 )
 from tf_placer.planning.forms import Form, estimated_in_parts
-from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel
 from tf_placer.problem.placement import Placement

@@ -14,11 +14,11 @@ from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.automatic.plan import as_json, from_json, lasting
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.forms import Form
-from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.outcome import (
     AS_IT_IS,
     PLAN,
