@@ -16,21 +16,8 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedF
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
 from tf_placer.fleet.connection import open_fleet
 from tf_placer.fleet.fleet import FleetTiming
-from tf_placer.planning.forecast import (
-    CONSTRUCTIVE_PLANS,
-    LEAST_S,
-    MEASURE,
-    RACE,
-    SPLIT_STAGE,
-    LiveConfig,
-    Request,
-    config_within,
-    constructive,
-    searchers,
-    searchers_in,
-    searching,
-)
-from tf_placer.planning.forecast import START as STARTING
+from tf_placer.planning import forecast
+from tf_placer.planning.forecast import Forecast, LiveConfig, Request
 from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import (
@@ -121,14 +108,8 @@ def race(
         why_not = str(error)
         samples = evaluator.race(plans, rounds, confidence, of_others(is_call=False))
     raced = with_race(rows if why_not else [*rows, Timed(AS_IT_IS)], samples)
-    return Race(
-        dict(zip(rows, raced, strict=False)),
-        tuple(raced[len(rows) :]),
-        dict(zip(raced, samples, strict=True)),
-        why_not,
-        load.share,
-        time.time(),
-    )
+    row_raced, turns_of = dict(zip(rows, raced, strict=False)), dict(zip(raced, samples, strict=True))
+    return Race(row_raced, tuple(raced[len(rows) :]), turns_of, why_not, load.share, time.time())
 
 
 def raced_anew(outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
@@ -182,7 +163,7 @@ def workers(request: Request, whole: Form, log: Log, beside_unplaced: bool = Tru
     """
     assert whole.item is not None  # it is timed
     with interrupt.stoppable(), contextlib.ExitStack() as stack:
-        with log.phase(STARTING):
+        with log.phase(forecast.START):
             evaluator = RuntimeEvaluator(whole.item, whole.problem, as_it_is=request.source.as_it_is)
             timing = Timing(whole, stack.enter_context(evaluator))
             timing.runtime.start(beside_unplaced)
@@ -199,7 +180,7 @@ def timed(
 
     Rows without a plan stay as they are, and without rounds none race.
     """
-    with log.phase(MEASURE) as seconds:
+    with log.phase(forecast.MEASURE) as seconds:
         runtime.limit.ends_in(seconds)
         planned = [row for row in rows if row.placement is not None]
         if planned:
@@ -209,7 +190,7 @@ def timed(
     ran = [row for row in rows if row.measured_s is not None]
     if not ran or not rounds:
         return list(rows), None
-    with log.phase(RACE) as seconds:
+    with log.phase(forecast.RACE) as seconds:
         runtime.limit.ends_in(seconds)
         try:
             raced = race(ran, lambda _: runtime, rounds, confidence)
@@ -256,7 +237,8 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = _LiveSearch(request, timing, log, config or config_within(request, timing.whole), start)
+    config = config or Forecast(request, log, timing.whole).config
+    live = _LiveSearch(request, timing, log, config, start)
     with interrupt.stoppable():
         live.run(make_parts)
     return live.outcome()
@@ -280,13 +262,9 @@ def _found_in(search: SearchResult) -> dict[str, Any]:
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
     """A trial with the search that the fitted simulator makes of it; raises NothingFits where it does not fit there."""
     result = evaluate_given(problem, _plan(trial).decisions, trial.name)
-    search = dataclasses.replace(
-        result,
-        evaluations=trial.evaluations or 1,
-        search_s=trial.search_s,
-        found_by=trial.found_by,
-        interrupted=interrupted,
-    )
+    fields: dict[str, Any] = {"search_s": trial.search_s, "found_by": trial.found_by}
+    fields |= {"evaluations": trial.evaluations or 1, "interrupted": interrupted}
+    search = dataclasses.replace(result, **fields)
     names = ("measured_s", "raced_s", "spread_s", "status", "message", "is_clear")
     measured = {name: getattr(trial, name) for name in names}
     return Timed.of_search(trial.name, search, **measured)
@@ -300,11 +278,6 @@ class _Measured:
     evaluator: RuntimeEvaluator
     timing: Evaluator
     correction: Correction = dataclasses.field(default_factory=Correction)  # by all of its plans that ran
-
-    @property
-    def corrected(self) -> Problem:
-        """The problem with the times that were measured."""
-        return self.correction.apply(self.form.problem)
 
 
 class _LiveSearch:
@@ -329,14 +302,14 @@ class _LiveSearch:
         Raises WorkerError or UnreachableServer where nothing was measured before.
         """
         try:
-            with self._phase(MEASURE):
+            with self._phase(forecast.MEASURE):
                 self._measure_what_is_there()
             for turn in range(self._config.searches):
-                for name in searchers_in(self._request, self._config, turn):
+                for name in forecast.searchers_in(self._request, self._config, turn):
                     self._search_whole(name, turn)
-            if make_parts is not None and searchers(self._method) and not self._is_interrupted:
+            if make_parts is not None and forecast.searchers(self._method) and not self._is_interrupted:
                 self._search_parts(make_parts)
-            with self._phase(RACE):
+            with self._phase(forecast.RACE):
                 self._race_best()
         except KeyboardInterrupt:
             self._is_interrupted, self._why = True, "interrupted before the race"
@@ -359,10 +332,12 @@ class _LiveSearch:
         (whole,), fleet, problem = self._forms, self._timing.fleet, self._timing.whole.problem
         rows = single_rows(problem, evaluations=1)
         if fleet is not None:
-            planners = [methods.find(name) for name in constructive(CONTROL)]
+            planners = [methods.find(name) for name in forecast.constructive(CONTROL)]
             starts = Starts(problem, SimulatedEvaluator(problem), planners)
             whole.timing = fleet.whole(problem, whole.evaluator, Decisions(starts.plans[:1]))
-            best = list(zip(starts.plans, starts.made_by, strict=True))[: CONSTRUCTIVE_PLANS * fleet.hosts]
+            best = list(zip(starts.plans, starts.made_by, strict=True))[
+                : forecast.CONSTRUCTIVE_PLANS * fleet.hosts
+            ]
             rows += [
                 Timed(CONSTRUCTED, Placement(problem, row), evaluations=1, found_by=method)
                 for row, method in best
@@ -390,7 +365,7 @@ class _LiveSearch:
 
     def _search_parts(self, make_parts: MakeParts) -> None:
         """Puts the batch in parts, where it can be, and searches among its plans."""
-        with self._phase(SPLIT_STAGE) as seconds:
+        with self._phase(forecast.SPLIT_STAGE) as seconds:
             form = make_parts() if seconds else ""
             if not form:
                 self._log.leave_out()
@@ -398,13 +373,14 @@ class _LiveSearch:
             self._why_not_split = f"The batch is not split: {form}." if form else ""
             return
         assert form.item is not None  # it was split
+        self._timing.in_parts = form
         evaluator, fleet = self._timing.runtime.of_form(form.item, form.problem), self._timing.fleet
         parts = _Measured(form, evaluator, evaluator)
         if fleet is not None:
             data_parallel = form.data_parallel.decisions
             parts.timing = fleet.of_form(form.item, form.problem, evaluator, data_parallel)
         self._forms.append(parts)
-        with self._phase(MEASURE):
+        with self._phase(forecast.MEASURE):
             # Data parallelism, and the best plan of the whole with all copies together.
             self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
             whole = self._ran(self._timing.whole)
@@ -428,16 +404,16 @@ class _LiveSearch:
         request, method, title = self._request, name, name
         if name == SPLIT:
             method, title = self._method, f"{self._method}, the batch in {form.form.parts} parts"
-        with self._phase(searching(method)) as seconds:
+        with self._phase(forecast.searching(method)) as seconds:
             seconds = request.control_s(seconds) if method == CONTROL != self._method else seconds
             share = request.budget.share(self._config.searches)
-            budget = Budget(min(share.seconds, max(seconds, LEAST_S)), share.evaluations)
+            budget = Budget(min(share.seconds, max(seconds, forecast.LEAST_S)), share.evaluations)
             if name == CONTROL and self._own_search is not None:
                 budget = budget.capped(self._own_search.evaluations)
             title = f"{title}, search {turn + 1} of {self._config.searches} on {request.cluster.name}"
             try:
                 result = search(
-                    form.corrected,
+                    form.correction.apply(form.form.problem),
                     method,
                     budget,
                     seed=request.seed + turn,
@@ -449,7 +425,7 @@ class _LiveSearch:
                 return None
             self._searches.append((name, result))
             self._is_interrupted = result.interrupted
-        with self._phase(MEASURE):
+        with self._phase(forecast.MEASURE):
             plan = Placement.from_decisions(form.form.problem, result.placement.decisions)
             self._measure_new(Timed(name, plan, **_found_in(result)))
         return result
@@ -517,7 +493,7 @@ class _LiveSearch:
                 f"{refused.status.name}: {refused.message}"
             )
         recommended, verdict = self._choose(ran)
-        corrected = {form: form.corrected for form in self._forms}
+        corrected = {form: form.correction.apply(form.form.problem) for form in self._forms}
         simulators = {form: SimulatedEvaluator(problem) for form, problem in corrected.items()}
         position = self._trials.index(recommended)
         for i, trial in enumerate(self._trials):
